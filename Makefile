@@ -1,0 +1,44 @@
+# `make demo` and `make test` need nothing but a clone: they make .venv, install into it once, and look for Java.
+# Python is found on the PATH (3.11 or newer); `make PYTHON=/path/to/python …` names one.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv/bin
+# Folders of code; a folder that is not there yet is not asked for.
+CODE := $(wildcard dataflow_model tests benchmarks scripts)
+# Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
+ARGS ?=
+
+.PHONY: help demo test test-all check format bench docs set-up
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: set-up ## run the flights demo: in process, as a Spark batch job, as a Spark stream (writes demo.png)
+	@scripts/java.sh demo $(VENV)/dataflow-model demo $(ARGS)
+
+test: set-up ## run the tests that a change should pass before it is shown to others
+	@scripts/java.sh run $(VENV)/python -m pytest -m "not slow" $(ARGS)
+
+test-all: set-up ## run every test, the slow ones too
+	@scripts/java.sh run $(VENV)/python -m pytest $(ARGS)
+
+check: set-up ## lint and type-check everything, tests included, and hold the layers
+	$(VENV)/ruff check $(CODE)
+	$(VENV)/ruff format --check $(CODE)
+	$(VENV)/mypy $(CODE)
+	$(VENV)/pyright $(CODE)
+	$(VENV)/lint-imports
+
+format: set-up ## format the code and mend what the linter can mend
+	$(VENV)/ruff check --fix $(CODE)
+	$(VENV)/ruff format $(CODE)
+
+bench: set-up ## measure against the hand-written alternatives (writes benchmarks/results.json)
+	@scripts/java.sh run $(VENV)/python -m benchmarks $(ARGS)
+
+docs: set-up ## run the code blocks of README.md and docs/, and follow their links
+	@scripts/java.sh run $(VENV)/python -m pytest tests/repository/test_documents.py $(ARGS)
+
+set-up:
+	@PYTHON="$(PYTHON)" scripts/set_up.sh

@@ -1,0 +1,123 @@
+"""Measure this package against the hand-written alternatives: `python -m benchmarks [NAME…]`.
+
+**What is compared.** Each comparison runs our side and the alternative in one session with the same settings, warm, by
+turns, and takes medians; `agree` says whether both gave the same answer on the run before the timed ones, which wrote
+Parquet. A ratio below its target is good.
+
+**What is consumed.** Where no sink is named, the alternative writes to Spark's `noop` sink, which takes each row inside
+the JVM and keeps none; ours gives each bundle to a Python function that takes its length. With a Parquet sink both
+write files; ours writes the pane's index and timing too. Spark's file source lists a sentinel file after the events, to
+close the last windows; ours ends the input itself. Both read the same Parquet files, in the same micro-batches.
+
+**What is in a time.** All of a run: planning, starting the query, the empty micro-batches at its end, the checkpoint.
+Not in it: starting Spark (but for the memory comparison, where each side is a process of its own).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import BENCHMARKS, ROWS
+from benchmarks.harness import SIDES, Result, measure
+
+_RESULTS: Final = Path(__file__).resolve().parent / "results.json"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmarks that are asked for; 1 when answers differ, whatever the ratios are."""
+    options = _parse(arguments)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=110)  # a log file has room for the table
+    results = []
+    for name in options.names or BENCHMARKS:
+        with console.status(f"{name}: {BENCHMARKS[name].what}"):
+            result = measure(BENCHMARKS[name], options.rows, options.repeats, tuple(options.sides))
+        results.append(result)
+        if not console.is_terminal:
+            console.print(f"{name}: {_times(result)}", highlight=False)
+    console.print(_table(results))
+    output = options.output
+    if output is None and options.rows == ROWS and len(options.sides) == len(SIDES):
+        output = _RESULTS
+    if output is None:
+        console.print("Not written to results.json: that is for all rows and both sides (or give --output).")
+    else:
+        _write(output, results)
+    return int(any(result.agree is False for result in results))
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which to run (default: all): {', '.join(BENCHMARKS)}"
+    )
+    parser.add_argument("--rows", type=int, default=ROWS, help="how many events (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="how many timed runs of each side (default: %(default)s)"
+    )
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="run one side alone")
+    parser.add_argument("--output", type=Path, help="the JSON file to write (default: benchmarks/results.json)")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+    return options
+
+
+def _write(output: Path, results: list[Result]) -> None:
+    """Replace what was measured now; entries of other benchmarks stay."""
+    old = json.loads(output.read_text()) if output.exists() else []
+    entries = {entry["name"]: entry for entry in old}
+    for result in results:
+        fields = attrs.asdict(result)
+        entries[result.name] = {
+            name: field for name, field in fields.items() if field is not None or not name.endswith("mib")
+        }
+    ordered = [entries[name] for name in BENCHMARKS if name in entries]
+    output.write_text(json.dumps(ordered, indent=2) + "\n")
+
+
+def _table(results: list[Result]) -> Table:
+    table = Table(title="Ours against the hand-written alternative")
+    table.add_column("benchmark", no_wrap=True)
+    for heading in ("rows", "ours", "theirs", "ratio", "target", "spread", "agree"):
+        table.add_column(heading, justify="right")
+    for result in results:
+        met = result.ratio is not None and result.ratio <= result.target
+        ratio = "" if result.ratio is None else f"[{'green' if met else 'red'}]{result.ratio:.2f}[/]"
+        agree = "" if result.agree is None else "yes" if result.agree else "[red]NO[/]"
+        table.add_row(
+            result.name,
+            f"{result.rows:,}",
+            _side(result.ours_s, result.ours_mib),
+            _side(result.theirs_s, result.theirs_mib),
+            ratio,
+            f"{result.target:g}",
+            f"{result.spread:.0%}",
+            agree,
+        )
+    return table
+
+
+def _side(seconds: float | None, mib: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.2f} s" if mib is None else f"{mib:,.0f} MiB"
+
+
+def _times(result: Result) -> str:
+    ours, theirs = _side(result.ours_s, result.ours_mib), _side(result.theirs_s, result.theirs_mib)
+    return f"ours {ours or '–'}, theirs {theirs or '–'}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""The synthetic events, made once and kept: Parquet files in order of arrival.
+
+Events arrive one every 300 µs and are up to half a minute old then (2-second exponential skew), so 10-second windows of
+20,000 keys hold about two events each. Event times are multiples of 3 µs: no two of them are exactly 5 seconds apart,
+which Spark's `session_window` and ours treat differently.
+
+A `sentinel` file, an hour later than all others, stands apart: Spark's own watermark has no end of the input, so its
+queries read the sentinel last, which closes every window but the sentinel's own. Ours reads only the events.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+__all__ = ["DELAY", "Events", "make_events"]
+
+DELAY: Final = "60 seconds"
+"""The watermark's delay; the largest skew of 4 million events is about 30 seconds."""
+_KEYS: Final = 20_000
+_ARRIVAL_PERIOD: Final = 300
+_SKEW: Final = 2_000_000
+_GRID: Final = 3
+_EPOCH: Final = 1_700_000_001_000_000  # 2023, and a multiple of the grid
+_HOUR: Final = 3_600_000_000
+_CACHE: Final = Path(__file__).resolve().parent / ".cache"
+
+
+@attrs.frozen
+class Events:
+    """A folder of events.
+
+    Attributes:
+        rows: how many events there are.
+        rows_per_file: how many of them a file holds, which is also a micro-batch.
+        string_keys: whether keys are strings like `customer-000042` rather than integers.
+        folder: where they are; `events/` and `sentinel/` within.
+    """
+
+    rows: int
+    rows_per_file: int
+    string_keys: bool
+    folder: Path
+
+    @property
+    def events(self) -> str:
+        """The folder of the events alone."""
+        return str(self.folder / "events")
+
+    @property
+    def with_sentinel(self) -> str:
+        """A glob of the events and the sentinel, whose file is the newest."""
+        return str(self.folder / "*")
+
+    @property
+    def key_type(self) -> str:
+        """Spark's name of the keys' type."""
+        return "string" if self.string_keys else "bigint"
+
+
+def make_events(rows: int, *, files: int = 10, string_keys: bool = False, cache: Path = _CACHE) -> Events:
+    """Return `rows` events in `files` files, from the cache if they were made before."""
+    folder = cache / f"{rows}-rows-{files}-files-{'string' if string_keys else 'int'}-keys"
+    made = Events(rows, -(-rows // files), string_keys, folder)
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        half_made = Path(tempfile.mkdtemp(dir=cache))
+        _write(attrs.evolve(made, folder=half_made))
+        try:
+            half_made.rename(folder)  # all or nothing: an interrupted run leaves no half of it under the name
+        except OSError:  # another run was faster
+            shutil.rmtree(half_made)
+    return made
+
+
+def _write(target: Events) -> None:
+    random = np.random.default_rng(1)
+    arrival = np.arange(target.rows) * _ARRIVAL_PERIOD
+    event_time = (arrival - random.exponential(_SKEW, target.rows).astype(np.int64)) // _GRID * _GRID + _EPOCH
+    keys = random.integers(0, _KEYS, target.rows)
+    values = random.integers(0, 100, target.rows)
+    for name in ("events", "sentinel"):
+        (target.folder / name).mkdir()
+    for number, start in enumerate(range(0, target.rows, target.rows_per_file)):
+        part = slice(start, start + target.rows_per_file)
+        path = target.folder / "events" / f"{number:03}.parquet"
+        _write_file(target, path, keys[part], event_time[part], values[part])
+        _date(path, number)
+    path = target.folder / "sentinel" / "999.parquet"
+    _write_file(target, path, np.array([-1]), event_time.max(keepdims=True) + _HOUR, np.array([0]))
+    _date(path, 999)
+
+
+def _write_file(target: Events, path: Path, keys: np.ndarray, event_time: np.ndarray, values: np.ndarray) -> None:
+    names = pa.array([f"customer-{key:06}" for key in keys.tolist()]) if target.string_keys else pa.array(keys)
+    times = pa.array(event_time).cast(pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"key": names, "event_time": times, "value": values}), path)
+
+
+def _date(path: Path, number: int) -> None:
+    """Set the file's time of change, by which Spark orders the files of a stream."""
+    os.utime(path, (_EPOCH // 10**6 + number,) * 2)

@@ -1,0 +1,191 @@
+"""Run both sides of a comparison: once for the answer, then by turns for the time."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from benchmarks.answers import agree
+from benchmarks.data import Events, make_events
+from benchmarks.memory import PeakMemory
+from benchmarks.session import open_session
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["Benchmark", "Result", "measure"]
+
+SIDES: Final = ("theirs", "ours")
+
+
+@attrs.frozen
+class Benchmark:
+    """One comparison.
+
+    Attributes:
+        name: how it is asked for.
+        what: one line for the table.
+        ours: name of the function in `benchmarks.ours`; imported when it runs, so that one side can run alone.
+        theirs: name of the function in `benchmarks.theirs`.
+        target: what the ratio ours to theirs should not exceed.
+        cores: cores and shuffle partitions.
+        scale: the part of the rows that is used.
+        files: how many files these are in, one a micro-batch.
+        string_keys: whether keys are strings.
+        parquet: whether the timed runs write Parquet; otherwise they consume the result.
+        memory: whether the ratio is of peak memory rather than of time.
+        function: a Python function that both sides call for each element.
+    """
+
+    name: str
+    what: str
+    ours: str
+    theirs: str
+    target: float
+    cores: int = 2
+    scale: float = 1.0
+    files: int = 10
+    string_keys: bool = False
+    parquet: bool = False
+    memory: bool = False
+    function: Callable[[Any], Any] | None = None
+
+    def side(self, name: str) -> Callable[[SparkSession, Events, Path | None], None]:
+        """Return one side as a function of session, events and folder."""
+        run = getattr(importlib.import_module(f"benchmarks.{name}"), getattr(self, name))
+        function = self.function
+        return run if function is None else lambda spark, events, out: run(spark, events, out, function)
+
+
+@attrs.frozen
+class Result:
+    """What was measured; the fields of `results.json`.
+
+    `ours_s` and `theirs_s` are medians in seconds, `spread` is the wider of the two ranges over its median. `ratio` is
+    ours to theirs, of the times or, where `ours_mib` and `theirs_mib` are there, of the peak memory. Fields of a side
+    that did not run are `None`.
+    """
+
+    name: str
+    rows: int
+    ours_s: float | None
+    theirs_s: float | None
+    ratio: float | None
+    target: float
+    spread: float
+    agree: bool | None
+    ours_mib: float | None = None
+    theirs_mib: float | None = None
+
+
+def measure(benchmark: Benchmark, rows: int, repeats: int, sides: tuple[str, ...] = SIDES) -> Result:
+    """Run one comparison on `rows` events (times its scale).
+
+    Each side first runs once untimed and writes Parquet: that warms the session and gives the answers to compare. Then
+    the sides take turns, so that a slow moment of the machine does not fall on one of them alone.
+    """
+    events = make_events(int(rows * benchmark.scale), files=benchmark.files, string_keys=benchmark.string_keys)
+    if benchmark.memory:
+        return _measure_memory(benchmark, events, repeats, sides)
+    spark = open_session(benchmark.cores)
+    try:
+        times: dict[str, list[float]] = {side: [] for side in sides}
+        with tempfile.TemporaryDirectory() as scratch:
+            for side in sides:
+                benchmark.side(side)(spark, events, Path(scratch, side))
+            agreed = agree(Path(scratch, "ours"), Path(scratch, "theirs")) if len(sides) == len(SIDES) else None
+            for repeat in range(repeats):
+                for side in sides:
+                    out = Path(scratch, f"{side}-{repeat}") if benchmark.parquet else None
+                    times[side].append(_timed(lambda: benchmark.side(side)(spark, events, out)))  # noqa: B023 - called at once
+    finally:
+        spark.stop()
+    return _result(benchmark, events, times, agreed)
+
+
+def _timed(run: Callable[[], None]) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def _result(
+    benchmark: Benchmark,
+    events: Events,
+    times: dict[str, list[float]],
+    agreed: bool | None,  # noqa: FBT001 - private
+    mib: dict[str, float] | None = None,
+) -> Result:
+    medians = {side: statistics.median(taken) for side, taken in times.items()}
+    compared = medians if mib is None else mib
+    both = "ours" in compared and "theirs" in compared
+    return Result(
+        name=benchmark.name,
+        rows=events.rows,
+        ours_s=_rounded(medians.get("ours")),
+        theirs_s=_rounded(medians.get("theirs")),
+        ratio=_rounded(compared["ours"] / compared["theirs"]) if both else None,
+        target=benchmark.target,
+        spread=round(max((max(taken) - min(taken)) / medians[side] for side, taken in times.items()), 3),
+        agree=agreed,
+        ours_mib=_rounded((mib or {}).get("ours")),
+        theirs_mib=_rounded((mib or {}).get("theirs")),
+    )
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 3)
+
+
+def _measure_memory(benchmark: Benchmark, events: Events, repeats: int, sides: tuple[str, ...]) -> Result:
+    """Run each side in a process of its own, with a JVM of its own: a heap that has grown does not shrink."""
+    times: dict[str, list[float]] = {side: [] for side in sides}
+    peaks: dict[str, list[float]] = {side: [] for side in sides}
+    with tempfile.TemporaryDirectory() as scratch:
+        for repeat in range(repeats):
+            for side in sides:
+                taken, peak = _run_alone(benchmark, side, events, Path(scratch, f"{side}-{repeat}"))
+                times[side].append(taken)
+                peaks[side].append(peak)
+        both = len(sides) == len(SIDES)
+        agreed = agree(Path(scratch, "ours-0"), Path(scratch, "theirs-0")) if both else None
+    mib = {side: statistics.median(taken) for side, taken in peaks.items()}
+    return _result(benchmark, events, times, agreed, mib)
+
+
+def _run_alone(benchmark: Benchmark, side: str, events: Events, out: Path) -> tuple[float, float]:
+    """Return the seconds and the peak MiB of one cold run."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(benchmark, side, events, out, sender))
+    process.start()
+    sender.close()
+    try:
+        with PeakMemory(process.pid or os.getpid()) as memory:
+            try:
+                taken: float = receiver.recv()
+            except EOFError:
+                raise RuntimeError(f"{benchmark.name}: the process of {side} died; its error is above") from None
+    finally:
+        process.join()
+    return taken, memory.mib
+
+
+def _child(benchmark: Benchmark, side: str, events: Events, out: Path, sender: Connection) -> None:
+    spark = open_session(benchmark.cores)
+    taken = _timed(lambda: benchmark.side(side)(spark, events, out))
+    spark.stop()
+    sender.send(taken)

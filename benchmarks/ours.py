@@ -1,0 +1,77 @@
+"""The same jobs through this package's public API.
+
+Each takes what its counterpart in `theirs` takes. With a folder the panes' index and timing are written too, two
+columns more than theirs. Without one each bundle goes to a function that only takes its length, as Spark's `noop` sink
+takes every row and keeps none.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+import dataflow_model as dm
+from benchmarks.data import DELAY, Events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["batch_map", "batch_sessions", "batch_sums", "streaming_sums"]
+
+_TIMEOUT: Final = 1800.0
+
+
+def batch_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Sum per key and 10-second window."""
+    with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
+        _sums(pipeline, events, dm.FixedWindows("10 seconds"), out)
+
+
+def batch_sessions(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Sum per key and session."""
+    with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
+        _sums(pipeline, events, dm.Sessions("5 seconds"), out)
+
+
+def batch_map(spark: SparkSession, events: Events, out: Path | None, function: Callable[[Any], Any]) -> None:
+    """Call a Python function for each pair of key and value."""
+    with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
+        _pairs(pipeline, events) | dm.Map(function) | _sink(events, out, panes=False)
+
+
+def streaming_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Sum per key and 10-second window, in micro-batches of a file's size, until the input is drained."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        runner = dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=events.rows_per_file)
+        pipeline = dm.Pipeline(runner=runner)
+        _sums(pipeline, events, dm.FixedWindows("10 seconds"), out)
+        pipeline.run(until="drained").wait_until_finish(_TIMEOUT)
+
+
+def _pairs(pipeline: Any, events: Events) -> Any:
+    watermark = dm.BoundedOutOfOrderness(DELAY)
+    return (
+        pipeline
+        | dm.io.ReadParquet(events.events, event_time="event_time", watermark=watermark)
+        | dm.WithKeys("key", value="value")
+    )
+
+
+def _sums(pipeline: Any, events: Events, windows: Any, out: Path | None) -> None:
+    _pairs(pipeline, events) | dm.Window.into(windows) | dm.Sum.per_key() | _sink(events, out, panes=True)
+
+
+def _sink(events: Events, out: Path | None, *, panes: bool) -> Any:
+    if out is None:
+        return dm.io.ForeachBundle(_take)
+    schema = pa.schema({"key": pa.string() if events.string_keys else pa.int64(), "value": pa.int64()})
+    return dm.io.WriteParquet(str(out), schema=schema, panes=panes)
+
+
+def _take(bundle: Sequence[Any]) -> None:
+    len(bundle)

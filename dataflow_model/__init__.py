@@ -1,0 +1,250 @@
+"""The Dataflow Model: what to compute, where in event time, when in processing time, and how refinements relate.
+
+Import it as `dm`; everything that pipelines are built from is here, sources and sinks are in `dm.io`, tools for tests
+in `dm.testing`. Importing it does not import PySpark: that comes with the first use of `dm.SparkRunner`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import (
+    CheckpointMismatch,
+    DataflowError,
+    InvalidArgument,
+    InvalidType,
+    KeyEncodingError,
+    NotYetSupported,
+    PlanError,
+    SinkError,
+    SourceError,
+    StateCorruption,
+    UnsupportedOnRunner,
+    UserCodeError,
+)
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.strategy import (
+    AccumulationMode,
+    ClosingBehavior,
+    LateData,
+    OnTimeBehavior,
+    TimestampCombiner,
+    WindowingStrategy,
+)
+from dataflow_model.plan.watermarks import ARRIVAL, BoundedOutOfOrderness, Monotonic
+from dataflow_model.time import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    Duration,
+    EventTime,
+    ProcessingTime,
+    duration,
+    event_time,
+    processing_time,
+)
+from dataflow_model.transforms.cogroup import CoGroupByKey
+from dataflow_model.transforms.collectors import Distinct, ToList, Top, ToSet
+from dataflow_model.transforms.combiner_forms import Combiner
+from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
+from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
+from dataflow_model.transforms.endpoints import Create, Read, Write
+from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
+from dataflow_model.transforms.pairs import Keys, KvSwap, Values, WithKeys
+from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
+from dataflow_model.transforms.pipeline import Pipeline
+from dataflow_model.transforms.pipeline import set_default_runner as _set_default_runner
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.reshaping import Flatten, Partition, Reshuffle
+from dataflow_model.transforms.side_inputs import AsDict, AsIter, AsList, AsSingleton
+from dataflow_model.transforms.timestamps import WithTimestamps
+from dataflow_model.transforms.together import Together
+from dataflow_model.transforms.windows import Window, WindowInto
+from dataflow_model.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEach,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSignal,
+    AfterWatermark,
+    Always,
+    AtPeriod,
+    CompositeTrigger,
+    DataTrigger,
+    DefaultTrigger,
+    Never,
+    RepeatCount,
+    Repeatedly,
+    RepeatUntil,
+    TimeDomain,
+    Trigger,
+)
+from dataflow_model.values import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Pane, PaneInfo, PaneTiming
+from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
+
+if TYPE_CHECKING:
+    from dataflow_model import io, testing
+    from dataflow_model.plan.runner import Runner
+    from dataflow_model.runners.local import LocalRunner
+    from dataflow_model.runners.spark import SparkRunner
+
+__version__: Final = "0.1.0"
+
+__all__ = [
+    "ARRIVAL",
+    "GLOBAL_WINDOW",
+    "MAX_TIMESTAMP",
+    "MIN_TIMESTAMP",
+    "AccumulationMode",
+    "AfterAll",
+    "AfterAny",
+    "AfterBytes",
+    "AfterCount",
+    "AfterEach",
+    "AfterEventTime",
+    "AfterProcessingTime",
+    "AfterPunctuation",
+    "AfterSignal",
+    "AfterWatermark",
+    "Always",
+    "AsDict",
+    "AsIter",
+    "AsList",
+    "AsSingleton",
+    "AtPeriod",
+    "BoundedOutOfOrderness",
+    "CalendarWindows",
+    "CheckpointMismatch",
+    "ClosingBehavior",
+    "CoGroupByKey",
+    "CombineFn",
+    "CombineGlobally",
+    "CombinePerKey",
+    "Combiner",
+    "CompositeTrigger",
+    "Count",
+    "Create",
+    "DataTrigger",
+    "DataflowError",
+    "DeadLetter",
+    "DefaultTrigger",
+    "Distinct",
+    "DoFn",
+    "Duration",
+    "EventTime",
+    "Filter",
+    "FixedWindows",
+    "FlatMap",
+    "FlatMapTuple",
+    "Flatten",
+    "GlobalWindow",
+    "GlobalWindows",
+    "GroupByKey",
+    "IntervalWindow",
+    "InvalidArgument",
+    "InvalidType",
+    "KeyEncodingError",
+    "Keys",
+    "KvSwap",
+    "LateData",
+    "LocalRunner",
+    "Map",
+    "MapTuple",
+    "Max",
+    "Mean",
+    "Min",
+    "Monotonic",
+    "Never",
+    "NotYetSupported",
+    "OnTimeBehavior",
+    "OutputTuple",
+    "PBegin",
+    "PCollection",
+    "PTransform",
+    "Pane",
+    "PaneInfo",
+    "PaneTiming",
+    "ParDo",
+    "Partition",
+    "Pipeline",
+    "PlanError",
+    "ProcessingTime",
+    "Read",
+    "RepeatCount",
+    "RepeatUntil",
+    "Repeatedly",
+    "Reshuffle",
+    "RunnerState",
+    "Sessions",
+    "SinkError",
+    "SlidingWindows",
+    "SourceError",
+    "SparkRunner",
+    "StateCorruption",
+    "Sum",
+    "TaggedOutput",
+    "TimeDomain",
+    "TimestampCombiner",
+    "TimestampedValue",
+    "ToList",
+    "ToSet",
+    "Together",
+    "Top",
+    "Trigger",
+    "UnsupportedOnRunner",
+    "UserCodeError",
+    "Values",
+    "Window",
+    "WindowFn",
+    "WindowInto",
+    "WindowingStrategy",
+    "WithKeys",
+    "WithTimestamps",
+    "Write",
+    "__version__",
+    "duration",
+    "event_time",
+    "io",
+    "processing_time",
+    "testing",
+]
+
+_LAZY: Final = {
+    "LocalRunner": ("dataflow_model.runners.local", "LocalRunner"),
+    "SparkRunner": ("dataflow_model.runners.spark", "SparkRunner"),
+    "io": ("dataflow_model.io", None),
+    "testing": ("dataflow_model.testing", None),
+}
+"""What is imported when it is first used: where it is, and under what name; `None` for the module itself."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is lazy."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place, attribute = _LAZY[name]
+    module = importlib.import_module(place)
+    found = module if attribute is None else getattr(module, attribute)
+    globals()[name] = found  # asked only once
+    return found
+
+
+def __dir__() -> list[str]:
+    """List the lazy names too."""
+    return sorted({*globals(), *_LAZY})
+
+
+def _local_runner() -> Runner:
+    from dataflow_model.runners.local import LocalRunner
+
+    return LocalRunner()
+
+
+_set_default_runner(_local_runner)

@@ -1,0 +1,82 @@
+"""The errors of the SDK: what was given, the rule, the way out.
+
+Every class has a builtin as a base next to `DataflowError`, so that `except ValueError` keeps working where
+Python programmers expect it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CheckpointMismatch",
+    "DataflowError",
+    "InvalidArgument",
+    "InvalidType",
+    "KeyEncodingError",
+    "NotYetSupported",
+    "PlanError",
+    "SinkError",
+    "SourceError",
+    "StateCorruption",
+    "UnsupportedOnRunner",
+    "UserCodeError",
+    "explain",
+]
+
+
+def explain(problem: str, *, hint: str | None = None) -> str:
+    """Return `problem`, with a `Hint:` line under it when there is a way out to name.
+
+    Example:
+        >>> print(explain("`period` must be positive, got 0", hint="give a duration such as '1 minute'"))
+        `period` must be positive, got 0
+        Hint: give a duration such as '1 minute'
+    """
+    return problem if hint is None else f"{problem}\nHint: {hint}"
+
+
+class DataflowError(Exception):
+    """The root of every error that this package raises on purpose."""
+
+
+class InvalidArgument(ValueError, DataflowError):
+    """A value that breaks a rule; raised where the value is given."""
+
+
+class InvalidType(TypeError, DataflowError):
+    """A value of a type that the transform cannot take; raised where the transform is applied."""
+
+
+class KeyEncodingError(TypeError, DataflowError):
+    """A key that has no deterministic encoding, such as a set, a dict or a float NaN."""
+
+
+class PlanError(ValueError, DataflowError):
+    """A pipeline that could never run as it stands; raised by `run()`, before any data are read."""
+
+
+class NotYetSupported(NotImplementedError, DataflowError):
+    """A part of the model that this version does not have yet."""
+
+
+class UnsupportedOnRunner(NotImplementedError, DataflowError):
+    """A transform that one runner cannot run; the message names what to use instead."""
+
+
+class UserCodeError(RuntimeError, DataflowError):
+    """A user's function raised; the message starts with the user's own line, the label and the element."""
+
+
+class SourceError(RuntimeError, DataflowError):
+    """Data that could not be read: a corrupt file, an unknown column, a row without event time."""
+
+
+class SinkError(RuntimeError, DataflowError):
+    """Output that could not be written."""
+
+
+class CheckpointMismatch(RuntimeError, DataflowError):
+    """A checkpoint that was made by another pipeline, or that has been drained."""
+
+
+class StateCorruption(RuntimeError, DataflowError):
+    """Durable state that fails its checksum or its chain of tokens."""

@@ -1,0 +1,21 @@
+"""What brings data in and out: files, DataFrames, functions, lists."""
+
+from __future__ import annotations
+
+from dataflow_model.io.dataframes import ReadDataFrame
+from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet
+from dataflow_model.io.schemas import schema_from_type
+from dataflow_model.io.write import Collect, ForeachBundle, ToDataFrame, WriteJson, WriteParquet
+
+__all__ = [
+    "Collect",
+    "ForeachBundle",
+    "ReadCsv",
+    "ReadDataFrame",
+    "ReadJson",
+    "ReadParquet",
+    "ToDataFrame",
+    "WriteJson",
+    "WriteParquet",
+    "schema_from_type",
+]

@@ -1,0 +1,108 @@
+"""Sinks without files: a function of the user's, a list, a table."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidType, SinkError, UserCodeError, explain
+from dataflow_model.io.schemas import with_pane_fields
+from dataflow_model.io.shapes import fit, infer_schema
+from dataflow_model.plan.sinks import DataFrameSink, MessageSink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.sinks import Record
+
+__all__ = ["ArrowTableSink", "ForeachBundleSink"]
+
+
+@attrs.frozen(kw_only=True)
+class ForeachBundleSink(MessageSink):
+    """Calls a function with the values of each commit, on the driver: `io.ForeachBundle`.
+
+    Attributes:
+        fn: `fn(values)` or `fn(values, commit_id)`.
+        whole_records: whether it is given `Record`s (with event time, window and pane) instead of values.
+        label: what an error calls the transform.
+    """
+
+    fn: Callable[..., Any]
+    whole_records: bool = False
+    label: str = "ForeachBundle"
+
+    def __attrs_post_init__(self) -> None:
+        """Check the function."""
+        if not callable(self.fn):
+            raise InvalidType(explain(f"a function is wanted, got {self.fn!r}", hint="ForeachBundle(lambda values: …)"))
+
+    def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Call the function, unless there is nothing.
+
+        Raises:
+            UserCodeError: when it raises.
+        """
+        records = self.records(messages)
+        if not records:
+            return
+        given = records if self.whole_records else [record.value for record in records]
+        try:
+            if _takes_two(self.fn):
+                self.fn(given, commit_id)
+            else:
+                self.fn(given)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            raise UserCodeError(
+                explain(
+                    f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}\n"
+                    f"in the function of {self.label!r}, given {len(given)} values of commit {commit_id}, "
+                    f"the first {given[0]!r}",
+                    hint="nothing of this commit counts as written; the function sees it again when the run is resumed",
+                )
+            ) from error
+
+
+def _takes_two(fn: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(fn).bind([], "")
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature, such as `print`
+        return False
+    return True
+
+
+@attrs.frozen(kw_only=True)
+class ArrowTableSink(DataFrameSink):
+    """Gives the records as columns: `io.ToDataFrame`.
+
+    Attributes:
+        schema: the columns, or `None` to infer them.
+        panes: whether window and pane are columns too.
+        label: what an error calls the transform.
+    """
+
+    schema: pa.Schema | None = None
+    panes: bool = False
+    label: str = "ToDataFrame"
+
+    def table(self, records: Sequence[Record]) -> pa.Table:
+        """Return records as columns; with neither schema nor records there are none."""
+        schema = infer_schema(records, panes=self.panes) if self.schema is None else self.schema
+        schema = pa.schema([]) if schema is None else with_pane_fields(schema) if self.panes else schema
+        batch, misfits = fit(records, schema, panes=self.panes)
+        if misfits:
+            raise SinkError(
+                explain(
+                    f"{self.label!r} cannot take {misfits[0].value!r}: {misfits[0].reason} ({len(misfits)} such rows)",
+                    hint="give schema=pa.schema({…}), or map the elements to one shape first",
+                )
+            )
+        return pa.Table.from_batches([batch])

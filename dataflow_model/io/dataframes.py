@@ -1,0 +1,84 @@
+"""Reading a Spark DataFrame that the user hands in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.io.read import ReadRows
+from dataflow_model.plan.columns import check_time_column
+from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.sources import DataFrameSource
+from dataflow_model.plan.watermarks import BoundedOutOfOrderness
+from dataflow_model.time import Duration
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+
+__all__ = ["ReadDataFrame"]
+
+
+class ReadDataFrame(ReadRows):
+    """Read the rows of a Spark DataFrame, batch or streaming (Kafka included), as named tuples; on Spark runners only.
+
+    Args:
+        df: the DataFrame.
+        event_time: the column of the rows' event times, or `dm.ARRIVAL`; forms as in `ReadParquet`.
+        processing_time: the column of the replay clock; a stream then needs `origin` and `sequence` too.
+        watermark: an estimator; by default `BoundedOutOfOrderness(0)`.
+        origin: the column that says where a row comes from (topic and partition, file).
+        sequence: the column that numbers the rows of an origin, such as Kafka's offset.
+
+    Raises:
+        InvalidArgument: for a column that is not there, or a replay clock on a stream without `origin` and `sequence`.
+        InvalidType: for something that is no DataFrame of Spark.
+    """
+
+    def __init__(
+        self,
+        df: Any,
+        *,
+        event_time: str | Arrival,
+        processing_time: str | None = None,
+        watermark: WatermarkEstimator | None = None,
+        origin: str | None = None,
+        sequence: str | None = None,
+    ) -> None:
+        if not hasattr(df, "isStreaming") or not hasattr(df, "schema"):
+            raise InvalidType(
+                explain(
+                    f"a Spark DataFrame is wanted, got {type(df).__name__}", hint="spark.createDataFrame(…) makes one"
+                )
+            )
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        schema = to_arrow_schema(df.schema)
+        for option, name in (("event_time", event_time), ("processing_time", processing_time)):
+            if isinstance(name, str):
+                check_time_column(schema, name, option)
+        for option, name in (("origin", origin), ("sequence", sequence)):
+            if name is not None and name not in schema.names:
+                raise InvalidArgument(
+                    explain(
+                        f"`{option}` names the column {name!r}, which is not there",
+                        hint=f"the columns are {', '.join(schema.names)}",
+                    )
+                )
+        if df.isStreaming and processing_time is not None and (origin is None or sequence is None):
+            raise InvalidArgument(
+                explain(
+                    f"a replay clock on a streaming DataFrame needs the rows' own order, got origin={origin!r}, "
+                    f"sequence={sequence!r}",
+                    hint="name the columns, such as Kafka's partition and offset; or leave `processing_time` out",
+                )
+            )
+        source = DataFrameSource(
+            dataframe=df,
+            event_time=event_time,
+            processing_time=processing_time,
+            watermark=BoundedOutOfOrderness(Duration(0)) if watermark is None else watermark,
+            is_bounded=not df.isStreaming,
+            origin=origin,
+            sequence=sequence,
+        )
+        super().__init__(source, element_type=row_type(schema))

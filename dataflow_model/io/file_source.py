@@ -1,0 +1,261 @@
+"""What the three kinds of file have in common as sources: origins, schema, row ranges, the replay clock's order."""
+
+from __future__ import annotations
+
+import abc
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, explain
+from dataflow_model.io.paths import absolute_paths, list_files, root_of
+from dataflow_model.plan.columns import check_time_column, instants
+from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.sources import ColumnSource, Origin
+from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.time import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+__all__ = ["FileSource", "FileVersion"]
+
+BATCH_ROWS = 65_536
+"""Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
+
+_NO_DELAY = BoundedOutOfOrderness(Duration(0))
+
+
+@attrs.frozen
+class FileVersion:
+    """A file as it stands: what is cached about it (footer, line index) is forgotten when it changes."""
+
+    path: str
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Look at the file.
+
+        Raises:
+            SourceError: when it is not there or may not be read.
+        """
+        try:
+            found = os.stat(path)  # noqa: PTH116 - called for every file on every poll
+        except OSError as error:
+            raise SourceError(
+                explain(f"{path} cannot be read: {error.strerror}", hint="put the file back, or mind its permissions")
+            ) from error
+        return cls(path, found.st_size, found.st_mtime_ns)
+
+
+def _checked_time(value: Any) -> str | Arrival:
+    if isinstance(value, str | Arrival):
+        return value
+    raise InvalidType(
+        explain(f"`event_time` must be a column's name or dm.ARRIVAL, got {value!r}", hint="event_time='scheduled_at'")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class FileSource(ColumnSource):
+    """Files of rows; a file is an origin, named by its path below the common directory of all.
+
+    Attributes:
+        paths: absolute paths, directories and globs.
+        event_time, processing_time, watermark: as in `Source`.
+        follow: whether files that appear later are read too, which makes the source unbounded. Files must appear
+            whole: write them elsewhere on the same file system and rename them into place.
+        given: the columns' names and types as the user states them, or `None` for those of the first file.
+        columns: the columns to read; `None` for all.
+    """
+
+    paths: tuple[str, ...] = attrs.field(converter=absolute_paths)
+    event_time: str | Arrival = attrs.field(converter=_checked_time)
+    processing_time: str | None = None
+    watermark: WatermarkEstimator = _NO_DELAY
+    follow: bool = False
+    given: pa.Schema | None = None
+    columns: tuple[str, ...] | None = None
+    is_bounded: bool = attrs.field(init=False, default=attrs.Factory(lambda self: not self.follow, takes_self=True))
+    kind: ClassVar[str] = "file"
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if not isinstance(self.watermark, WatermarkEstimator):
+            raise InvalidType(
+                explain(
+                    f"`watermark` must be an estimator, got {self.watermark!r}",
+                    hint="watermark=dm.BoundedOutOfOrderness('30 minutes')",
+                )
+            )
+        if self.given is not None:
+            if not isinstance(self.given, pa.Schema):
+                raise InvalidType(
+                    explain(
+                        f"`schema` must be a pyarrow.Schema, got {self.given!r}", hint="pa.schema({'at': pa.int64()})"
+                    )
+                )
+            self._check_columns(self.given)
+
+    # ------------------------------------------------------------------------------------------- for subclasses
+
+    @abc.abstractmethod
+    def file_schema(self, path: str) -> pa.Schema:
+        """Return one file's schema, inferred where the format has none."""
+
+    @abc.abstractmethod
+    def check_file(self, path: str, expected: pa.Schema) -> None:
+        """Raise `SourceError`, naming the file, when its columns are not the expected ones."""
+
+    @abc.abstractmethod
+    def count_rows(self, path: str) -> int:
+        """Return how many rows a file has."""
+
+    @abc.abstractmethod
+    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Read the named columns of rows `[start, stop)`."""
+
+    # ---------------------------------------------------------------------------------------------- ColumnSource
+
+    def origins(self) -> list[Origin]:
+        """List the files in order of name, with their numbers of rows.
+
+        Raises:
+            SourceError: when there is none and none is waited for, or one cannot be read or has other columns.
+        """
+        names = self._files()
+        if not names:
+            return []
+        root, expected = root_of(self.paths), self.full_schema()
+        origins = []
+        for name in names:
+            path = str(Path(root, name))
+            self.check_file(path, expected)
+            origins.append(Origin(name, self.count_rows(path)))
+        return origins
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Read rows `[start, stop)` of a file, to its end when `stop` is `None`.
+
+        Raises:
+            SourceError: when the file cannot be read, or is not sorted by the replay clock.
+        """
+        path = str(Path(root_of(self.paths), origin))
+        batches = self.read_file(path, self.schema(), start, stop)
+        return batches if self.processing_time is None else self._in_order(batches, path, start)
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types of the columns that are read.
+
+        Raises:
+            SourceError: when they are neither given nor to be had from a file.
+            InvalidArgument: when a time column is not among them.
+        """
+        full = self.full_schema()
+        return full if self.columns is None else pa.schema([full.field(name) for name in self.columns])
+
+    def project(self, columns: Collection[str]) -> Self:
+        """Return the source with only these columns and its time columns, in the files' order."""
+        times = {self.event_time, self.processing_time}
+        kept = tuple(name for name in self.schema().names if name in columns or name in times)
+        return attrs.evolve(self, columns=kept)
+
+    # --------------------------------------------------------------------------------------------------- schema
+
+    def full_schema(self) -> pa.Schema:
+        """Return all columns' names and types."""
+        if self.given is not None:
+            return pa.schema([field.with_nullable(nullable=True) for field in self.given])
+        names = self._files()
+        if not names:
+            raise SourceError(
+                explain(
+                    f"there is no {self.kind} file in {', '.join(self.paths)} yet, so the columns are not known",
+                    hint="give schema=pa.schema({…})",
+                )
+            )
+        found = self.file_schema(str(Path(root_of(self.paths), names[0])))
+        self._check_columns(found)
+        return found
+
+    def bound(self) -> Self:
+        """Return the source with the columns that its files have now written into it, if there are files.
+
+        Raises:
+            InvalidArgument: when a time column is not among them.
+            SourceError: when a file cannot be read.
+        """
+        if self.given is not None or not list_files(self.paths):
+            return self
+        return attrs.evolve(self, given=self.full_schema())
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        row_type(schema)  # refuses names that cannot be fields
+        if isinstance(self.event_time, str):
+            check_time_column(schema, self.event_time, "event_time")
+        if self.processing_time is not None:
+            check_time_column(schema, self.processing_time, "processing_time")
+        for name in self.columns or ():
+            if name not in schema.names:
+                raise InvalidArgument(
+                    explain(f"there is no column {name!r}", hint=f"the columns are {', '.join(schema.names)}")
+                )
+
+    def _files(self) -> list[str]:
+        names = list_files(self.paths)
+        if not names and not self.follow:
+            raise SourceError(
+                explain(
+                    f"there is no file in {', '.join(self.paths)}",
+                    hint="mind the spelling; names that begin with '_' or '.' are skipped; follow=True waits for files",
+                )
+            )
+        return names
+
+    # ---------------------------------------------------------------------------------------------------- clock
+
+    def _in_order(self, batches: Iterator[pa.RecordBatch], path: str, start: int) -> Iterator[pa.RecordBatch]:
+        """Pass batches on, and raise where the replay clock goes back, also against the row before the range."""
+        name = str(self.processing_time)
+        last: int | None = None
+        if start > 0:
+            before = pa.schema([self.full_schema().field(name)])
+            for batch in self.read_file(path, before, start - 1, start):
+                last = _last_instant(batch.column(name))
+        row = start
+        for batch in batches:
+            times, known = instants(batch.column(name))
+            places = np.arange(len(times)) if known is None else np.flatnonzero(known)
+            times = times[places]
+            if len(times):
+                steps = np.diff(times, prepend=times[0] if last is None else last)
+                if (steps < 0).any():
+                    self._refuse_order(path, batch.column(name), row, int(places[int(np.argmax(steps < 0))]), last)
+                last = int(times[-1])
+            row += batch.num_rows
+            yield batch
+
+    def _refuse_order(self, path: str, column: pa.Array, row: int, place: int, last: int | None) -> None:
+        before = column[place - 1].as_py() if place else _instant_text(last)
+        raise SourceError(
+            explain(
+                f"{path} is not sorted by its replay clock: column {self.processing_time!r} goes back from {before} to "
+                f"{column[place].as_py()} at row {row + place}",
+                hint=f"sort each file by {self.processing_time!r}, or leave `processing_time` out (the wall clock)",
+            )
+        )
+
+
+def _last_instant(column: pa.Array) -> int | None:
+    times, known = instants(column)
+    return int(times[-1]) if len(times) and (known is None or known[-1]) else None
+
+
+def _instant_text(micros: int | None) -> str:
+    return "nothing" if micros is None else str(pa.scalar(micros, pa.timestamp("us", "UTC")).as_py())

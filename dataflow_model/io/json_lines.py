@@ -1,0 +1,71 @@
+"""Lines of JSON: one object a row."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dataflow_model.plan.rows import values_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["JsonLinesWriter"]
+
+
+class JsonLinesWriter:
+    """Writes batches as lines of JSON to one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", encoding="utf-8", newline="\n")
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write one line a row."""
+        names = batch.schema.names
+        columns = [_json_values(column) for column in batch.columns]
+        self._file.writelines(
+            json.dumps(dict(zip(names, row, strict=True)), default=_plain, ensure_ascii=False) + "\n"
+            for row in zip(*columns, strict=True)
+        )
+
+    def write_line(self, line: str) -> None:
+        """Write one line."""
+        self._file.write(line + "\n")
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+
+def _json_values(column: pa.Array) -> list[Any]:
+    values = values_of(column)
+    if pa.types.is_floating(column.type):
+        # JSON has no such numbers; Spark writes and reads these words.
+        return [value if value is None or math.isfinite(value) else _word(value) for value in values]
+    return values
+
+
+def _word(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dt.datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case dt.date() | dt.time():
+            return value.isoformat()
+        case dt.timedelta():
+            return value.total_seconds()
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case decimal.Decimal():
+            return str(value)
+        case _:
+            return str(value)

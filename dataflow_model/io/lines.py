@@ -1,0 +1,129 @@
+"""Text files of one row a line: where the lines are, and parsing that sets bad ones apart."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.errors import SourceError, explain
+from dataflow_model.plan.columns import BAD_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dataflow_model.io.file_source import FileVersion
+
+__all__ = ["CHUNK_LINES", "LineIndex", "line_index", "parse_lines", "read_lines"]
+
+CHUNK_LINES: Final = 16_384
+_STEP: Final = 1024
+_BLOCK: Final = 1 << 22
+_BLANK: Final = (b"\n", b"\r\n", b"\r")
+_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".xz", ".zip")
+
+
+@attrs.frozen
+class LineIndex:
+    """Where the rows of a file are.
+
+    Attributes:
+        lines: how many lines are not empty.
+        offsets: the byte at which every 1024th of them begins.
+    """
+
+    lines: int
+    offsets: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=256)
+def line_index(version: FileVersion) -> LineIndex:
+    """Read a file through once and note where its lines are; empty lines do not count.
+
+    Raises:
+        SourceError: when the file cannot be read, or is compressed, so that rows cannot be found without reading it.
+    """
+    if version.path.endswith(_COMPRESSED):
+        raise SourceError(
+            explain(
+                f"{version.path} is compressed, and text is read by row ranges", hint="unpack it, or make it Parquet"
+            )
+        )
+    lines, offsets, base, carry = 0, [], 0, b""
+    try:
+        with Path(version.path).open("rb") as file:
+            while block := file.read(_BLOCK):
+                buffer = np.frombuffer(carry + block, np.uint8)
+                ends = np.flatnonzero(buffer == ord("\n"))
+                if not len(ends):
+                    carry += block
+                    continue
+                starts = np.concatenate(([0], ends[:-1] + 1))
+                lengths = ends - starts
+                starts = starts[(lengths > 1) | ((lengths == 1) & (buffer[starts] != ord("\r")))]
+                offsets.extend((starts[-lines % _STEP :: _STEP] + base).tolist())
+                lines += len(starts)
+                carry = buffer[ends[-1] + 1 :].tobytes()
+                base += int(ends[-1]) + 1
+    except OSError as error:
+        raise SourceError(explain(f"{version.path} cannot be read: {error.strerror}")) from error
+    if carry and carry not in _BLANK:
+        if lines % _STEP == 0:
+            offsets.append(base)
+        lines += 1
+    return LineIndex(lines, tuple(offsets))
+
+
+def read_lines(path: str, index: LineIndex, start: int, stop: int) -> Iterator[list[bytes]]:
+    """Read lines `[start, stop)` in chunks, each line with its end; empty lines do not count."""
+    stop = min(stop, index.lines)
+    if start >= stop:
+        return
+    with Path(path).open("rb") as file:
+        file.seek(index.offsets[start // _STEP])
+        full = (line if line.endswith(b"\n") else line + b"\n" for line in file if line not in _BLANK)
+        wanted = itertools.islice(full, start % _STEP, start % _STEP + stop - start)
+        while chunk := list(itertools.islice(wanted, CHUNK_LINES)):
+            yield chunk
+
+
+def parse_lines(lines: list[bytes], parse: Callable[[bytes], pa.Table], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Parse all lines at once; where that fails, halve until the bad lines stand alone.
+
+    A bad line becomes a row of nulls with the reason in `BAD_COLUMN`.
+    """
+    pieces = list(_parse(lines, parse, columns))
+    if any(BAD_COLUMN in piece.schema.names for piece in pieces):
+        marked = pa.schema([*columns, pa.field(BAD_COLUMN, pa.string())])
+        pieces = [
+            piece
+            if BAD_COLUMN in piece.schema.names
+            else piece.append_column(marked.field(BAD_COLUMN), pa.nulls(piece.num_rows, pa.string()))
+            for piece in pieces
+        ]
+    yield from pa.concat_tables(pieces).combine_chunks().to_batches()
+
+
+def _parse(lines: list[bytes], parse: Callable[[bytes], pa.Table], columns: pa.Schema) -> Iterator[pa.Table]:
+    try:
+        table = parse(b"".join(lines))
+    except (pa.ArrowException, ValueError) as error:
+        problem = str(error).splitlines()[0]
+    else:
+        if table.num_rows == len(lines):
+            yield table.select(columns.names).cast(columns)
+            return
+        problem = f"it holds {table.num_rows} rows"
+    if len(lines) > 1:
+        yield from _parse(lines[: len(lines) // 2], parse, columns)
+        yield from _parse(lines[len(lines) // 2 :], parse, columns)
+        return
+    text = lines[0].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+    reason = f"the line {text!r} does not fit the columns: {problem}"
+    nulls = [pa.nulls(1, field.type) for field in columns]
+    yield pa.table([*nulls, pa.array([reason])], schema=pa.schema([*columns, pa.field(BAD_COLUMN, pa.string())]))

@@ -1,0 +1,99 @@
+"""Parquet files as a source: only the row groups and columns that a range needs are read."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataflow_model.errors import SourceError, explain
+from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ParquetSource"]
+
+_HINT = (
+    "rewrite or remove the file; one that is still being written must be renamed into place when it is whole; "
+    "names that begin with '_' or '.' are skipped"
+)
+
+
+@attrs.frozen(kw_only=True)
+class ParquetSource(FileSource):
+    """Rows of Parquet files; the numbers of rows come from the footers."""
+
+    kind: ClassVar[str] = "Parquet"
+
+    def file_schema(self, path: str) -> pa.Schema:
+        """Return the schema in the footer, without metadata and constraints."""
+        return _footer(FileVersion.of(path))[1]
+
+    def check_file(self, path: str, expected: pa.Schema) -> None:
+        """Compare the footer's schema, by names and types."""
+        found = self.file_schema(path)
+        for field in expected:
+            if field.name not in found.names:
+                problem = f"it has no column {field.name!r}"
+            elif found.field(field.name).type != field.type:
+                problem = f"column {field.name!r} is {found.field(field.name).type} there, not {field.type}"
+            else:
+                continue
+            raise SourceError(
+                explain(
+                    f"{path} has another schema than expected: {problem}; its columns are {', '.join(found.names)}",
+                    hint="read files of another schema apart, and put the collections together with dm.Flatten()",
+                )
+            )
+
+    def count_rows(self, path: str) -> int:
+        """Return the footer's number."""
+        return int(_footer(FileVersion.of(path))[0].num_rows)
+
+    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Skip row groups by the footer, and slice inside them."""
+        self.check_file(path, columns)
+        footer, _ = _footer(FileVersion.of(path))
+        stop = footer.num_rows if stop is None else min(stop, footer.num_rows)
+        groups: list[int] = []
+        first, at = 0, 0
+        for group in range(footer.num_row_groups):
+            end = at + footer.row_group(group).num_rows
+            if at < stop and end > start:
+                first = at if not groups else first
+                groups.append(group)
+            at = end
+        if not groups:
+            return
+        at = first
+        try:
+            with pq.ParquetFile(path, metadata=footer, memory_map=True, page_checksum_verification=True) as file:
+                batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns.names, use_threads=False)
+                for batch in batches:
+                    low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+                    at += batch.num_rows
+                    if low < high:
+                        yield _ordered(batch, columns).slice(low, high - low)
+                    if at >= stop:
+                        return
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(explain(f"{path} cannot be read at row {at} or after: {error}", hint=_HINT)) from error
+
+
+def _ordered(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([batch.column(name) for name in columns.names], schema=columns)
+
+
+@functools.lru_cache(maxsize=4096)
+def _footer(version: FileVersion) -> tuple[pq.FileMetaData, pa.Schema]:
+    try:
+        with pq.ParquetFile(version.path) as file:
+            schema = pa.schema([pa.field(field.name, field.type) for field in file.schema_arrow])
+            return file.metadata, schema
+    except (pa.ArrowException, OSError) as error:
+        problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SourceError(explain(f"{version.path} is no readable Parquet file: {problem}", hint=_HINT)) from error

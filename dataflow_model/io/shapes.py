@@ -1,0 +1,266 @@
+"""Elements as rows: which columns an element has in a sink, and whether it fits the sink's schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.io.schemas import PANE_FIELDS, with_pane_fields
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Instant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.sinks import Record
+
+__all__ = ["Misfit", "fields_of", "fit", "infer_schema"]
+
+_PAIR: Final = 2
+
+
+@attrs.frozen
+class Misfit:
+    """An element that does not fit the schema, and why."""
+
+    value: Any
+    reason: str
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return an element's columns: a record's fields; `key` and `value` (or the value's fields) of a pair; else `value`.
+
+    Raises:
+        ValueError: for a pair whose value has a field `key` too.
+
+    Example:
+        >>> fields_of(("UA", {"delay": 4}))
+        {'key': 'UA', 'delay': 4}
+        >>> fields_of(("UA", 4)), fields_of("UA")
+        ({'key': 'UA', 'value': 4}, {'value': 'UA'})
+    """
+    record = _record_fields(value)
+    if record is not None:
+        return record
+    if type(value) is not tuple or len(value) != _PAIR:
+        return {"value": value}
+    inner = _record_fields(value[1])
+    if inner is None:
+        return {"key": value[0], "value": value[1]}
+    if "key" in inner:
+        raise ValueError("the value of a pair has a field 'key', which is the name of the key's column")
+    return {"key": value[0], **inner}
+
+
+def infer_schema(records: Sequence[Record], *, panes: bool) -> pa.Schema | None:
+    """Return the schema of some records, text where only nulls are seen; `None` when there are none.
+
+    Example:
+        >>> from dataflow_model.plan.sinks import Record
+        >>> from dataflow_model.time import EventTime
+        >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+        >>> infer_schema([Record(("UA", 4), EventTime(0), GLOBAL_WINDOW, NO_FIRING)], panes=False)
+        key: string
+        value: int64
+    """
+    columns, _, _ = _columns(records)
+    if not columns:
+        return None
+    schema = pa.schema([pa.field(name, _inferred(values)) for name, values in columns.items()])
+    return with_pane_fields(schema) if panes else schema
+
+
+def fit(records: Sequence[Record], schema: pa.Schema, *, panes: bool) -> tuple[pa.RecordBatch, list[Misfit]]:
+    """Return the records that fit the schema as columns, and those that do not.
+
+    A field that a record lacks is null; a field that the schema lacks, a null where there may be none, and a value that
+    the column's type cannot hold without loss are misfits.
+    """
+    columns, kept, misfits = _columns(records)
+    if panes and kept:
+        columns.update(_pane_columns([records[place] for place in kept]))
+    extra = [name for name in columns if name not in schema.names]
+    bad: dict[int, str] = {}
+    for name in extra:
+        for row, value in enumerate(columns.pop(name)):
+            if value is not _MISSING:
+                bad.setdefault(row, f"the schema has no column {name!r}; it has {', '.join(schema.names)}")
+    arrays = []
+    for field in schema:
+        values = [None if value is _MISSING else value for value in columns.get(field.name, [None] * len(kept))]
+        array = _array(values, field)
+        if array is None:
+            array = _fitting(values, field, bad)
+        arrays.append(array)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f.with_nullable(nullable=True) for f in schema]))
+    if bad:
+        misfits.extend(Misfit(records[kept[row]].value, reason) for row, reason in sorted(bad.items()))
+        batch = batch.take(pa.array([row for row in range(len(kept)) if row not in bad], pa.int64()))
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema), misfits
+
+
+class _Missing:
+    """Marks a field that one record lacks and others have."""
+
+
+_MISSING: Final = _Missing()
+
+
+def _record_fields(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        return None if names is None else dict(zip(names, value, strict=True))
+    if isinstance(value, dict):
+        return {str(name): inner for name, inner in value.items()}
+    kind = type(value)
+    if attrs.has(kind):
+        return {field.name: getattr(value, field.name) for field in attrs.fields(kind)}
+    if dataclasses.is_dataclass(kind):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+    return None
+
+
+def _columns(records: Sequence[Record]) -> tuple[dict[str, list[Any]], list[int], list[Misfit]]:
+    """Return columns by name, which records they hold, and the records without a shape."""
+    values = [record.value for record in records]
+    columns = _columns_of_alike(values)
+    if columns is not None:
+        return columns, list(range(len(values))), []
+    columns = {}
+    kept: list[int] = []
+    misfits: list[Misfit] = []
+    for place, value in enumerate(values):
+        try:
+            fields = fields_of(value)
+        except ValueError as error:
+            misfits.append(Misfit(value, str(error)))
+            continue
+        for name, inner in fields.items():
+            if name not in columns:
+                columns[name] = [_MISSING] * len(kept)
+            columns[name].append(inner)
+        for name, column in columns.items():
+            if name not in fields:
+                column.append(_MISSING)
+        kept.append(place)
+    return columns, kept, misfits
+
+
+def _columns_of_alike(values: list[Any]) -> dict[str, list[Any]] | None:
+    """Turn values of one type into columns at once, where that is possible: named tuples, pairs, plain values."""
+    kinds = set(map(type, values))
+    if len(kinds) != 1:
+        return None
+    kind = kinds.pop()
+    if issubclass(kind, tuple):
+        names = getattr(kind, "_fields", None)
+        if names:
+            return dict(zip(names, map(list, zip(*values, strict=True)), strict=True))
+        if kind is not tuple or set(map(len, values)) != {_PAIR}:
+            return None
+        keys, inner = map(list, zip(*values, strict=True))
+        if any(_is_record(one) for one in set(map(type, inner))):
+            columns = _columns_of_alike(inner) if type(inner[0]) is not tuple else None
+            return None if columns is None or "key" in columns else {"key": keys, **columns}
+        return {"key": keys, "value": inner}
+    return None if _is_record(kind) else {"value": values}
+
+
+def _is_record(kind: type[Any]) -> bool:
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return named or issubclass(kind, dict) or attrs.has(kind) or dataclasses.is_dataclass(kind)
+
+
+def _pane_columns(records: list[Record]) -> dict[str, list[Any]]:
+    starts = [None if record.window.start == MIN_TIMESTAMP else int(record.window.start) for record in records]
+    ends = [None if record.window.end == MAX_TIMESTAMP else int(record.window.end) for record in records]
+    indices = [record.pane.index for record in records]
+    timings = [record.pane.timing.value for record in records]
+    return dict(zip([field.name for field in PANE_FIELDS], [starts, ends, indices, timings], strict=True))
+
+
+def _inferred(values: list[Any]) -> pa.DataType:
+    known = [value for value in values if value is not None and value is not _MISSING]
+    if known and all(isinstance(value, Instant) for value in known):
+        return pa.timestamp("us", "UTC")
+    if known and all(isinstance(value, Duration) for value in known):
+        return pa.duration("us")
+    plain = [_plain(value, None) for value in known]
+    kind = pa.null()
+    try:
+        kind = pa.infer_type(plain)
+    except (pa.ArrowException, OverflowError):  # mixed: the first value decides
+        for value in plain[:1]:
+            try:
+                kind = pa.infer_type([value])
+            except (pa.ArrowException, OverflowError):
+                kind = pa.null()
+    return pa.string() if pa.types.is_null(kind) else kind
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
+    """Return the values as a column, or `None` when one does not fit."""
+    kind = field.type
+    lossy = _LOSSY_INTO_INTEGERS if pa.types.is_integer(kind) else _LOSSY_INTO_DATES if pa.types.is_date(kind) else ()
+    if lossy and any(issubclass(one, lossy) for one in set(map(type, values))):
+        return None
+    if pa.types.is_nested(kind):
+        values = [_plain(value, kind) for value in values]
+    try:
+        if pa.types.is_timestamp(kind) and kind.unit != "us":
+            array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind, safe=kind.unit != "ns")
+        else:
+            array = pa.array(values, kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
+        return None
+    return None if array.null_count and not field.nullable else array
+
+
+_LOSSY_INTO_INTEGERS: Final = (float, np.floating, decimal.Decimal)
+_LOSSY_INTO_DATES: Final = (dt.datetime,)
+
+
+def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Array:
+    """Return a column with null where a value does not fit, and say which."""
+    good: list[Any] = []
+    for row, value in enumerate(values):
+        if _array([value], field) is None:
+            why = "may not be null" if value is None else f"is {field.type} and cannot hold {_shown(value)}"
+            bad.setdefault(row, f"column {field.name!r} {why}")
+            good.append(None)
+        else:
+            good.append(value)
+    found = _array(good, field.with_nullable(nullable=True))
+    if found is None:  # each fits alone, so all do
+        raise AssertionError(field)
+    return found
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r} of type {type(value).__name__}"
+
+
+def _plain(value: Any, kind: pa.DataType | None) -> Any:
+    """Turn records and tuples inside a value into what Arrow takes for structs, lists and maps."""
+    if kind is not None and pa.types.is_list(kind) and isinstance(value, tuple | list | set | frozenset):
+        return [_plain(one, kind.value_type) for one in value]
+    if kind is not None and pa.types.is_map(kind) and isinstance(value, dict):
+        return [(_plain(key, kind.key_type), _plain(one, kind.item_type)) for key, one in value.items()]
+    fields = _record_fields(value)
+    if fields is None and isinstance(value, tuple):
+        fields = {f"_{place}": one for place, one in enumerate(value, 1)}
+    if fields is not None:
+        if kind is None or not pa.types.is_struct(kind):
+            return {name: _plain(one, None) for name, one in fields.items()}
+        inner = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
+        if fields.keys() - inner.keys():
+            raise ValueError(f"a value has the fields {list(fields)}, its column {list(inner)}")
+        return {name: _plain(one, inner[name]) for name, one in fields.items()}
+    if isinstance(value, set | frozenset | list):
+        return [_plain(one, None) for one in value]
+    return value

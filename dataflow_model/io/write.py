@@ -1,0 +1,146 @@
+"""Writing: the transforms that users call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
+from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
+from dataflow_model.io.schemas import PANE_FIELDS, schema_from_type
+from dataflow_model.plan.sinks import CollectSink
+from dataflow_model.transforms.endpoints import Write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from dataflow_model.io.paths import PathLike
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["Collect", "ForeachBundle", "ToDataFrame", "WriteJson", "WriteParquet"]
+
+
+class _WriteColumns(Write):
+    """Write rows whose columns are given, or known from the collection's element type."""
+
+    sink: FileSink | ArrowTableSink
+
+    def expand(self, pcoll: PCollection) -> None:
+        """Add the node, with the columns that the element type tells."""
+        sink = self.sink
+        schema = schema_from_type(pcoll.element_type) if sink.schema is None else sink.schema
+        if schema is not None and sink.panes:
+            taken = [field.name for field in PANE_FIELDS if field.name in schema.names]
+            same = all(schema.field(field.name).type == field.type for field in PANE_FIELDS if field.name in taken)
+            if taken and (self.sink.schema is None or not same):
+                raise InvalidArgument(
+                    explain(
+                        f"the rows have a column {taken[0]!r} already, and `panes=True` adds one of that name",
+                        hint="rename the field, or leave `panes` out",
+                    )
+                )
+        Write(attrs.evolve(sink, schema=schema, label=pcoll.pipeline.scope)).expand(pcoll)
+
+
+class WriteParquet(_WriteColumns):
+    """Write a collection as Parquet files in a directory, each commit's files once and only when it is committed.
+
+    A record (named tuple, dict, attrs class, dataclass) gives its fields; a pair gives `key`, then `value` or the value's
+    fields; anything else gives `value`. A row that does not fit the schema goes to `_dead_letters/` as a line of JSON
+    and is counted. The directory only grows: a new run adds its files to what is there. Any reader of Parquet can read
+    it, since readers skip names that begin with `_`.
+
+    Args:
+        path: the directory; the driver and all workers must see the same one.
+        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else, in a bounded run, from the
+            first rows.
+        panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
+
+    Raises:
+        SinkError: at `run()`, when the directory cannot be written.
+        PlanError: at `run()`, for an unbounded collection whose columns are not known.
+
+    Source: Beam's `WriteToParquet`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> p | dm.Create([("UA", 4.0)]) | dm.io.WriteParquet("delays/")
+        >>> p.plan()["WriteParquet"].sink.schema
+        key: string
+        value: double
+    """
+
+    def __init__(self, path: PathLike, *, schema: pa.Schema | None = None, panes: bool = False) -> None:
+        super().__init__(ParquetSink(path=path, schema=schema, panes=panes, label="WriteParquet"))
+
+
+class WriteJson(_WriteColumns):
+    """Write a collection as files of one JSON object a line; the rest is as in `WriteParquet`.
+
+    Instants are ISO 8601 text, durations seconds, bytes base64, decimals text, NaN and the infinities the words that
+    Spark writes.
+
+    Source: Beam's `WriteToJson`.
+    """
+
+    def __init__(self, path: PathLike, *, schema: pa.Schema | None = None, panes: bool = False) -> None:
+        super().__init__(JsonSink(path=path, schema=schema, panes=panes, label="WriteJson"))
+
+
+class ToDataFrame(_WriteColumns):
+    """Give a bounded run's records as a DataFrame; rows and arguments are as in `WriteParquet`.
+
+    A record that does not fit stops the run with a `SinkError`.
+    """
+
+    def __init__(self, *, schema: pa.Schema | None = None, panes: bool = False) -> None:
+        super().__init__(ArrowTableSink(schema=schema, panes=panes))
+
+
+class ForeachBundle(Write):
+    """Call a function on the driver with the values of each commit, in emission order.
+
+    A commit is a micro-batch, or a whole bounded run; one without values is not called for. After a crash the commit
+    that was under way comes again under the same id with the same values, so the function sees it at least once; make
+    it exactly once by writing the id in the same transaction and passing over an id that is there.
+
+    Args:
+        fn: `fn(values)` or `fn(values, commit_id)`.
+        whole_records: give `Record`s (value, event time, window, pane) instead of values.
+
+    Raises:
+        UserCodeError: during the run, when the function raises.
+
+    Source: Spark's `foreachBatch`, which is neither atomic over several writes nor usable from a Connect client.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> p | dm.Create([1, 2]) | dm.io.ForeachBundle(lambda values, commit_id: print(commit_id, values))
+    """
+
+    def __init__(self, fn: Callable[..., Any], *, whole_records: bool = False) -> None:
+        super().__init__(ForeachBundleSink(fn=fn, whole_records=whole_records))
+
+    def expand(self, pcoll: PCollection) -> None:
+        """Add the node."""
+        if isinstance(self.sink, ForeachBundleSink):
+            Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
+
+
+class Collect(Write):
+    """Keep all records in memory, for tests and notebooks; `result.collected(label)` gives them in emission order.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> p | dm.Create([1, 2]) | "kept" >> dm.io.Collect()
+    """
+
+    def __init__(self) -> None:
+        super().__init__(CollectSink())

@@ -1,0 +1,1 @@
+"""The logical plan: nodes, strategies, and what both sides of it need."""

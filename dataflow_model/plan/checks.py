@@ -1,0 +1,109 @@
+"""What can be said against a plan before any data are read, whatever runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import PlanError, explain
+from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read
+from dataflow_model.plan.sources import ElementsSource
+from dataflow_model.triggers import AfterAll, AfterAny, AfterEach, AfterWatermark, DefaultTrigger, OrFinally, Repeatedly
+from dataflow_model.windowing import GlobalWindows
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Ref
+    from dataflow_model.triggers import Trigger
+
+__all__ = ["check", "unbounded_collections"]
+
+
+def check(plan: Plan, *, drained: bool = False) -> None:
+    """Raise `PlanError` for a plan that could never give output, or that has two clocks.
+
+    Args:
+        plan: the plan.
+        drained: whether unbounded inputs end where they stand now; then their groupings do give output.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key()
+        >>> check(p.plan())
+    """
+    _check_clocks(plan)
+    if not drained:
+        _check_that_groupings_fire(plan)
+
+
+def unbounded_collections(plan: Plan) -> frozenset[Ref]:
+    """Return the collections without an end: what comes from an unbounded source, through whatever transforms.
+
+    A side input does not make its main input's collection unbounded.
+    """
+    unbounded: set[Ref] = set()
+    for node in plan.nodes:
+        match node:
+            case Read():
+                endless = not node.source.is_bounded
+            case Flatten():
+                endless = any(ref in unbounded for ref in node.inputs)
+            case _:
+                endless = node.inputs[0] in unbounded
+        if endless:
+            unbounded.update(outputs_of(node))
+    return frozenset(unbounded)
+
+
+def _check_that_groupings_fire(plan: Plan) -> None:
+    unbounded = unbounded_collections(plan)
+    for node in plan.nodes:
+        if not isinstance(node, GroupByKeyAndWindow) or node.input not in unbounded:
+            continue
+        strategy = node.strategy
+        if isinstance(strategy.window_fn, GlobalWindows) and not _may_fire_early(strategy.trigger):
+            raise PlanError(
+                explain(
+                    f"{node.label!r} would never give output: its input has no end, so under {strategy.trigger!r} "
+                    "the global window waits for a watermark that never comes",
+                    hint="put dm.Window.into(dm.FixedWindows(…)) before it, "
+                    "or dm.Window.trigger(dm.Repeatedly(dm.AfterCount(…)))",
+                )
+            )
+
+
+def _may_fire_early(trigger: Trigger) -> bool:
+    """Tell whether a trigger may fire before the watermark passes the end of the window; a user's own may."""
+    match trigger:
+        case DefaultTrigger():
+            return False
+        case AfterWatermark():
+            return trigger.early is not None and _may_fire_early(trigger.early)
+        case Repeatedly():
+            return _may_fire_early(trigger.child)
+        case AfterEach():
+            return _may_fire_early(trigger.parts[0])
+        case AfterAll():
+            return all(map(_may_fire_early, trigger.parts))
+        case AfterAny():
+            return any(map(_may_fire_early, trigger.parts))
+        case OrFinally():
+            return _may_fire_early(trigger.first) or _may_fire_early(trigger.until)
+        case _:
+            return True
+
+
+def _check_clocks(plan: Plan) -> None:
+    # Elements that the program holds come at the first tick of whichever clock there is.
+    live = [node for node in plan.nodes if isinstance(node, Read) and not isinstance(node.source, ElementsSource)]
+    replayed = [node.label for node in live if node.source.processing_time is not None]
+    walled = [node.label for node in live if node.source.processing_time is None]
+    if replayed and walled:
+        raise PlanError(
+            explain(
+                f"a pipeline has one clock, but {replayed} replay theirs from a column "
+                f"and {walled} go by the wall clock",
+                hint="give processing_time='column' to all of them, or to none",
+            )
+        )

@@ -1,0 +1,294 @@
+"""Columns of a source as the engine takes them: event times and clock as integers, bad rows apart."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.rows import rows_of, values_of
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.watermarks import Arrival
+
+__all__ = [
+    "BAD_COLUMN",
+    "BadRow",
+    "Columns",
+    "DecodedRows",
+    "check_time_column",
+    "columns_of",
+    "decode_columns",
+    "instants",
+]
+
+BAD_COLUMN: Final = "__bad__"
+"""A column that a reader adds to a batch with rows that it could not parse: the reason, null where the row is good."""
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@attrs.frozen
+class BadRow:
+    """A row that cannot become an element.
+
+    Attributes:
+        index: its place in the batch that was decoded.
+        row: the columns' values by name.
+        reason: what is wrong, with column and value.
+        processing_time: the replay clock at the row (the last one before it, if it has none itself); `None` without
+            a replay clock, or when no row of the batch has one.
+    """
+
+    index: int
+    row: dict[str, Any]
+    reason: str
+    processing_time: int | None = None
+
+
+@attrs.frozen(eq=False)
+class Columns:
+    """A batch in columns, without a Python object per row.
+
+    Attributes:
+        batch: all rows, the bad ones too.
+        event_times: microseconds; 0 in bad rows; `None` when arrival is the event time and the clock is the wall.
+        clock: the replay clock in microseconds, or `None` for the wall clock. A row without one has its
+            predecessor's.
+        valid: which rows are good, or `None` when all are.
+        bad: the others.
+    """
+
+    batch: pa.RecordBatch
+    event_times: NDArray[np.int64] | None
+    clock: NDArray[np.int64] | None
+    valid: NDArray[np.bool_] | None = None
+    bad: tuple[BadRow, ...] = ()
+
+
+@attrs.frozen(eq=False)
+class DecodedRows:
+    """A batch's good rows as elements, and its bad rows.
+
+    Attributes:
+        values: one named tuple a good row.
+        event_times: microseconds, one a value; `None` when arrival is the event time and the clock is the wall.
+        clock: the replay clock in microseconds, one a value; `None` for the wall clock.
+        positions: each value's place in the batch.
+        bad: the rows left out.
+    """
+
+    values: list[Any]
+    event_times: NDArray[np.int64] | None
+    clock: NDArray[np.int64] | None
+    positions: NDArray[np.int64]
+    bad: tuple[BadRow, ...] = ()
+
+
+def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    """Return a column's instants in microseconds since the epoch, and which of them are there.
+
+    Takes timestamps of any unit (finer ones are cut to whole microseconds; without a zone they are UTC), dates (their
+    midnight in UTC), integers (microseconds already) and ISO 8601 text (without an offset it is UTC). A null, text
+    that is no instant and a column of any other type are marked false, with 0 in their place. The mask is `None` when
+    every value is there.
+
+    Example:
+        >>> instants(pa.array(["1970-01-01T00:00:01Z", "yesterday", None]))
+        (array([1000000,       0,       0]), array([ True, False, False]))
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return instants(column.dictionary_decode())
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        zone = kind.tz if pa.types.is_timestamp(kind) else None
+        try:
+            column = column.cast(pa.timestamp("us", zone), safe=kind != pa.timestamp("ns", zone)).cast(pa.int64())
+        except pa.ArrowInvalid:  # beyond what 64 bits of microseconds hold
+            return _parsed(column, _micros_of_scalar)
+    elif pa.types.is_integer(kind):
+        try:
+            column = column.cast(pa.int64())
+        except pa.ArrowInvalid:  # unsigned, beyond 2**63
+            return _parsed(column, _micros_of_scalar)
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        column = _parse_text(column)
+        if not pa.types.is_int64(column.type):
+            return _parsed(column, _micros_of_text)
+    else:
+        return np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_)
+    if column.null_count == 0:
+        return column.to_numpy(), None
+    return column.fill_null(0).to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
+    """Refuse a time column that is not there or whose type holds no instants.
+
+    Raises:
+        InvalidArgument: with the columns that there are, or the types that are taken.
+
+    Example:
+        >>> check_time_column(pa.schema({"at": pa.float64()}), "at", "event_time")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: `event_time` column 'at' has type double, which holds no instants
+        Hint: use timestamps, dates, integers (microseconds since the epoch) or ISO 8601 text
+    """
+    if column not in schema.names:
+        raise InvalidArgument(
+            explain(
+                f"`{option}` names the column {column!r}, which is not there",
+                hint=f"the columns are {', '.join(schema.names)}",
+            )
+        )
+    kind = schema.field(column).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    good = (
+        pa.types.is_timestamp,
+        pa.types.is_date,
+        pa.types.is_integer,
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_string_view,
+    )
+    if not any(test(kind) for test in good):
+        raise InvalidArgument(
+            explain(
+                f"`{option}` column {column!r} has type {kind}, which holds no instants",
+                hint="use timestamps, dates, integers (microseconds since the epoch) or ISO 8601 text",
+            )
+        )
+
+
+def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processing_time: str | None) -> Columns:
+    """Split a batch into columns, event times and clock, and find its bad rows.
+
+    Example:
+        >>> found = columns_of(pa.record_batch({"at": [5, None], "carrier": ["UA", "AA"]}), "at", None)
+        >>> found.event_times, found.valid
+        (array([5, 0]), array([ True, False]))
+        >>> found.bad[0].reason
+        "column 'at' is null: the row has no event time"
+    """
+    reasons: dict[int, str] = {}
+    if BAD_COLUMN in batch.schema.names:
+        marks = batch.column(BAD_COLUMN).to_pylist()
+        reasons = {place: mark for place, mark in enumerate(marks) if mark is not None}
+        batch = batch.drop_columns([BAD_COLUMN])
+    clock: NDArray[np.int64] | None = None
+    seen = True
+    if processing_time is not None:
+        clock, known = instants(batch.column(processing_time))
+        if known is not None:
+            _explain_missing(reasons, batch, processing_time, known, "processing time")
+            clock = _carried_forward(clock, known)
+            seen = bool(known.any())
+    event_times: NDArray[np.int64] | None = clock
+    if isinstance(event_time, str):
+        event_times, known = instants(batch.column(event_time))
+        if known is not None:
+            _explain_missing(reasons, batch, event_time, known, "event time")
+    if not reasons:
+        return Columns(batch, event_times, clock)
+    places = sorted(reasons)
+    valid = np.ones(batch.num_rows, np.bool_)
+    valid[places] = False
+    rows = batch.take(pa.array(places, pa.int64()))
+    columns = [values_of(column) for column in rows.columns]
+    bad = tuple(
+        BadRow(
+            place,
+            dict(zip(batch.schema.names, values, strict=True)),
+            reasons[place],
+            None if clock is None or not seen else int(clock[place]),
+        )
+        for place, values in zip(places, zip(*columns, strict=True), strict=True)
+    )
+    return Columns(batch, event_times, clock, valid, bad)
+
+
+def decode_columns(columns: Columns) -> DecodedRows:
+    """Turn columns into elements.
+
+    Example:
+        >>> decode_columns(columns_of(pa.record_batch({"at": [5], "carrier": ["UA"]}), "at", None)).values
+        [Row(at=5, carrier='UA')]
+    """
+    if columns.valid is None:
+        positions = np.arange(columns.batch.num_rows, dtype=np.int64)
+        return DecodedRows(rows_of(columns.batch), columns.event_times, columns.clock, positions)
+    positions = np.flatnonzero(columns.valid)
+    return DecodedRows(
+        rows_of(columns.batch.take(pa.array(positions))),
+        None if columns.event_times is None else columns.event_times[positions],
+        None if columns.clock is None else columns.clock[positions],
+        positions,
+        columns.bad,
+    )
+
+
+def _explain_missing(
+    reasons: dict[int, str], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], what: str
+) -> None:
+    for place in np.flatnonzero(~known).tolist():
+        value = batch.column(column)[place]
+        reasons.setdefault(
+            place,
+            f"column {column!r} holds {value.as_py()!r}, which is no instant: the row has no {what}"
+            if value.is_valid
+            else f"column {column!r} is null: the row has no {what}",
+        )
+
+
+def _carried_forward(clock: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Give each row without a clock value its predecessor's, or the first one there is."""
+    if not known.any():
+        return clock
+    last_known = np.maximum.accumulate(np.where(known, np.arange(len(clock)), -1))
+    return clock[np.where(last_known < 0, int(np.argmax(known)), last_known)]
+
+
+def _parse_text(column: pa.Array) -> pa.Array:
+    """Parse all of a text column at once, or return it as it is when its values differ in form."""
+    for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        try:
+            return column.cast(kind).cast(pa.int64())
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def _parsed(column: pa.Array, parse: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    times = np.zeros(len(column), np.int64)
+    known = np.zeros(len(column), np.bool_)
+    for place, value in enumerate(column):
+        micros = parse(value) if value.is_valid else None
+        if micros is not None and -(2**63) <= micros < 2**63:
+            times[place], known[place] = micros, True
+    return times, None if known.all() else known
+
+
+def _micros_of_text(value: pa.Scalar) -> int | None:
+    try:
+        moment = dt.datetime.fromisoformat(value.as_py())
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def _micros_of_scalar(value: pa.Scalar) -> int | None:
+    if pa.types.is_integer(value.type):
+        return int(value.as_py())
+    per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+    unit = per_second[value.type.unit] if pa.types.is_timestamp(value.type) else None
+    if unit is None:
+        return None
+    return int(value.value) * 1_000_000 // unit

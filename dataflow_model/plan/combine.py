@@ -1,0 +1,80 @@
+"""Combiners: associative and commutative functions, as the engine needs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["CombineFn", "GroupFn"]
+
+InputT = TypeVar("InputT")
+AccumT = TypeVar("AccumT")
+OutputT = TypeVar("OutputT")
+
+
+class CombineFn(Generic[InputT, AccumT, OutputT]):
+    """A combiner in four steps: create, add, merge, extract; `subtract_input` takes an input back.
+
+    Accumulators pickle, and merging them is associative and commutative. The value of an empty pane is what
+    `extract_output(create_accumulator())` gives.
+
+    Attributes:
+        kernel: the name of the vectorised kernel that does the same on columns (`"sum"`, `"count"`, `"mean"`, `"min"`,
+            `"max"`), or `None`. A property test holds the two together.
+
+    Source: Beam's `CombineFn`; `subtract_input` is the papers' uncombine.
+    """
+
+    kernel: ClassVar[str | None] = None
+
+    def create_accumulator(self) -> AccumT:
+        """Return the accumulator of nothing."""
+        raise NotImplementedError
+
+    def add_input(self, accumulator: AccumT, element: InputT) -> AccumT:
+        """Return the accumulator with one more input; `accumulator` may be changed in place."""
+        raise NotImplementedError
+
+    def merge_accumulators(self, accumulators: Iterable[AccumT]) -> AccumT:
+        """Return one accumulator for all; the first may be changed in place."""
+        raise NotImplementedError
+
+    def extract_output(self, accumulator: AccumT) -> OutputT:
+        """Return the output; the accumulator stays usable."""
+        raise NotImplementedError
+
+    def subtract_input(self, accumulator: AccumT, element: InputT) -> AccumT:
+        """Return the accumulator as if `element` had never been added; optional."""
+        del accumulator, element
+        raise NotImplementedError(f"{type(self).__name__} cannot take an input back")
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether `subtract_input` is there."""
+        return type(self).subtract_input is not CombineFn.subtract_input
+
+
+class GroupFn(CombineFn[Any, list[Any], list[Any]]):
+    """No combiner: a pane's value is the list of its elements, in the order in which they came."""
+
+    def create_accumulator(self) -> list[Any]:
+        """Return an empty list."""
+        return []
+
+    def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
+        """Append."""
+        accumulator.append(element)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        """Concatenate."""
+        merged: list[Any] = []
+        for accumulator in accumulators:
+            merged.extend(accumulator)
+        return merged
+
+    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+        """Return a copy, so that a pane does not grow after it was emitted."""
+        return list(accumulator)

@@ -1,0 +1,208 @@
+"""DoFns: user code that turns one element into any number, and what it may ask to be told."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, NotYetSupported, explain
+from dataflow_model.time import EventTime, event_time
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from dataflow_model.time import Duration, InstantLike
+
+__all__ = [
+    "METADATA",
+    "CallableDoFn",
+    "DeadLetter",
+    "DoFn",
+    "FilterFn",
+    "FlatMapFn",
+    "MapFn",
+    "TaggedOutput",
+    "TimestampedValue",
+    "metadata_of",
+]
+
+METADATA: Final = frozenset(
+    {"timestamp", "window", "pane", "watermark_percentile", "production_time", "trigger", "is_retraction", "key"}
+)
+"""What a DoFn is told when a parameter bears the name."""
+_NOT_YET: Final = ("watermark_percentile", "production_time", "trigger", "is_retraction")
+
+
+@attrs.frozen
+class TaggedOutput:
+    """An output for the collection called `tag` instead of the main one.
+
+    Example:
+        >>> TaggedOutput("cancelled", ("UA", 1))
+        TaggedOutput(tag='cancelled', value=('UA', 1))
+    """
+
+    tag: str
+    value: Any
+
+
+def _to_event_time(value: InstantLike) -> EventTime:
+    return value if type(value) is EventTime else event_time(value)
+
+
+@attrs.frozen
+class TimestampedValue:
+    """An output with an event time of its own; it may not lie before the input's without a declared bound.
+
+    Example:
+        >>> TimestampedValue("take-off", "2013-01-01T05:00-05:00")
+        TimestampedValue(value='take-off', event_time=EventTime(2013-01-01T10:00:00Z))
+    """
+
+    value: Any
+    event_time: EventTime = attrs.field(converter=_to_event_time)
+
+
+@attrs.frozen
+class DeadLetter:
+    """An element that could not be processed, and why.
+
+    Attributes:
+        element: the element as it came in.
+        label: the full label path of the transform.
+        reason: the exception as one line.
+        traceback: the user's part of the traceback.
+    """
+
+    element: Any
+    label: str
+    reason: str
+    traceback: str
+
+
+class DoFn:
+    """A function over elements with a life cycle; subclass it and give `process`.
+
+    `process(self, element, …)` returns an iterable of outputs (or is a generator, or returns `None`): plain values,
+    `TaggedOutput`s, `TimestampedValue`s. Further parameters are filled by name: `timestamp` (`EventTime`), `window`,
+    `pane` (`PaneInfo`), `key` (of a pair); any other name is one of the arguments given to `ParDo`.
+    `setup` runs once per worker before anything else, `start_bundle` / `finish_bundle` around each bundle (the latter
+    may return outputs as `TimestampedValue`s or none), `teardown` when the worker lets go.
+
+    Attributes:
+        late_data_horizon: how far before its input's an output's event time may lie; `None` means not at all.
+
+    Source: Beam's `DoFn`; the papers' BOUNDED_PAST is `late_data_horizon`.
+    """
+
+    late_data_horizon: Duration | None = None
+    retractable: ClassVar[bool] = True
+
+    def setup(self) -> None:
+        """Prepare what is costly, once per worker."""
+
+    def start_bundle(self) -> None:
+        """Begin a bundle."""
+
+    def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
+        """Turn one element into outputs."""
+        raise NotImplementedError(f"{type(self).__name__} must define `process(self, element, …)`")
+
+    def finish_bundle(self) -> Iterable[TimestampedValue] | None:
+        """End a bundle."""
+
+    def teardown(self) -> None:
+        """Let go of what `setup` took."""
+
+    def user_function(self) -> Callable[..., Any]:
+        """Return the function whose parameters and source lines are the user's."""
+        return self.process
+
+
+@attrs.frozen(eq=False)
+class CallableDoFn(DoFn):
+    """A plain function as a DoFn; the engine runs its three kinds as comprehensions."""
+
+    fn: Callable[..., Any]
+
+    def user_function(self) -> Callable[..., Any]:
+        """Return the wrapped function."""
+        return self.fn
+
+
+class MapFn(CallableDoFn):
+    """One output for each element."""
+
+    def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
+        """Yield the function's result."""
+        yield self.fn(element, *args, **kwargs)
+
+
+class FlatMapFn(CallableDoFn):
+    """Any number of outputs for each element."""
+
+    def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
+        """Return the function's results."""
+        result: Iterable[Any] | None = self.fn(element, *args, **kwargs)
+        return result
+
+
+class FilterFn(CallableDoFn):
+    """The element itself where the function says yes."""
+
+    def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
+        """Yield the element if it is to stay."""
+        if self.fn(element, *args, **kwargs):
+            yield element
+
+
+def metadata_of(fn: Callable[..., Any], *, given: Collection[str] = (), positional: int = 0) -> tuple[str, ...]:
+    """Return the names in `METADATA` that `fn` asks for, those in `given` apart.
+
+    Args:
+        fn: the user's function; its first parameter is the element.
+        given: keyword arguments that the user has bound.
+        positional: how many further positional arguments the user has bound.
+
+    Raises:
+        InvalidArgument: when a parameter without a default is neither metadata nor given.
+        NotYetSupported: when it asks for metadata that this version does not have yet.
+
+    Example:
+        >>> metadata_of(lambda x, window, timestamp: x)
+        ('window', 'timestamp')
+    """
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # builtins such as `int` may have no signature
+        return ()
+    wanted = []
+    for place, parameter in enumerate(parameters):
+        named = parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
+        if place == 0 or parameter.name in given or not named:
+            continue
+        if place <= positional and parameter.kind is not parameter.KEYWORD_ONLY:
+            continue
+        if parameter.default is not parameter.empty:
+            continue
+        name = getattr(fn, "__name__", repr(fn))
+        if parameter.name in _NOT_YET:
+            raise NotYetSupported(
+                explain(
+                    f"{name}{inspect.signature(fn)} asks for {parameter.name!r}, which no runner tells yet",
+                    hint=f"ask for one of {sorted(METADATA.difference(_NOT_YET))}, or give the parameter a default",
+                )
+            )
+        if parameter.name in METADATA:
+            wanted.append(parameter.name)
+        else:
+            raise InvalidArgument(
+                explain(
+                    f"{name}{inspect.signature(fn)} has a parameter {parameter.name!r} that nothing fills",
+                    hint=f"pass {parameter.name}=… to it, or name one of {sorted(METADATA.difference(_NOT_YET))}",
+                )
+            )
+    return tuple(wanted)

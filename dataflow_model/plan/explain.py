@@ -1,0 +1,173 @@
+"""A plan in words: its stages, what runs fused in each, and where, when and how the groupings work."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, assert_never
+
+from dataflow_model.plan.checks import unbounded_collections
+from dataflow_model.plan.combine import GroupFn
+from dataflow_model.plan.dofn import CallableDoFn
+from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.nodes import (
+    AssignTimestamps,
+    AssignWindows,
+    Flatten,
+    GroupByKeyAndWindow,
+    ParDo,
+    Read,
+    Ref,
+    Reshuffle,
+    ToPairs,
+    Write,
+)
+from dataflow_model.plan.sources import ElementsSource
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.strategy import LateData, TimestampCombiner
+from dataflow_model.time import Duration, duration_text
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Node
+    from dataflow_model.plan.sources import Source
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+__all__ = ["explain"]
+
+
+def explain(plan: Plan) -> str:
+    """Say in words how a plan will be run.
+
+    One paragraph per stage: each source or keyed transform, then, indented, what runs fused behind it, in the same
+    worker and without a shuffle. A transform that is fed from several places stands behind each of them.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> windowing = dm.Window.into(dm.FixedWindows("1 hour")).allowed_lateness("2 hours")
+        >>> _ = p | dm.Create([("UA", 1)]) | windowing | dm.Sum.per_key() | dm.Values()
+        >>> print(explain(p.plan()))
+        stage 0
+          Create: 1 element held by the program
+            + Window.into: FixedWindows('1 hour')
+        stage 1
+          Sum.PerKey: combine by Sum() per key and window
+              where: FixedWindows('1 hour')
+              when: on time: when the watermark passes the end of the window; late: at each element, for 2 hours
+              how: discarding
+            + Values: Map
+    """
+    if not plan.nodes:
+        return "an empty pipeline"
+    staged = cut_into_stages(plan)
+    origins = _origins(plan)
+    endless = unbounded_collections(plan)
+    lines = []
+    for depth, stage in enumerate([staged.sources, *staged.stages]):
+        lines.append(f"stage {depth}")
+        for producer in stage:
+            unbounded = ", unbounded" if isinstance(producer, Read) and Ref(producer.label) in endless else ""
+            lines.append(f"  {producer.label}: {_kind(producer)}{unbounded}")
+            if isinstance(producer, GroupByKeyAndWindow):
+                lines.extend(f"      {line}" for line in _strategy(producer.strategy, plan.late_data))
+            for node in plan.nodes:
+                fused = isinstance(node, Write) or node.label not in staged.cuts
+                if fused and node is not producer and producer.label in origins[node.label]:
+                    lines.append(f"    + {node.label}: {_kind(node)}")
+    return "\n".join(lines)
+
+
+def _origins(plan: Plan) -> dict[str, frozenset[str]]:
+    """Return for each node the sources and keyed nodes in whose stage it runs."""
+    behind: dict[Ref, frozenset[str]] = {}
+    origins: dict[str, frozenset[str]] = {}
+    for node in plan.nodes:
+        main = node.inputs[:1] if isinstance(node, ParDo) else node.inputs
+        origins[node.label] = frozenset().union(*(behind[ref] for ref in main))
+        keyed = isinstance(node, Read | GroupByKeyAndWindow | Reshuffle)
+        for ref in outputs_of(node):
+            behind[ref] = frozenset({node.label}) if keyed else origins[node.label]
+    return origins
+
+
+def _kind(node: Node) -> str:
+    match node:
+        case Read():
+            return _source(node.source)
+        case ParDo():
+            return _par_do(node)
+        case ToPairs():
+            value = "the row" if node.value is None else node.value
+            return f"pairs of {node.key} and {value}, read as columns where possible"
+        case AssignTimestamps():
+            back = "" if node.late_data_horizon is None else f", at most {duration_text(node.late_data_horizon)} back"
+            return f"event times by {_called(node.fn)}{back}"
+        case AssignWindows():
+            return repr(node.strategy.window_fn) if node.assigns else f"trigger {node.strategy.trigger!r}"
+        case GroupByKeyAndWindow():
+            if isinstance(node.combine, GroupFn):
+                return "group by key and window"
+            lifted = ", partly before the shuffle (lifted)" if _is_lifted(node) else ""
+            return f"combine by {node.combine!r} per key and window{lifted}"
+        case Flatten():
+            return f"{len(node.inputs)} collections put together"
+        case Reshuffle():
+            return "spread over the workers anew"
+        case Write():
+            return f"to {node.sink!r}"
+        case _:
+            assert_never(node)
+
+
+def _is_lifted(node: GroupByKeyAndWindow) -> bool:
+    """Tell whether runners may combine before the shuffle; the one place that asks the rule for it."""
+    try:
+        rule: Any = importlib.import_module("dataflow_model.plan.lifting")
+    except ModuleNotFoundError:
+        return False
+    return bool(rule.may_lift(node))
+
+
+def _source(source: Source) -> str:
+    if isinstance(source, ElementsSource):
+        count = len(source.elements)
+        return f"{count} element{'' if count == 1 else 's'} held by the program"
+    clock = "" if source.processing_time is None else f", replayed by the clock in {source.processing_time!r}"
+    time = "" if source.event_time is None else f", event time {source.event_time!r}, watermark {source.watermark!r}"
+    return f"{type(source).__name__}{time}{clock}"
+
+
+def _par_do(node: ParDo) -> str:
+    called = type(node.fn).__name__
+    if isinstance(node.fn, CallableDoFn):
+        name = _called(node.fn.fn)
+        kind = called.lstrip("_").removesuffix("Fn")
+        called = kind if name.startswith("_") else f"{kind}({name})"
+    extras = []
+    if node.side_inputs:
+        extras.append("side inputs " + ", ".join(f"{side.ref.label} as {side.view}" for side in node.side_inputs))
+    if node.tags:
+        extras.append("outputs " + ", ".join(node.tags))
+    if node.dead_letters is not None:
+        extras.append(f"dead letters to {node.dead_letters}")
+    return "; ".join([called, *extras])
+
+
+def _called(fn: object) -> str:
+    name: str = getattr(fn, "__name__", type(fn).__name__)
+    return "lambda" if name == "<lambda>" else name
+
+
+def _strategy(strategy: WindowingStrategy, default_late_data: LateData) -> list[str]:
+    merged = ", merged already" if strategy.window_fn.is_merging and not strategy.merges else ""
+    lateness = f", for {duration_text(strategy.allowed_lateness)}" if strategy.allowed_lateness > Duration(0) else ""
+    late_data = default_late_data if strategy.late_data is None else strategy.late_data
+    reopened = "; after that in windows of its own" if late_data is LateData.DUPLICATE_WINDOW else ""
+    how = "accumulating" if strategy.accumulates else "discarding"
+    stamped = strategy.timestamp_combiner
+    at = "" if stamped is TimestampCombiner.END_OF_WINDOW else f", panes at the {stamped.value} event time"
+    return [
+        f"where: {strategy.window_fn!r}{merged}",
+        f"when: {strategy.trigger.describe()}{lateness}{reopened}",
+        f"how: {how}{at}",
+    ]

@@ -1,0 +1,65 @@
+"""A plan: the nodes of one pipeline in topological order, with the strategy of each collection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.errors import PlanError
+from dataflow_model.plan.nodes import MAIN, Node, ParDo, Read, Ref
+from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Plan"]
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """What a runner is given.
+
+    Attributes:
+        nodes: in an order in which every node comes after its inputs.
+        strategies: the windowing strategy that each collection carries.
+        late_data: the pipeline's default for elements whose window has expired.
+    """
+
+    nodes: tuple[Node, ...]
+    strategies: Mapping[Ref, WindowingStrategy] = attrs.field(factory=dict)
+    late_data: LateData = LateData.DROP
+
+    def __attrs_post_init__(self) -> None:
+        """Check that every input is there."""
+        known: set[Ref] = set()
+        for node in self.nodes:
+            for ref in node.inputs:
+                if ref not in known:
+                    raise PlanError(f"{node.label!r} reads {ref!r}, which no earlier node produces")
+            known.update(outputs_of(node))
+
+    def __getitem__(self, label: str) -> Node:
+        """Return the node with this full label."""
+        for node in self.nodes:
+            if node.label == label:
+                return node
+        raise PlanError(f"there is no transform {label!r} among {[node.label for node in self.nodes]}")
+
+    def strategy(self, ref: Ref) -> WindowingStrategy:
+        """Return the windowing strategy that a collection carries."""
+        return self.strategies.get(ref, DEFAULT_STRATEGY)
+
+    def consumers(self, ref: Ref) -> tuple[Node, ...]:
+        """Return the nodes that read a collection, in order."""
+        return tuple(node for node in self.nodes if ref in node.inputs)
+
+
+def outputs_of(node: Node) -> tuple[Ref, ...]:
+    """Return the collections that a node produces."""
+    tags = [MAIN]
+    if isinstance(node, ParDo):
+        tags.extend(node.tags)
+    if isinstance(node, ParDo | Read) and node.dead_letters is not None:
+        tags.append(node.dead_letters)
+    return tuple(Ref(node.label, tag) for tag in tags)

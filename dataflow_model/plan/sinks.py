@@ -1,0 +1,158 @@
+"""Sinks as values: tasks stage what they write, one commit publishes it."""
+
+from __future__ import annotations
+
+import abc
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import cloudpickle
+
+from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.values import PaneInfo, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+__all__ = ["CollectSink", "DataFrameSink", "MessageSink", "Record", "Sink", "SinkWriter"]
+
+
+@attrs.frozen
+class Record:
+    """One element as a sink sees it.
+
+    Attributes:
+        order: a tuple that sorts the records of one commit into emission order.
+        processing_time: when it was produced: the deadline that fired its pane, else the clock.
+    """
+
+    value: Any
+    event_time: EventTime
+    window: Window
+    pane: PaneInfo
+    is_retraction: bool = False
+    order: tuple[Any, ...] = ()
+    processing_time: ProcessingTime = ProcessingTime(0)
+
+
+class SinkWriter(abc.ABC):
+    """Writes one task's records to where no reader sees them yet."""
+
+    @abc.abstractmethod
+    def write(self, records: Sequence[Record]) -> None:
+        """Stage some records."""
+
+    @abc.abstractmethod
+    def close(self) -> bytes:
+        """Finish staging and return the message that `Sink.commit` needs."""
+
+    @abc.abstractmethod
+    def abort(self) -> None:
+        """Remove what was staged."""
+
+
+class Sink(abc.ABC):
+    """Where a collection goes. Sinks are values and pickle; `open` runs on workers, the rest on the driver.
+
+    `commit` must be idempotent: the same `commit_id` comes again after a crash, with messages that hold the same
+    records, and must publish them once. So a commit id may be used for one micro-batch of one run only: another run
+    that writes to the same place needs ids of its own, or its output counts as published already.
+    """
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Raise `SinkError` now if the sink cannot be written; runs at plan time."""
+
+    def check_unbounded(self) -> None:  # noqa: B027 - most sinks have nothing to check
+        """Raise `PlanError` if the sink cannot take a stream as it stands; runs at plan time."""
+
+    def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
+        """Return what the tasks of one commit have counted, such as `rows` and `dead_letters`, for the metrics."""
+        del messages
+        return {}
+
+    @abc.abstractmethod
+    def open(self, commit_id: str, task_id: str) -> SinkWriter:
+        """Begin one task's part of one commit."""
+
+    @abc.abstractmethod
+    def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Publish what the tasks have staged."""
+
+    @abc.abstractmethod
+    def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Remove what the tasks have staged."""
+
+
+class _MessageWriter(SinkWriter):
+    """Keeps the records and puts them into the message."""
+
+    def __init__(self) -> None:
+        self._records: list[Record] = []
+
+    def write(self, records: Sequence[Record]) -> None:
+        self._records.extend(records)
+
+    def close(self) -> bytes:
+        # cloudpickle, since the values may be of classes that live in the user's main program.
+        message: bytes = cloudpickle.dumps(self._records, protocol=5) if self._records else b""
+        return message
+
+    def abort(self) -> None:
+        self._records.clear()
+
+
+class MessageSink(Sink):
+    """A sink whose records travel to the driver inside the commit messages; for results that fit there."""
+
+    def check(self) -> None:
+        """Do nothing: there is no place that could be unwritable."""
+
+    def open(self, commit_id: str, task_id: str) -> SinkWriter:
+        """Begin to keep records."""
+        del commit_id, task_id
+        return _MessageWriter()
+
+    def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Do nothing; the runner takes `records(messages)`."""
+
+    def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Do nothing: nothing is staged."""
+
+    def records(self, messages: Sequence[bytes]) -> list[Record]:
+        """Return the records of one commit in emission order.
+
+        Example:
+            >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+            >>> sink = CollectSink()
+            >>> writer = sink.open("0", "0")
+            >>> writer.write([Record(n, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(n,)) for n in (2, 1)])
+            >>> [record.value for record in sink.records([writer.close()])]
+            [1, 2]
+        """
+        records: list[Record] = []
+        for message in messages:
+            if message:
+                records.extend(pickle.loads(message))
+        records.sort(key=lambda record: record.order)
+        return records
+
+
+@attrs.frozen
+class CollectSink(MessageSink):
+    """Keeps records for `PipelineResult.collected`: `io.Collect`."""
+
+
+class DataFrameSink(MessageSink):
+    """Gives the records of a bounded run as a DataFrame: `io.ToDataFrame`."""
+
+    @abc.abstractmethod
+    def table(self, records: Sequence[Record]) -> pa.Table:
+        """Return records as columns.
+
+        Raises:
+            SinkError: when a record does not fit the schema.
+        """

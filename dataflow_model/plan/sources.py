@@ -1,0 +1,179 @@
+"""Sources as values: what a runner needs to know to read one, in process, in a Spark job or in a stream."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+
+from dataflow_model.errors import SourceError, explain
+from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, columns_of, decode_columns
+from dataflow_model.plan.dofn import DeadLetter
+from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.time import Duration, EventTime, ProcessingTime
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    import pyarrow as pa
+
+__all__ = ["ColumnSource", "DataFrameSource", "ElementsSource", "Origin", "RowSource", "ScriptSource", "Source"]
+
+
+@attrs.frozen
+class Origin:
+    """A part of a source that keeps its own order: a file, a partition.
+
+    Attributes:
+        name: stable across runs; order between origins at equal ticks goes by it.
+        rows: how many rows it has, or `None` where that is not known.
+    """
+
+    name: str
+    rows: int | None
+
+
+class Source(abc.ABC):  # noqa: B024 - a closed family; what they share is attributes
+    """Where a collection comes from. Sources are values: they pickle, and reading one twice gives the same rows.
+
+    Attributes that every source has: `is_bounded`; `event_time`, a column's name, `ARRIVAL` or `None` (the source
+    gives event times itself); `processing_time`, the replay clock's column or `None` for the wall clock; `watermark`.
+    """
+
+    event_time: str | Arrival | None = None
+    processing_time: str | None = None
+    watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
+    is_bounded: bool = True
+
+
+class RowSource(Source):
+    """A source of rows that come as Arrow batches; they become named tuples of the columns, in the columns' order."""
+
+    def columns_of(self, batch: pa.RecordBatch) -> Columns:
+        """Split a batch that `read` gave into columns, event times and clock, without a Python object per row."""
+        return columns_of(batch, self.event_time, self.processing_time)
+
+    def decode(self, batch: pa.RecordBatch) -> DecodedRows:
+        """Turn a batch that `read` gave into named tuples with event times and clock, bad rows apart."""
+        return decode_columns(self.columns_of(batch))
+
+    def dead_letter(self, label: str, origin: str, start: int, bad: BadRow) -> DeadLetter:
+        """Return a bad row as an element of the dead-letter output.
+
+        Args:
+            label: the full label of the read.
+            origin: where the batch was read from.
+            start: the row of the origin at which the batch began.
+            bad: the row.
+        """
+        return DeadLetter(bad.row, label, f"{origin}, row {start + bad.index}: {bad.reason}", "")
+
+    def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
+        """Return the error that stops a run without a dead-letter output; the arguments are `dead_letter`'s."""
+        return SourceError(
+            explain(
+                f"{label!r} cannot read row {start + bad.index} of {origin}: {bad.reason}; the row is {bad.row!r}",
+                hint="mend the row, or take such rows to an output of their own with .with_exception_handling()",
+            )
+        )
+
+
+class ColumnSource(RowSource):
+    """A source of rows in columns that can be read by row ranges: the files of `dataflow_model.io`.
+
+    A runner calls `bound()` once on the driver at plan time and sends what that returns to its workers.
+    """
+
+    def bound(self) -> Self:
+        """Return the source with all that the driver can find out now (the schema) written into it.
+
+        Raises:
+            InvalidArgument: when a time column is not there.
+            SourceError: when the data cannot be read.
+        """
+        return self
+
+    @abc.abstractmethod
+    def origins(self) -> list[Origin]:
+        """List what there is to read, in order of name; runs on the driver, once per poll."""
+
+    @abc.abstractmethod
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Read rows `[start, stop)` of an origin; runs on a worker.
+
+        Raises:
+            SourceError: when the data cannot be read, with the origin, the row and the way out.
+        """
+
+    @abc.abstractmethod
+    def schema(self) -> pa.Schema:
+        """Return the columns' names and types; runs on the driver at plan time."""
+
+    def project(self, columns: Collection[str]) -> Self:
+        """Return the source with no more columns than these and its time columns, where it can read fewer."""
+        del columns
+        return self
+
+    def row_type(self) -> type[Any]:
+        """Return the named tuple type of the rows; runs on the driver at plan time."""
+        return row_type(self.schema())
+
+
+@attrs.frozen(eq=False)
+class ElementsSource(Source):
+    """Elements that the program holds already: `Create`.
+
+    Attributes:
+        elements: the values.
+        event_times: one for each, or `None` when all are at `MIN_TIMESTAMP`.
+    """
+
+    elements: tuple[Any, ...]
+    event_times: tuple[EventTime, ...] | None = None
+
+
+@attrs.frozen(eq=False)
+class DataFrameSource(RowSource):
+    """Rows of a Spark DataFrame, batch or streaming, handed in by the user; only Spark runners take it.
+
+    Attributes:
+        origin, sequence: the columns that say where a row comes from and its place there, or `None`.
+    """
+
+    dataframe: Any
+    event_time: str | Arrival | None = ARRIVAL
+    processing_time: str | None = None
+    watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
+    is_bounded: bool = True
+    origin: str | None = None
+    sequence: str | None = None
+
+
+@attrs.frozen
+class AddStep:
+    """Elements of one bundle: `(value, event_time)` pairs, each its own event."""
+
+    elements: tuple[tuple[Any, EventTime], ...]
+
+
+@attrs.frozen
+class WatermarkStep:
+    """The watermark takes effect before the next step."""
+
+    watermark: EventTime
+
+
+@attrs.frozen
+class ClockStep:
+    """The processing clock advances: the timers before it run."""
+
+    processing_time: ProcessingTime
+
+
+@attrs.frozen(eq=False)
+class ScriptSource(Source):
+    """A script of elements, watermarks and clock values: `testing.TestStream`. Bounded."""
+
+    steps: tuple[AddStep | WatermarkStep | ClockStep, ...]

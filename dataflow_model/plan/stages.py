@@ -1,0 +1,145 @@
+"""A plan cut into one linear chain of keyed stages, with element-wise fragments between them.
+
+Stage 0 is the sources; keyed nodes that depend on sources alone are stage 1, those behind them stage 2, and so on.
+What lies between two stages is fused: it runs where its input was produced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from dataflow_model.plan.graph import Plan, outputs_of
+from dataflow_model.plan.nodes import (
+    AssignTimestamps,
+    GroupByKeyAndWindow,
+    Node,
+    ParDo,
+    Read,
+    Ref,
+    Reshuffle,
+    SideInput,
+    Write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+__all__ = ["KeyedNode", "StagedPlan", "cut_into_stages"]
+
+KeyedNode: TypeAlias = GroupByKeyAndWindow | Reshuffle | ParDo
+"""What has a shard of its own: groupings, reshuffles, and ParDos whose side inputs change as they run."""
+
+
+@attrs.frozen(eq=False)
+class StagedPlan:
+    """The chain.
+
+    Attributes:
+        plan: the plan that was cut.
+        stages: the keyed nodes of stage 1, 2, …
+        depths: the stage of each producer: 0 for a source, else its keyed stage.
+        cuts: where a flow of elements ends: keyed nodes and sinks.
+        feeds: for each cut the producers that feed its main input, each with how far the fragment between holds the
+            watermark back, in microseconds.
+        side_feeds: for a ParDo among the keyed nodes, the producers of each of its side inputs, in the same form.
+    """
+
+    plan: Plan
+    stages: tuple[tuple[KeyedNode, ...], ...]
+    depths: Mapping[str, int]
+    cuts: frozenset[str]
+    feeds: Mapping[str, Mapping[str, int]]
+    side_feeds: Mapping[str, Mapping[SideInput, Mapping[str, int]]]
+
+    @property
+    def sources(self) -> tuple[Read, ...]:
+        """The sources, in the plan's order."""
+        return tuple(node for node in self.plan.nodes if isinstance(node, Read))
+
+    @property
+    def sinks(self) -> tuple[Write, ...]:
+        """The sinks, in the plan's order."""
+        return tuple(node for node in self.plan.nodes if isinstance(node, Write))
+
+    @property
+    def keyed(self) -> tuple[KeyedNode, ...]:
+        """All keyed nodes, stage by stage."""
+        return tuple(node for stage in self.stages for node in stage)
+
+    def depth_of(self, cut: str) -> int:
+        """Return the stage at which a cut takes its elements; sinks come after the last."""
+        return self.depths.get(cut, len(self.stages) + 1)
+
+    def targets(self, producer: str) -> frozenset[str]:
+        """Return the cuts that a producer feeds."""
+        return frozenset(cut for cut, feed in self.feeds.items() if producer in feed) | frozenset(
+            cut for cut, sides in self.side_feeds.items() if any(producer in feed for feed in sides.values())
+        )
+
+
+def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> StagedPlan:
+    """Cut a plan into its chain.
+
+    Args:
+        plan: a checked plan.
+        dynamic_sides: the side inputs that change while the plan runs; the others come by closure.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.Map(lambda kv: (kv[1], kv[0])) | dm.GroupByKey()
+        >>> [[node.label for node in stage] for stage in cut_into_stages(p.plan()).stages]
+        [['Sum.PerKey'], ['GroupByKey']]
+    """
+    sides = frozenset(map(id, dynamic_sides))
+    reached: dict[Ref, dict[str, int]] = {}
+    depths: dict[str, int] = {}
+    feeds: dict[str, Mapping[str, int]] = {}
+    side_feeds: dict[str, Mapping[SideInput, Mapping[str, int]]] = {}
+    stages: list[list[KeyedNode]] = []
+    for node in plan.nodes:
+        main = [node.inputs[0]] if isinstance(node, ParDo) else list(node.inputs)
+        flow = _union([reached[ref] for ref in main])
+        if isinstance(node, Write):
+            feeds[node.label] = flow
+            continue
+        waits = isinstance(node, ParDo) and any(id(side) in sides for side in node.side_inputs)
+        if isinstance(node, Read):
+            flow, depths[node.label] = {node.label: 0}, 0
+        elif isinstance(node, GroupByKeyAndWindow | Reshuffle) or (isinstance(node, ParDo) and waits):
+            feeds[node.label] = flow
+            before = set(flow)
+            if isinstance(node, ParDo):
+                side_feeds[node.label] = {side: reached[side.ref] for side in node.side_inputs if id(side) in sides}
+                before.update(*side_feeds[node.label].values())
+            depth = 1 + max((depths[producer] for producer in before), default=0)
+            depths[node.label] = depth
+            stages.extend([] for _ in range(depth - len(stages)))
+            stages[depth - 1].append(node)
+            flow = {node.label: 0}
+        horizon = _horizon(node)
+        for ref in outputs_of(node):
+            reached[ref] = {producer: back + horizon for producer, back in flow.items()}
+    cuts = frozenset(feeds)
+    return StagedPlan(plan, tuple(map(tuple, stages)), depths, cuts, feeds, side_feeds)
+
+
+def _union(flows: list[dict[str, int]]) -> dict[str, int]:
+    union: dict[str, int] = {}
+    for flow in flows:
+        for producer, back in flow.items():
+            union[producer] = max(back, union.get(producer, 0))
+    return union
+
+
+def _horizon(node: Node) -> int:
+    """Return how far behind its input's watermark a node's output watermark is held."""
+    match node:
+        case ParDo():
+            return int(node.fn.late_data_horizon or 0)
+        case AssignTimestamps():
+            return int(node.late_data_horizon or 0)
+        case _:
+            return 0

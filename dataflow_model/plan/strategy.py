@@ -1,0 +1,136 @@
+"""The windowing strategy: where, when and how, as one reusable value."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, NotYetSupported, explain
+from dataflow_model.time import Duration
+from dataflow_model.triggers import DefaultTrigger, Trigger
+from dataflow_model.windowing import GlobalWindows, WindowFn
+
+__all__ = [
+    "DEFAULT_STRATEGY",
+    "AccumulationMode",
+    "ClosingBehavior",
+    "LateData",
+    "OnTimeBehavior",
+    "TimestampCombiner",
+    "WindowingStrategy",
+]
+
+
+class AccumulationMode(enum.Enum):
+    """How a pane relates to the panes before it.
+
+    `CLEAR_ALWAYS` is discarding, `ACCUMULATE_ALWAYS` accumulating; the two in between obey what a trigger asks for.
+    """
+
+    CLEAR_ALWAYS = "clear_always"
+    CLEAR_BY_DEFAULT = "clear_by_default"
+    ACCUMULATE_BY_DEFAULT = "accumulate_by_default"
+    ACCUMULATE_ALWAYS = "accumulate_always"
+
+
+class TimestampCombiner(enum.Enum):
+    """The event time of a pane: the end of its window, or that of its earliest or latest element that was on time."""
+
+    END_OF_WINDOW = "end_of_window"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class OnTimeBehavior(enum.Enum):
+    """Whether a firing as the watermark passes goes out with nothing new in it."""
+
+    FIRE_ALWAYS = "fire_always"
+    FIRE_IF_NON_EMPTY = "fire_if_non_empty"
+
+
+class ClosingBehavior(enum.Enum):
+    """Whether a window that expires sends a last pane with nothing new in it."""
+
+    FIRE_ALWAYS = "fire_always"
+    FIRE_IF_NON_EMPTY = "fire_if_non_empty"
+
+
+class LateData(enum.Enum):
+    """What happens to an element whose window has expired: dropped and counted, or a window of its own again."""
+
+    DROP = "drop"
+    DUPLICATE_WINDOW = "duplicate_window"
+
+
+@attrs.frozen
+class WindowingStrategy:
+    """Where (`window_fn`), when (`trigger`, `allowed_lateness`, behaviours) and how (`accumulation_mode`).
+
+    Attributes:
+        late_data: `None` takes the pipeline's default, which is to drop and count.
+        merged: the windows have been through a grouping under a merging function, so they merge no more.
+
+    Raises:
+        InvalidArgument: for a negative lateness, retractions with a clearing mode, or a trigger that may finish
+            and so lose data without `may_lose_data`.
+
+    Source: Beam's `Windowing`; the papers' window function and trigger strategy in one.
+    """
+
+    window_fn: WindowFn = attrs.field(factory=GlobalWindows)
+    trigger: Trigger = attrs.field(factory=DefaultTrigger)
+    accumulation_mode: AccumulationMode = AccumulationMode.CLEAR_ALWAYS
+    retracting: bool = False
+    allowed_lateness: Duration = Duration(0)
+    on_time: OnTimeBehavior = OnTimeBehavior.FIRE_ALWAYS
+    closing: ClosingBehavior = ClosingBehavior.FIRE_IF_NON_EMPTY
+    timestamp_combiner: TimestampCombiner = TimestampCombiner.END_OF_WINDOW
+    late_data: LateData | None = None
+    may_lose_data: bool = False
+    merged: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Check the parts against each other."""
+        if not isinstance(self.window_fn, WindowFn):
+            raise InvalidType(
+                explain(f"a window function is wanted, got {self.window_fn!r}", hint="pass dm.FixedWindows('1 hour'), for example")
+            )
+        if not isinstance(self.trigger, Trigger):
+            raise InvalidType(explain(f"a trigger is wanted, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example"))
+        if self.allowed_lateness < Duration(0):
+            raise InvalidArgument(f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}")
+        if self.retracting:
+            raise NotYetSupported(
+                explain("retractions are not there yet", hint="use .accumulating() and let the sink replace earlier panes")
+            )
+        if self.accumulation_mode in {AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT}:
+            raise NotYetSupported(
+                explain(f"{self.accumulation_mode} is not there yet", hint="use .discarding() or .accumulating()")
+            )
+        if not self.may_lose_data and self.trigger.may_finish(allowed_lateness=self.allowed_lateness):
+            raise InvalidArgument(
+                explain(
+                    f"{self.trigger!r} may finish before its window expires, and what comes later would be dropped",
+                    hint="wrap it in dm.Repeatedly(…), or say trigger(…, may_lose_data=True)",
+                )
+            )
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a pane holds what earlier panes of its window held."""
+        return self.accumulation_mode is AccumulationMode.ACCUMULATE_ALWAYS
+
+    @property
+    def merges(self) -> bool:
+        """Whether windows of one key may still merge in the next grouping."""
+        return self.window_fn.is_merging and not self.merged
+
+    def after_grouping(self) -> WindowingStrategy:
+        """Return the strategy that a grouping's output carries: the same, with merging done."""
+        return attrs.evolve(self, merged=True) if self.window_fn.is_merging else self
+
+
+DEFAULT_STRATEGY: Final = WindowingStrategy()
+"""Global windows, default trigger, lateness 0, discarding."""

@@ -1,0 +1,97 @@
+"""Bundles: elements side by side, column by column, in the total order of events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+
+from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, PaneInfo, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["GLOBAL_ONLY", "Bundle", "Order"]
+
+Order: TypeAlias = tuple[Any, ...]
+"""Where an element stands among those of its instant; orders of one stage's input compare with one another.
+
+A source's element has `(origin, sequence)`. Passing a stage puts the phase in front: 0 for a pane that a timer fired
+before the instant, 1 for what an element caused or what only passed through, 2 for the watermark, 3 for a timer at the
+instant itself; then comes the cause: the element's own order, or (deadline, window end, start, encoded key). Each
+output of one cause adds its number behind.
+"""
+
+GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)
+
+
+@attrs.define(eq=True)
+class Bundle:
+    """A run of elements of one collection.
+
+    Attributes:
+        values: the elements.
+        times: their event times, in microseconds.
+        windows: the windows each is in.
+        panes: the pane that made each.
+        orders: where each stands in its instant.
+        produced: the processing time at which each was produced.
+    """
+
+    values: list[Any] = attrs.field(factory=list)
+    times: list[int] = attrs.field(factory=list)
+    windows: list[tuple[Window, ...]] = attrs.field(factory=list)
+    panes: list[PaneInfo] = attrs.field(factory=list)
+    orders: list[Order] = attrs.field(factory=list)
+    produced: list[int] = attrs.field(factory=list)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @classmethod
+    def fresh(cls, values: list[Any], times: list[int], orders: list[Order], produced: int) -> Bundle:
+        """Return a bundle of elements as a source gives them: in the global window, made by no pane."""
+        count = len(values)
+        return cls(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, [produced] * count)
+
+    def append(
+        self, value: Any, time: int, windows: tuple[Window, ...], pane: PaneInfo, order: Order, produced: int
+    ) -> None:
+        """Add one element."""
+        self.values.append(value)
+        self.times.append(time)
+        self.windows.append(windows)
+        self.panes.append(pane)
+        self.orders.append(order)
+        self.produced.append(produced)
+
+    def extend(self, other: Bundle) -> None:
+        """Add all elements of another bundle."""
+        self.values.extend(other.values)
+        self.times.extend(other.times)
+        self.windows.extend(other.windows)
+        self.panes.extend(other.panes)
+        self.orders.extend(other.orders)
+        self.produced.extend(other.produced)
+
+    def take(self, rows: Sequence[int]) -> Bundle:
+        """Return the elements at these places, in this order."""
+        return Bundle(
+            [self.values[row] for row in rows],
+            [self.times[row] for row in rows],
+            [self.windows[row] for row in rows],
+            [self.panes[row] for row in rows],
+            [self.orders[row] for row in rows],
+            [self.produced[row] for row in rows],
+        )
+
+    def in_order(self) -> Bundle:
+        """Return the elements sorted by order; itself where they are sorted already."""
+        orders = self.orders
+        if all(map(_not_after, orders, orders[1:])):
+            return self
+        return self.take(sorted(range(len(orders)), key=orders.__getitem__))
+
+
+def _not_after(first: Order, second: Order) -> bool:
+    return first <= second

@@ -1,0 +1,178 @@
+"""Accumulators as columns: which combiners have a kernel, how groups reduce, and what their value is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["COLUMNS", "finish", "fits", "supports"]
+
+COLUMNS: Final = ("key", "window_start", "window_end", "accumulator", "count", "earliest", "latest", "first_sequence")
+"""The columns of a table of partials, in order.
+
+`window_end` is left out where the caller gave none and `accumulator` for the kernel `"count"`; `count` is the number of
+elements, `earliest` and `latest` their least and greatest event time, `first_sequence` the least sequence number.
+"""
+_KERNELS: Final = frozenset({"sum", "count", "mean", "min", "max"})
+_EXACT_IN_FLOAT: Final = 2**53
+_LARGEST: Final = 2**63 - 1
+_HALF: Final = np.int64(32)
+_LOW: Final = np.int64(0xFFFFFFFF)
+
+Column = Any
+"""An int64 or float64 NumPy array."""
+
+
+def supports(key_type: pa.DataType, value_type: pa.DataType | None, kernel: str) -> bool:
+    """Tell whether a kernel takes columns of these types; `value_type` is not looked at for `"count"`.
+
+    Keys: integers, booleans, floats, strings, binary, dates, timestamps to the microsecond and decimals, as such or in
+    a dictionary. Values: integers that int64 holds, and floats.
+
+    Example:
+        >>> supports(pa.string(), pa.int64(), "sum"), supports(pa.string(), pa.string(), "max")
+        (True, False)
+    """
+    if kernel not in _KERNELS:
+        return False
+    if pa.types.is_dictionary(key_type):
+        key_type = key_type.value_type
+    if not _is_key(key_type):
+        return False
+    return kernel == "count" or (value_type is not None and _is_number(value_type))
+
+
+def fits(keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray | None, kernel: str) -> bool:
+    """Tell whether these very columns may go through a kernel, by type and by value.
+
+    A null value does not fit (Python adds no `None`), nor does NaN as a key, which has no encoding, or as a value of
+    `"min"` and `"max"`, where Python's answer depends on the order. Null keys fit, and so does any value of `"count"`.
+
+    Example:
+        >>> fits(pa.array([1, 2]), pa.array([5, None]), "sum")
+        False
+    """
+    if not supports(keys.type, None if values is None else values.type, kernel):
+        return False
+    if _has_nan(keys):
+        return False
+    if kernel == "count":
+        return True
+    return values is not None and not values.null_count and not (kernel in {"min", "max"} and _has_nan(values))
+
+
+def finish(table: pa.Table, kernel: str) -> pa.Array:
+    """Return the value of each row of partials, as the combiner's `extract_output` gives it.
+
+    Example:
+        >>> finish(pa.table({"accumulator": [5, 9], "count": [2, 3]}), "mean").to_pylist()
+        [2.5, 3.0]
+    """
+    if kernel == "count":
+        return table["count"].combine_chunks()
+    if kernel != "mean":
+        return table["accumulator"].combine_chunks()
+    sums, counts = column(table, "accumulator"), column(table, "count")
+    means = sums / counts
+    if sums.dtype == np.int64 and len(sums) and _magnitude(sums) > _EXACT_IN_FLOAT:
+        # Python divides whole numbers as such and rounds once; NumPy would round the sum first.
+        for row in np.flatnonzero((sums > _EXACT_IN_FLOAT) | (sums < -_EXACT_IN_FLOAT)):
+            means[row] = int(sums[row]) / int(counts[row])
+    return pa.array(means)
+
+
+def number_column(values: pa.Array | pa.ChunkedArray) -> Column:
+    """Return numbers as int64 or float64, the two that accumulators have."""
+    wide = pa.float64() if pa.types.is_floating(values.type) else pa.int64()
+    return values.cast(wide).to_numpy()
+
+
+def column(table: pa.Table, name: str) -> Column:
+    """Return a column of a table of partials."""
+    return table[name].to_numpy()
+
+
+def scatter(kernel: str, values: Column, groups: NDArray[np.int64], size: int) -> Column:
+    """Reduce `values` by the number of their group, in any order; `size` groups, each with at least one row.
+
+    Raises:
+        OverflowError: when a sum of whole numbers leaves 64 bits.
+    """
+
+    def reduce(operation: np.ufunc, column: Column) -> Column:
+        reduced = np.empty(size, column.dtype)
+        if operation is np.add:
+            reduced.fill(0)
+        else:
+            reduced[groups] = column  # any one of each group's own values is a start that changes nothing
+        operation.at(reduced, groups, column)
+        return reduced
+
+    return _reduce(kernel, values, reduce)
+
+
+def reduce_runs(kernel: str, values: Column, starts: NDArray[np.int64]) -> Column:
+    """Reduce runs of neighbours; `starts` are the positions where a run begins, the first of them 0.
+
+    Raises:
+        OverflowError: when a sum of whole numbers leaves 64 bits.
+    """
+    return _reduce(kernel, values, lambda operation, column: operation.reduceat(column, starts))
+
+
+def _reduce(kernel: str, values: Column, reduce: Callable[[np.ufunc, Column], Column]) -> Column:
+    if kernel == "min":
+        return reduce(np.minimum, values)
+    if kernel == "max":
+        return reduce(np.maximum, values)
+    if values.dtype != np.int64:
+        with np.errstate(all="ignore"):  # +∞ and −∞ add up to NaN in Python too, without a word
+            return reduce(np.add, values)
+    if not len(values) or _magnitude(values) * len(values) <= _LARGEST:
+        return reduce(np.add, values)
+    # The halves cannot overflow; what the low half carries goes to the high one.
+    low = reduce(np.add, values & _LOW)
+    high = reduce(np.add, values >> _HALF) + (low >> _HALF)
+    if int(high.max()) >= 2**31 or int(high.min()) < -(2**31):
+        raise OverflowError("a sum of whole numbers leaves 64 bits")
+    return (high << _HALF) | (low & _LOW)
+
+
+def _magnitude(values: NDArray[np.int64]) -> int:
+    return max(int(values.max()), -int(values.min()))
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_timestamp(kind):
+        return bool(kind.unit != "ns")  # datetime has no nanoseconds: two keys would become one
+    return any(
+        bool(test(kind))
+        for test in (
+            types.is_integer, types.is_boolean, types.is_float32, types.is_float64, types.is_string,
+            types.is_large_string, types.is_binary, types.is_large_binary, types.is_date32, types.is_decimal,
+        )
+    )  # fmt: skip
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    if pa.types.is_integer(kind):
+        return not pa.types.is_uint64(kind)
+    return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
+
+
+def _has_nan(array: pa.Array | pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(array.type):
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        return any(_has_nan(chunk.dictionary) for chunk in chunks)
+    if not pa.types.is_floating(array.type):
+        return False
+    return bool(pc.call_function("any", [pc.call_function("is_nan", [array])]).as_py())

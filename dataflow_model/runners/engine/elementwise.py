@@ -1,0 +1,344 @@
+"""Fused element-wise transforms: what lies between a producer and the groupings and sinks that it feeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_never
+
+import attrs
+
+from dataflow_model.errors import InvalidType, explain
+from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.nodes import (
+    MAIN,
+    AssignTimestamps,
+    AssignWindows,
+    Flatten,
+    GroupByKeyAndWindow,
+    ParDo,
+    Read,
+    Ref,
+    Reshuffle,
+    SideInput,
+    ToPairs,
+    Write,
+)
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.user_code import dead_letter, user_error
+from dataflow_model.time import EventTime, event_time, format_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.values import PaneInfo, Window
+
+__all__ = ["Fragment"]
+
+
+@attrs.define
+class _Flow:
+    """Elements on their way through a fragment; `causes` are places in the bundle that came in."""
+
+    values: list[Any]
+    causes: list[int]
+    times: list[int]
+    windows: list[tuple[Window, ...]]
+
+    @classmethod
+    def empty(cls) -> _Flow:
+        return cls([], [], [], [])
+
+    def append(self, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> None:
+        self.values.append(value)
+        self.causes.append(cause)
+        self.times.append(time)
+        self.windows.append(windows)
+
+
+class Fragment:
+    """Runs the element-wise transforms after one producer.
+
+    Args:
+        plan: the whole plan.
+        producer: the label of the source or keyed node that feeds the fragment.
+        cuts: the labels of the nodes at which a flow ends, because a later stage or a sink takes it.
+        side_values: what each static side input holds, by its collection: a function of the window.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        producer: str,
+        cuts: frozenset[str],
+        side_values: Mapping[SideInput, Callable[[Window], Any]] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._producer = producer
+        self._cuts = cuts
+        self._side_values = side_values or {}
+        self._consumers = {ref: plan.consumers(ref) for node in plan.nodes for ref in node.inputs}
+        self._set_up: set[str] = set()
+        self._root = Bundle()
+
+    def run(self, bundle: Bundle, tag: str = MAIN) -> dict[str, Bundle]:
+        """Push a bundle through; return what arrives at each cut, in order of cause."""
+        self._root = bundle
+        arrived: dict[str, list[_Flow]] = {}
+        flow = _Flow(bundle.values, list(range(len(bundle))), bundle.times, bundle.windows)
+        self._spread(Ref(self._producer, tag), flow, arrived)
+        return {label: self._gather(flows) for label, flows in arrived.items()}
+
+    def tear_down(self) -> None:
+        """Let the DoFns go."""
+        for label in self._set_up:
+            node = self._plan[label]
+            assert isinstance(node, ParDo)  # noqa: S101 - only these are set up
+            node.fn.teardown()
+        self._set_up.clear()
+
+    def _spread(self, ref: Ref, flow: _Flow, arrived: dict[str, list[_Flow]]) -> None:
+        for node in self._consumers.get(ref, ()):
+            if node.label in self._cuts:
+                if flow.values and ref == node.inputs[0] or not isinstance(node, ParDo):
+                    arrived.setdefault(node.label, []).append(flow)
+                continue
+            match node:
+                case Flatten():
+                    self._spread(Ref(node.label), flow, arrived)
+                case ParDo():
+                    if ref == node.input:
+                        for tag, output in self._par_do(node, flow).items():
+                            self._spread(Ref(node.label, tag), output, arrived)
+                case ToPairs():
+                    self._spread(Ref(node.label), self._to_pairs(node, flow), arrived)
+                case AssignTimestamps():
+                    self._spread(Ref(node.label), self._assign_timestamps(node, flow), arrived)
+                case AssignWindows():
+                    self._spread(Ref(node.label), self._assign_windows(node, flow), arrived)
+                case GroupByKeyAndWindow() | Reshuffle() | Write() | Read():
+                    raise AssertionError(f"{node.label!r} is no element-wise transform and no cut")
+                case _:
+                    assert_never(node)
+
+    def _gather(self, flows: list[_Flow]) -> Bundle:
+        """Put what has arrived by several ways in order of cause, and number it within each."""
+        root = self._root
+        if len(flows) == 1:
+            flow = flows[0]
+            rows: Iterable[int] = range(len(flow.values))
+        else:
+            flow = _Flow(
+                [value for part in flows for value in part.values],
+                [cause for part in flows for cause in part.causes],
+                [time for part in flows for time in part.times],
+                [windows for part in flows for windows in part.windows],
+            )
+            rows = sorted(range(len(flow.causes)), key=flow.causes.__getitem__)
+        bundle = Bundle()
+        number, last = 0, -1
+        for row in rows:
+            cause = flow.causes[row]
+            number = number + 1 if cause == last else 0
+            last = cause
+            bundle.append(
+                flow.values[row],
+                flow.times[row],
+                flow.windows[row],
+                root.panes[cause],
+                (*root.orders[cause], number),
+                root.produced[cause],
+            )
+        return bundle
+
+    def _assign_windows(self, node: AssignWindows, flow: _Flow) -> _Flow:
+        if not node.assigns:
+            return flow
+        assign = node.strategy.window_fn.assign
+        needs_pairs = node.strategy.window_fn.needs_pairs
+        windows: list[tuple[Window, ...]] = []
+        for value, time in zip(flow.values, flow.times, strict=True):
+            if needs_pairs:
+                _check_pair(value, node.label)
+            try:
+                windows.append(tuple(assign(EventTime(time), value)))
+            except Exception as error:
+                raise user_error(error, node.label, value) from error
+        return _Flow(flow.values, flow.causes, flow.times, windows)
+
+    def _assign_timestamps(self, node: AssignTimestamps, flow: _Flow) -> _Flow:
+        times = []
+        for value, before in zip(flow.values, flow.times, strict=True):
+            try:
+                after = int(event_time(node.fn(value)))
+            except Exception as error:
+                raise user_error(error, node.label, value) from error
+            times.append(_checked_move(before, after, node.late_data_horizon, node.label))
+        return _Flow(flow.values, flow.causes, times, flow.windows)
+
+    def _to_pairs(self, node: ToPairs, flow: _Flow) -> _Flow:
+        key, value = _getter(node.key), _getter(node.value)
+        pairs = []
+        for element in flow.values:
+            try:
+                pairs.append((key(element), value(element)))
+            except Exception as error:
+                raise user_error(error, node.label, element) from error
+        return _Flow(pairs, flow.causes, flow.times, flow.windows)
+
+    def _par_do(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
+        if not flow.values:
+            return {}
+        if node.label not in self._set_up:
+            node.fn.setup()
+            self._set_up.add(node.label)
+        plain = not node.metadata and not node.args and not node.kwargs and node.dead_letters is None
+        if plain and isinstance(node.fn, MapFn):
+            mapped = _map(node, flow)
+            if mapped is not None:
+                return {MAIN: mapped}
+        if plain and isinstance(node.fn, FilterFn):
+            return {MAIN: _filter(node, flow)}
+        return self._par_do_each(node, flow)
+
+    def _par_do_each(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
+        outputs = {tag: _Flow.empty() for tag in (MAIN, *node.tags, *([node.dead_letters] if node.dead_letters else []))}
+        node.fn.start_bundle()
+        windowed = "window" in node.metadata or bool(node.side_inputs)
+        for value, cause, time, windows in zip(flow.values, flow.causes, flow.times, flow.windows, strict=True):
+            for seen in [(window,) for window in windows] if windowed else [windows]:
+                try:
+                    results = self._call(node, value, cause, time, seen)
+                    _file(node, outputs, results, cause, time, seen)
+                except Exception as error:
+                    if node.dead_letters is None:
+                        raise user_error(error, node.label, value) from error
+                    outputs[node.dead_letters].append(dead_letter(error, node.label, value), cause, time, seen)
+        finished = node.fn.finish_bundle()
+        if finished is not None and flow.values:
+            for result in finished:
+                _file(node, outputs, [result], flow.causes[-1], flow.times[-1], flow.windows[-1])
+        return outputs
+
+    def _call(self, node: ParDo, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> list[Any]:
+        """Call the user's function for one element; a generator is run to its end here, where errors are caught."""
+        kwargs: dict[str, Any] = {}
+        for name in node.metadata:
+            kwargs[name] = self._metadata(name, value, cause, time, windows)
+        for name, given in node.kwargs.items():
+            kwargs[name] = self._argument(given, windows)
+        args = [self._argument(given, windows) for given in node.args]
+        results = node.fn.process(value, *args, **kwargs)
+        if results is None:
+            return []
+        if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
+            raise InvalidType(
+                explain(
+                    f"{node.label!r} must return an iterable of outputs, got {results!r} of type {type(results).__name__}",
+                    hint="return a list, or use Map for one output each",
+                )
+            )
+        return list(results)
+
+    def _metadata(self, name: str, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> Any:
+        pane: PaneInfo = self._root.panes[cause]
+        match name:
+            case "timestamp":
+                return EventTime(time)
+            case "window":
+                return windows[0]
+            case "pane":
+                return pane
+            case "key":
+                return value[0]
+            case _:
+                raise AssertionError(f"{name!r} is refused at construction")
+
+    def _argument(self, given: Any, windows: tuple[Window, ...]) -> Any:
+        return self._side_values[given](windows[0]) if isinstance(given, SideInput) else given
+
+
+def _map(node: ParDo, flow: _Flow) -> _Flow | None:
+    """Map in one comprehension; `None` if an output is more than a plain value."""
+    assert isinstance(node.fn, MapFn)  # noqa: S101 - the caller has looked
+    fn = node.fn.fn
+    rest = iter(flow.values)
+    try:
+        values = [fn(value) for value in rest]
+    except Exception as error:
+        place = len(flow.values) - rest.__length_hint__() - 1
+        raise user_error(error, node.label, flow.values[place]) from error
+    if any(type(value) is TaggedOutput or type(value) is TimestampedValue for value in values):
+        outputs = {MAIN: _Flow.empty()}
+        for value, cause, time, windows in zip(values, flow.causes, flow.times, flow.windows, strict=True):
+            _file(node, outputs, [value], cause, time, windows)
+        return outputs[MAIN]
+    return _Flow(values, flow.causes, flow.times, flow.windows)
+
+
+def _filter(node: ParDo, flow: _Flow) -> _Flow:
+    assert isinstance(node.fn, FilterFn)  # noqa: S101 - the caller has looked
+    fn = node.fn.fn
+    rest = iter(flow.values)
+    try:
+        rows = [row for row, value in enumerate(rest) if fn(value)]
+    except Exception as error:
+        place = len(flow.values) - rest.__length_hint__() - 1
+        raise user_error(error, node.label, flow.values[place]) from error
+    return _Flow(
+        [flow.values[row] for row in rows],
+        [flow.causes[row] for row in rows],
+        [flow.times[row] for row in rows],
+        [flow.windows[row] for row in rows],
+    )
+
+
+def _file(
+    node: ParDo, outputs: dict[str, _Flow], results: list[Any], cause: int, time: int, windows: tuple[Window, ...]
+) -> None:
+    """Put the outputs of one element where they belong; all of them or, when one is refused, none."""
+    filed = []
+    for result in results:
+        tag, value, at = MAIN, result, time
+        if isinstance(value, TaggedOutput):
+            tag, value = value.tag, value.value
+        if isinstance(value, TimestampedValue):
+            at = _checked_move(time, int(value.event_time), node.fn.late_data_horizon, node.label)
+            value = value.value
+        if tag not in outputs:
+            raise InvalidType(
+                explain(f"{node.label!r} has no output tagged {tag!r}, only {sorted(outputs)}", hint=f"name it: .with_outputs({tag!r})")
+            )
+        filed.append((tag, value, at))
+    for tag, value, at in filed:
+        outputs[tag].append(value, cause, at, windows)
+
+
+def _checked_move(before: int, after: int, horizon: int | None, label: str) -> int:
+    """Return the new event time, if it is no further back than declared."""
+    if after < before - (horizon or 0):
+        bound = "no" if horizon is None else "a smaller"
+        raise InvalidType(
+            explain(
+                f"{label!r} moves an event time back from {format_instant(before)} to {format_instant(after)}, with {bound} bound declared",
+                hint="declare late_data_horizon=…, which holds the watermark back by that much",
+            )
+        )
+    return after
+
+
+def _getter(field: str | tuple[str, ...] | None) -> Callable[[Any], Any]:
+    if field is None:
+        return lambda element: element
+    if isinstance(field, tuple):
+        parts = [_getter(name) for name in field]
+        return lambda element: tuple(part(element) for part in parts)
+
+    def get(element: Any) -> Any:
+        return element[field] if isinstance(element, dict) else getattr(element, field)
+
+    return get
+
+
+def _check_pair(value: Any, label: str) -> None:
+    if not (isinstance(value, tuple) and len(value) == 2):  # noqa: PLR2004 - a pair
+        raise InvalidType(explain(f"{label!r} needs (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"))

@@ -1,0 +1,372 @@
+"""GroupByKeyAndWindow for one shard: a machine over elements, watermarks and clock values, in that total order.
+
+This is the general path: it sees each element, runs any trigger tree and any window function. The events of one
+instant come in as calls; panes go out in `output`. State is kept by encoded key, and `touched` names the keys whose
+state has changed, so that a runner can make just those durable.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
+from dataflow_model.runners.engine.merging import merge_windows
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.triggers import TimeDomain, TriggerMachine
+from dataflow_model.values import PaneInfo, PaneTiming, encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.runners.engine.bundle import Order
+    from dataflow_model.values import Window
+
+__all__ = ["GroupingEngine", "StoredKey"]
+
+_EVENT: Final = TimeDomain.EVENT_TIME
+_CLOCK: Final = TimeDomain.PROCESSING_TIME
+BEFORE, ELEMENT, WATERMARK, AT = range(4)
+"""The phases of an instant; see `bundle.Order`."""
+
+
+@attrs.frozen
+class StoredKey:
+    """What a runner keeps of one key: the state as `freeze` made it, and when it next has to be looked at."""
+
+    state: bytes
+    event_due: int | None
+    clock_due: int | None
+    hold: int | None
+
+
+class GroupingEngine:
+    """One grouping on one shard.
+
+    Args:
+        node: the grouping.
+        late_data: the pipeline's default for expired windows.
+        thaw: turns a stored key's bytes into its state, for state that was loaded.
+    """
+
+    def __init__(
+        self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP, thaw: Callable[[bytes], KeyState] | None = None
+    ) -> None:
+        self.label = node.label
+        self.strategy = node.strategy
+        self.combine = node.combine
+        self.late_data = node.strategy.late_data or late_data
+        self.lateness = int(node.strategy.allowed_lateness)
+        self.machine = TriggerMachine(node.strategy.trigger)
+        self.watermark = int(MIN_TIMESTAMP)
+        self.clock = 0
+        self.output = Bundle()
+        self.counters: Counter[str] = Counter()
+        self.touched: set[bytes] = set()
+        self.keys: dict[bytes, KeyState] = {}
+        self._stored: dict[bytes, StoredKey] = {}
+        self._thaw = thaw
+        self._stale: set[bytes] = set()
+        self._due: dict[TimeDomain, dict[bytes, int]] = {_EVENT: {}, _CLOCK: {}}
+        self._queues: dict[TimeDomain, list[tuple[int, bytes]]] = {_EVENT: [], _CLOCK: []}
+        self._holds: dict[bytes, int] = {}
+        self._hold_queue: list[tuple[int, bytes]] = []
+        self._output_watermark = int(MIN_TIMESTAMP)
+        self._numbers = itertools.count()
+        self._phase, self._cause = ELEMENT, ()
+
+    # The events of one instant -------------------------------------------------------------------------------------
+
+    def advance_clock(self, processing_time: int) -> None:
+        """Take the processing clock forward: the timers before `processing_time` run, then it is that time."""
+        if processing_time <= self.clock:
+            return
+        self._run_clock(processing_time - 1, processing_time, BEFORE)
+        self.clock = processing_time
+
+    def leave_instant(self) -> None:
+        """Run the timers at the clock's own time: nothing more happens at this instant."""
+        self._run_clock(self.clock, self.clock, AT)
+
+    def element(self, key: Any, value: Any, event_time: int, windows: Iterable[Window], order: Order) -> None:
+        """Incorporate an element."""
+        self._begin(ELEMENT, order)
+        encoded = encode_key(key)
+        state = self._state(encoded, key)
+        merges = self.strategy.merges
+        self.counters["elements_in"] += 1
+        for window in windows:
+            if self.watermark >= expiry_of(window, self.lateness):
+                self._expired(state, encoded, window, value, event_time)
+                continue
+            target = merge_windows(self, state, window) if merges else window
+            cell = state.cells.get(target)
+            if cell is None:
+                cell = state.cells[target] = Cell(self.combine.create_accumulator())
+            if cell.tree.is_finished():
+                self.counters["dropped_because_closed"] += 1
+                continue
+            cell.accumulator = self.combine.add_input(cell.accumulator, value)
+            cell.incorporate(event_time, on_time=self.watermark < target.end)
+            self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
+            if self.machine.element(cell.tree, target, value):
+                self._fire(state, target, cell, passing=False, forced=False)
+            if self.watermark >= target.end or merges:
+                self._catch_up(state)
+        self._mark(encoded)
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Let a watermark take effect: event-time timers at or before it run, windows pass and expire."""
+        if watermark <= self.watermark:
+            return
+        previous, self.watermark = self.watermark, watermark
+        for deadline, window, state, encoded in self._take_due(_EVENT, watermark):
+            self._begin(WATERMARK, (deadline, int(window.end), int(window.start), encoded))
+            if window in state.reopened:
+                self._reopened(state, window)
+            if window in state.cells:
+                self._watermark_reaches(state, window, previous)
+            self._mark(encoded)
+
+    # What a runner reads off ---------------------------------------------------------------------------------------
+
+    def output_watermark(self) -> int:
+        """Return the watermark of the output: the input's, held by panes that are still to come; never goes back."""
+        self._refresh()
+        queue = self._hold_queue
+        while queue and self._holds.get(queue[0][1]) != queue[0][0]:
+            heapq.heappop(queue)
+        held = min(self.watermark, queue[0][0]) if queue else self.watermark
+        self._output_watermark = max(self._output_watermark, held)
+        return self._output_watermark
+
+    def next_due(self, domain: TimeDomain) -> int | None:
+        """Return when a timer, or an expiry, is next due in a domain."""
+        self._refresh()
+        queue, due = self._queues[domain], self._due[domain]
+        while queue and due.get(queue[0][1]) != queue[0][0]:
+            heapq.heappop(queue)
+        return queue[0][0] if queue else None
+
+    def take_output(self) -> Bundle:
+        """Return the panes emitted since the last call, in order of emission."""
+        output, self.output = self.output, Bundle()
+        return output
+
+    # State ---------------------------------------------------------------------------------------------------------
+
+    def load(self, stored: dict[bytes, StoredKey], *, watermark: int, clock: int, output_watermark: int) -> None:
+        """Take up where an earlier run of this shard stopped."""
+        self.watermark, self.clock, self._output_watermark = watermark, clock, output_watermark
+        self._stored = dict(stored)
+        for encoded, entry in stored.items():
+            self._enqueue(encoded, entry.event_due, entry.clock_due, entry.hold)
+
+    def take_touched(self, freeze: Callable[[KeyState], bytes]) -> dict[bytes, StoredKey | None]:
+        """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
+        self._refresh()
+        changed: dict[bytes, StoredKey | None] = {}
+        for encoded in self.touched:
+            state = self.keys.get(encoded)
+            if state is None:
+                changed[encoded] = None
+                continue
+            changed[encoded] = StoredKey(
+                freeze(state), self._due[_EVENT].get(encoded), self._due[_CLOCK].get(encoded), self._holds.get(encoded)
+            )
+        self.touched.clear()
+        return changed
+
+    def live_windows(self) -> int:
+        """Return how many windows have state in memory."""
+        return sum(len(state.cells) for state in self.keys.values())
+
+    # Firing --------------------------------------------------------------------------------------------------------
+
+    def _watermark_reaches(self, state: KeyState, window: Window, previous: int) -> None:
+        """Run what a new watermark brings for one window: its timers, its passing, its expiry, as one event."""
+        cell = state.cells[window]
+        passing = previous < window.end <= self.watermark
+        expiring = self.watermark >= expiry_of(window, self.lateness)
+        self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
+        fired = self.machine.due(cell.tree, window, _EVENT, self.watermark) is not None
+        forced = fired and passing and self.strategy.on_time is OnTimeBehavior.FIRE_ALWAYS
+        if expiring:
+            closed = cell.tree.is_finished() and not fired
+            if not closed:
+                forced = forced or self.strategy.closing is ClosingBehavior.FIRE_ALWAYS
+                self._fire(state, window, cell, passing=passing, forced=forced, fired=fired, last=True)
+            del state.cells[window]
+        elif fired:
+            self._fire(state, window, cell, passing=passing, forced=forced)
+
+    def _run_clock(self, until: int, now: int, phase: int) -> None:
+        for deadline, window, state, encoded in self._take_due(_CLOCK, until):
+            cell = state.cells.get(window)
+            if cell is None:
+                continue
+            self._begin(phase, (deadline, int(window.end), int(window.start), encoded))
+            self.machine.clocks(watermark=self.watermark, processing_time=now)
+            fired_at = self.machine.due(cell.tree, window, _CLOCK, until)
+            if fired_at is not None:
+                self._fire(state, window, cell, passing=False, forced=False, at=fired_at)
+            self._mark(encoded)
+
+    def _catch_up(self, state: KeyState) -> None:
+        """Run event-time timers that an element has set at or behind the watermark, and expire what it rebounded."""
+        for window in sorted(state.cells, key=_by_end):
+            cell = state.cells[window]
+            due = cell.tree.next_due(_EVENT)
+            if self.watermark >= expiry_of(window, self.lateness) or (due is not None and due <= self.watermark):
+                self._watermark_reaches(state, window, self.watermark)
+
+    def _fire(
+        self,
+        state: KeyState,
+        window: Window,
+        cell: Cell,
+        *,
+        passing: bool,
+        forced: bool,
+        fired: bool = True,
+        last: bool = False,
+        at: int | None = None,
+    ) -> None:
+        """Emit a pane if there is anything new or it is forced; then clear what the mode clears."""
+        last = last or cell.tree.is_finished()
+        if cell.pending or forced:
+            timing = cell.timing(window, watermark=self.watermark, passing=passing)
+            if timing is not PaneTiming.EARLY:
+                cell.on_time_index += 1
+            cell.had_on_time = cell.had_on_time or timing is PaneTiming.ON_TIME
+            info = PaneInfo(
+                cell.index, cell.on_time_index, cell.index == 0, last, timing, self.machine.name if fired else None
+            )
+            cell.index += 1
+            self._emit(state.key, window, cell, info, self.clock if at is None else at)
+        if not self.strategy.accumulates:
+            cell.accumulator = self.combine.create_accumulator()
+            cell.earliest = cell.latest = None
+        cell.pending, cell.pending_on_time = 0, False
+
+    def _emit(self, key: Any, window: Window, cell: Cell, info: PaneInfo, produced: int) -> None:
+        order = (self._phase, *self._cause, next(self._numbers)) if self._phase == ELEMENT else (
+            self._phase, self._cause, next(self._numbers)
+        )
+        self.output.append(
+            (key, self.combine.extract_output(cell.accumulator)),
+            cell.output_time(window, self.strategy.timestamp_combiner),
+            (window,),
+            info,
+            order,
+            produced,
+        )
+        self.counters[f"panes_{info.timing.name.lower()}"] += 1
+
+    def _begin(self, phase: int, cause: Order) -> None:
+        self._phase, self._cause, self._numbers = phase, cause, itertools.count()
+
+    # Expired windows -----------------------------------------------------------------------------------------------
+
+    def _expired(self, state: KeyState, encoded: bytes, window: Window, value: Any, event_time: int) -> None:
+        """Drop and count a late element, or reopen its window for one more pane."""
+        if self.late_data is LateData.DROP:
+            self.counters["dropped_because_late"] += 1
+            return
+        cell = state.reopened.get(window)
+        if cell is None:
+            cell = state.reopened[window] = Cell(self.combine.create_accumulator(), reopened=True)
+        cell.accumulator = self.combine.add_input(cell.accumulator, value)
+        cell.incorporate(event_time, on_time=False)
+        if self.watermark == MAX_TIMESTAMP:  # no further watermark will come
+            self._reopened(state, window)
+        self._mark(encoded)
+
+    def _reopened(self, state: KeyState, window: Window) -> None:
+        cell = state.reopened.pop(window)
+        info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.LATE, trigger=None)
+        self._emit(state.key, window, cell, info, self.clock)
+
+    # Keys and queues -----------------------------------------------------------------------------------------------
+
+    def _state(self, encoded: bytes, key: Any = None) -> KeyState:
+        state = self.keys.get(encoded)
+        if state is None:
+            stored = self._stored.get(encoded)
+            state = KeyState(key) if stored is None or self._thaw is None else self._thaw(stored.state)
+            self.keys[encoded] = state
+        return state
+
+    def _mark(self, encoded: bytes) -> None:
+        self._stale.add(encoded)
+        self.touched.add(encoded)
+
+    def _refresh(self) -> None:
+        """Bring the queues up to date with the keys that have changed."""
+        for encoded in self._stale:
+            state = self.keys[encoded]
+            if state.cells or state.reopened:
+                event_due = state.next_due(_EVENT, self.lateness)
+                self._enqueue(encoded, event_due, state.next_due(_CLOCK, self.lateness), state.hold(self.strategy))
+            else:
+                del self.keys[encoded]
+                self._stored.pop(encoded, None)
+                self._enqueue(encoded, None, None, None)
+        self._stale.clear()
+
+    def _enqueue(self, encoded: bytes, event_due: int | None, clock_due: int | None, hold: int | None) -> None:
+        for known, queue, when in (
+            (self._due[_EVENT], self._queues[_EVENT], event_due),
+            (self._due[_CLOCK], self._queues[_CLOCK], clock_due),
+            (self._holds, self._hold_queue, hold),
+        ):
+            if when is None:
+                known.pop(encoded, None)
+            elif known.get(encoded) != when:
+                known[encoded] = when
+                heapq.heappush(queue, (when, encoded))
+
+    def _take_due(self, domain: TimeDomain, until: int) -> list[tuple[int, Window, KeyState, bytes]]:
+        """Return what is due at `until` or before, by deadline, then window end, start and key."""
+        self._refresh()
+        queue, due = self._queues[domain], self._due[domain]
+        found: list[tuple[int, Window, KeyState, bytes]] = []
+        while queue and queue[0][0] <= until:
+            when, encoded = heapq.heappop(queue)
+            if due.get(encoded) != when:
+                continue  # the key has changed since
+            del due[encoded]
+            state = self._state(encoded)
+            found += [(when, window, state, encoded) for when, window in self._due_windows(state, domain) if when <= until]
+            self._mark(encoded)
+        found.sort(key=_by_deadline)
+        return found
+
+    def _due_windows(self, state: KeyState, domain: TimeDomain) -> Iterable[tuple[int, Window]]:
+        for window, cell in state.cells.items():
+            when = cell.tree.next_due(domain)
+            if domain is _EVENT:
+                expiry = expiry_of(window, self.lateness)
+                when = expiry if when is None else min(when, expiry)
+            if when is not None:
+                yield when, window
+        if domain is _EVENT:
+            for window in state.reopened:
+                if window not in state.cells:
+                    yield int(MIN_TIMESTAMP), window
+
+
+def _by_end(window: Window) -> tuple[int, int]:
+    return int(window.end), int(window.start)
+
+
+def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> tuple[int, int, int, bytes]:
+    deadline, window, _, encoded = entry
+    return deadline, int(window.end), int(window.start), encoded

@@ -1,0 +1,27 @@
+"""The vectorised kernels: what the general path does element by element, done on whole columns.
+
+They cover the common case only, which `supports` (types) and `fits` (values) describe; every other case takes the
+general path, and gives the same answer there. All of them are pure functions; none knows of a runner.
+"""
+
+from __future__ import annotations
+
+from dataflow_model.runners.engine.columns.accumulators import COLUMNS, finish, fits, supports
+from dataflow_model.runners.engine.columns.keys import group_positions, key_codes, shard_of, split_by_shard
+from dataflow_model.runners.engine.columns.partials import merge_partials, partials
+from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
+
+__all__ = [
+    "COLUMNS",
+    "finish",
+    "fits",
+    "group_positions",
+    "key_codes",
+    "merge_partials",
+    "merge_sessions",
+    "partials",
+    "session_partials",
+    "shard_of",
+    "split_by_shard",
+    "supports",
+]

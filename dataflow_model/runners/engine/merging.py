@@ -1,0 +1,72 @@
+"""Merging: the windows of one key become fewer, and their cells one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.runners.engine.cells import Cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.runners.engine.cells import KeyState
+    from dataflow_model.runners.engine.grouping import GroupingEngine
+    from dataflow_model.values import Window
+
+__all__ = ["merge_windows"]
+
+
+def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> Window:
+    """Merge a key's windows with that of an arriving element; return the window that the element is in now.
+
+    The arriving window is no source: it brings no state. A cell whose window gets other bounds, by growing or merging,
+    is a new window with pane index 0.
+
+    Raises:
+        InvalidArgument: when the window function sends one window to two targets.
+    """
+    windows = sorted({*state.cells, arriving}, key=lambda window: (window.start, window.end))
+    target = arriving
+    moved: set[Window] = set()
+    results: list[tuple[list[Window], Window]] = []
+    for members, result in engine.strategy.window_fn.merge(windows):
+        twice = moved.intersection(members)
+        if twice:
+            raise InvalidArgument(
+                explain(
+                    f"{engine.strategy.window_fn!r} merges {min(twice, key=repr)!r} into two windows",
+                    hint="name each window in one merge only; testing.check_window_fn finds such cases",
+                )
+            )
+        moved.update(members)
+        if arriving in members:
+            target = result
+        sources = [window for window in members if window in state.cells]
+        if sources and sources != [result]:
+            results.append((sources, result))
+    taken = {window: state.cells.pop(window) for sources, _ in results for window in sources}
+    for sources, result in results:
+        bystander = state.cells.pop(result, None)  # a window already there under the new bounds is merged in as well
+        if bystander is not None:
+            taken[result] = bystander
+            sources.append(result)
+        state.cells[result] = _merged_cell(engine, result, [(window, taken[window]) for window in sources])
+    return target
+
+
+def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple[Window, Cell]]) -> Cell:
+    engine.machine.clocks(watermark=engine.watermark, processing_time=engine.clock)
+    tree = engine.machine.merge(result, [(window, cell.tree) for window, cell in sources])
+    cells = [cell for _, cell in sources]
+    earliest = [cell.earliest for cell in cells if cell.earliest is not None]
+    latest = [cell.latest for cell in cells if cell.latest is not None]
+    return Cell(
+        engine.combine.merge_accumulators([cell.accumulator for cell in cells]),
+        tree,
+        pending=sum(cell.pending for cell in cells),
+        pending_on_time=any(cell.pending_on_time for cell in cells),
+        had_on_time=any(cell.had_on_time for cell in cells),
+        earliest=min(earliest, default=None),
+        latest=max(latest, default=None),
+    )

@@ -1,0 +1,61 @@
+"""When user code raises: the user's own line, the label and the element first; never the engine's stack."""
+
+from __future__ import annotations
+
+import linecache
+import reprlib
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import DataflowError, UserCodeError, explain
+from dataflow_model.plan.dofn import DeadLetter
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["dead_letter", "user_error"]
+
+_PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
+_REPR: Final = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 200
+_HINT: Final = "add .with_exception_handling() to send such elements to an output of their own"
+
+
+def user_error(error: Exception, label: str, element: Any) -> UserCodeError:
+    """Return the error to raise in place of what the user's code raised for `element`."""
+    found = UserCodeError(
+        explain(
+            f"{_where(error)}\n  transform: {label!r}\n  element: {_REPR.repr(element)}",
+            hint=getattr(error, "hint", None) or _HINT,
+        )
+    )
+    found.__cause__ = error
+    return found
+
+
+def dead_letter(error: Exception, label: str, element: Any) -> DeadLetter:
+    """Return the dead letter for an element that user code raised for."""
+    frames = traceback.format_list(_user_frames(error.__traceback__))
+    lines = [*frames, *traceback.format_exception_only(error)]
+    return DeadLetter(element, label, f"{type(error).__name__}: {error}", "".join(lines))
+
+
+def _where(error: Exception) -> str:
+    said = str(error) if isinstance(error, DataflowError) else f"{type(error).__name__}: {error}"
+    frames = _user_frames(error.__traceback__)
+    if not frames:
+        return said
+    last = frames[-1]
+    line = last.line or linecache.getline(last.filename, last.lineno or 0).strip()
+    return f"{said}\n  in: {line}  ({last.filename}:{last.lineno}, {last.name})"
+
+
+def _user_frames(trace: TracebackType | None) -> traceback.StackSummary:
+    """Return the frames that are not this package's."""
+    frames = traceback.extract_tb(trace)
+    outside = [
+        frame
+        for (raw, _), frame in zip(traceback.walk_tb(trace), frames, strict=True)
+        if raw.f_globals.get("__name__", "").split(".", maxsplit=1)[0] != _PACKAGE
+    ]
+    return traceback.StackSummary.from_list(outside)

@@ -1,0 +1,155 @@
+"""The runner for unit tests, notebooks and small data."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import DataflowError, UnsupportedOnRunner, explain
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.sinks import DataFrameSink, MessageSink, Record
+from dataflow_model.runners.local.execution import Execution
+from dataflow_model.runners.progress import Progress, live_progress
+from dataflow_model.time import EventTime, InstantLike, processing_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Write
+
+__all__ = ["LocalResult", "LocalRunner"]
+
+_REPORT_EVERY: Final = 256
+_ONE_TASK: Final = "0"
+
+
+class LocalRunner:
+    """Run a pipeline of bounded sources in process: no Java, one shard, deterministic.
+
+    It has stream semantics: files are replayed in the order of their `processing_time=` column where there is one,
+    else they all arrive at one tick of the wall clock. Unbounded sources are refused, `TestStream` apart.
+
+    Args:
+        clock: the one value of the wall clock for sources without a replay clock; the wall's own by default.
+
+    Source: Beam's DirectRunner.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline(runner=dm.LocalRunner()) as p:
+        ...     _ = p | dm.Create([("UA", 4), ("UA", 6)]) | dm.Mean.per_key() | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        [('UA', 5.0)]
+    """
+
+    def __init__(self, clock: InstantLike | None = None) -> None:
+        self._clock = None if clock is None else int(processing_time(clock))
+
+    def run(self, plan: Plan, *, until: str | None = None) -> LocalResult:
+        """Start the plan in a thread of its own."""
+        del until  # bounded sources end by themselves
+        for node in (write for write in plan.nodes if hasattr(write, "sink")):
+            node.sink.check()
+            if isinstance(node.sink, DataFrameSink):
+                raise UnsupportedOnRunner(
+                    explain(
+                        f"{node.label!r} makes a Spark DataFrame, which LocalRunner has not",
+                        hint="use dm.io.Collect() here, or dm.SparkRunner(spark, mode='batch')",
+                    )
+                )
+        return LocalResult(Execution(plan, self._clock))
+
+    def __repr__(self) -> str:
+        return "LocalRunner()"
+
+
+class LocalResult:
+    """A run of LocalRunner; see `PipelineResult`."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._state = RunnerState.RUNNING
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._collected: dict[str, list[Record]] = {}
+        self._run_id = uuid.uuid4().hex[:12]
+        self._thread = threading.Thread(target=self._work, name="LocalRunner", daemon=True)
+        self._thread.start()
+
+    @property
+    def state(self) -> RunnerState:
+        """How the run stands now."""
+        return self._state
+
+    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
+        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
+        self._thread.join(timeout)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return self._state
+
+    def stop(self) -> None:
+        """Stop after the instant in hand, without output: a local run commits at its end."""
+        self._stop.set()
+        self._thread.join()
+
+    def drain(self) -> None:
+        """Wait for the end: a bounded run drains by itself."""
+        self.wait_until_finish()
+
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return counters by transform label."""
+        return {label: dict(counters) for label, counters in self._execution.metrics().items()}
+
+    def watermarks(self) -> Mapping[str, EventTime]:
+        """Return the output watermark of each source and grouping by label."""
+        return {label: EventTime(watermark) for label, watermark in self._execution.watermarks.items()}
+
+    def collected(self, label: str) -> list[Record]:
+        """Return what the `io.Collect` sink with this label has received, in emission order."""
+        return self._collected[label]
+
+    def _work(self) -> None:
+        try:
+            with live_progress() as progress:
+                self._execute(progress)
+        except DataflowError as error:
+            self._fail(error)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        self._state = RunnerState.FAILED
+
+    def _execute(self, progress: Progress) -> None:
+        records: defaultdict[str, list[Record]] = defaultdict(list)
+        for count, reached in enumerate(self._execution.run()):
+            if self._stop.is_set():
+                self._state = RunnerState.STOPPED
+                return
+            for label, some in reached.items():
+                records[label].extend(some)
+            if count % _REPORT_EVERY == 0:
+                progress.update(self._execution.metrics(), self._execution.watermarks)
+        for node in self._execution.staged.sinks:
+            self._publish(node, records[node.label])
+        self._state = RunnerState.DONE
+
+    def _publish(self, node: Write, records: list[Record]) -> None:
+        writer = node.sink.open(self._run_id, _ONE_TASK)
+        try:
+            writer.write(records)
+            messages = [writer.close()]
+        except BaseException:
+            writer.abort()
+            raise
+        node.sink.commit(self._run_id, messages)
+        for name, count in node.sink.counts(messages).items():
+            self._execution.counters[node.label][name] += count
+        if isinstance(node.sink, MessageSink):
+            self._collected[node.label] = records

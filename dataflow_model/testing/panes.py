@@ -1,0 +1,100 @@
+"""`assert_panes`: compare panes field by field, and show both sides as a table when they differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.values import Pane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence, Set
+
+__all__ = ["assert_panes"]
+
+_FIELDS = ("key", "window", "value", "timestamp", "info", "is_retraction", "processing_time")
+_INFO = ("index", "on_time_index", "is_first", "is_last", "timing", "trigger")
+
+
+def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | Set[Any]) -> None:
+    """Assert that panes are as expected.
+
+    Args:
+        actual: the panes.
+        expected: in order, a `Pane` or a mapping of just the fields to compare (`key`, `window`, `value`,
+            `timestamp`, `is_retraction`, `processing_time`, and of the pane info `index`, `on_time_index`, `is_first`,
+            `is_last`, `timing`, `trigger`). A `set` (of Panes) inside the list, or a list inside it, means these in
+            any order.
+
+    Raises:
+        AssertionError: with both sides as a table.
+
+    Example:
+        >>> assert_panes([], [])
+        >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+        >>> pane = Pane("k", GLOBAL_WINDOW, 3, GLOBAL_WINDOW.max_timestamp, NO_FIRING)
+        >>> assert_panes([pane], [{"value": 3, "index": 0}])
+    """
+    panes = list(actual)
+    groups = [list(entry) if isinstance(entry, set | frozenset | list) else [entry] for entry in expected]
+    at = 0
+    for group in groups:
+        some = panes[at : at + len(group)]
+        at += len(group)
+        if not _match_any_order(some, group):
+            raise AssertionError(_table(panes, [one for entries in groups for one in entries]))
+    if at != len(panes):
+        raise AssertionError(_table(panes, [one for entries in groups for one in entries]))
+
+
+def _match_any_order(panes: list[Pane], group: list[Any]) -> bool:
+    """Try to give each expectation a pane of its own."""
+    if len(panes) != len(group):
+        return False
+    if not group:
+        return True
+    first, *rest = group
+    return any(
+        _matches(pane, first) and _match_any_order(panes[:place] + panes[place + 1 :], rest)
+        for place, pane in enumerate(panes)
+    )
+
+
+def _matches(pane: Pane, expected: Pane | Mapping[str, Any]) -> bool:
+    if isinstance(expected, Pane):
+        return pane == expected
+    return all(_field(pane, name) == value for name, value in expected.items())
+
+
+def _field(pane: Pane, name: str) -> Any:
+    if name in _FIELDS:
+        return getattr(pane, name)
+    if name in _INFO:
+        return getattr(pane.info, name)
+    raise AssertionError(f"a pane has no field {name!r}; it has {', '.join((*_FIELDS, *_INFO))}")
+
+
+def _table(panes: Sequence[Pane], expected: Sequence[Pane | Mapping[str, Any]]) -> str:
+    """Show both sides, row by row."""
+    names: list[str] = []
+    for entry in expected:
+        fields = (*_FIELDS[:4], *_INFO[:5]) if isinstance(entry, Pane) else tuple(entry)
+        names += [name for name in fields if name not in names]
+    names = names or ["key", "window", "value", "timing", "index"]
+    lines = [f"{len(panes)} panes, {len(expected)} expected (! marks a difference)"]
+    for place in range(max(len(panes), len(expected))):
+        pane = panes[place] if place < len(panes) else None
+        wanted = expected[place] if place < len(expected) else None
+        mark = " " if pane is not None and wanted is not None and _matches(pane, wanted) else "!"
+        lines.append(f"{mark} {place:3} actual   {_row(pane, names)}")
+        lines.append(f"{mark}     expected {_row(wanted, names)}")
+    return "\n".join(lines)
+
+
+def _row(entry: Pane | Mapping[str, Any] | None, names: Sequence[str]) -> str:
+    if entry is None:
+        return "–"
+    if isinstance(entry, Pane):
+        return ", ".join(f"{name}={_field(entry, name)!r}" for name in names)
+    return ", ".join(f"{name}={entry[name]!r}" for name in names if name in entry)
+
+

@@ -1,0 +1,69 @@
+"""`run_script`: one grouping over a script, and the panes it gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.io import Collect
+from dataflow_model.runners.local import LocalRunner
+from dataflow_model.transforms import CombinePerKey, GroupByKey, Pipeline, Window, WindowInto
+from dataflow_model.values import Pane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.runner import Runner
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.testing.streams import TestStream
+
+__all__ = ["panes_of", "run_script"]
+
+
+def run_script(
+    script: TestStream,
+    windowing: WindowInto | WindowingStrategy,
+    combine: CombineFn[Any, Any, Any] | None = None,
+    runner: Runner | None = None,
+) -> list[Pane]:
+    """Run one grouping over a script and return its panes in emission order.
+
+    Args:
+        script: elements must be pairs; `add(…, key=…)` makes them.
+        windowing: where, when and how.
+        combine: a combiner; without one a pane's value is the list of its elements.
+        runner: any runner; `LocalRunner()` by default. On the batch runner only the elements count.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.testing import TestStream
+        >>> script = TestStream().add(5, event_time=26, key="TeamX").watermark(120).add(9, event_time=85, key="TeamX")
+        >>> windowing = dm.Window.into(dm.FixedWindows("2 minutes")).allowed_lateness("1 hour").accumulating()
+        >>> [(pane.value, pane.info.timing) for pane in run_script(script, windowing, dm.Sum())]
+        [(5, ON_TIME), (14, LATE)]
+    """
+    pipeline = Pipeline(runner=LocalRunner() if runner is None else runner)
+    placed = windowing if isinstance(windowing, WindowInto) else Window.into(windowing)
+    windowed = pipeline | "script" >> script | "window" >> placed
+    grouped = windowed | "group" >> (GroupByKey() if combine is None else CombinePerKey(combine))
+    _ = grouped | "panes" >> Collect()
+    result = pipeline.run(until="drained")
+    result.wait_until_finish()
+    return panes_of(result.collected("panes"))
+
+
+def panes_of(records: Iterable[Record]) -> list[Pane]:
+    """Return what a `Collect` of (key, value) pairs has received as panes."""
+    return [
+        Pane(
+            key=record.value[0],
+            window=record.window,
+            value=record.value[1],
+            timestamp=record.event_time,
+            info=record.pane,
+            is_retraction=record.is_retraction,
+            processing_time=record.processing_time,
+        )
+        for record in records
+    ]

@@ -1,0 +1,137 @@
+"""`TestStream`: a script of elements, watermarks and clock values, as a source and for `run_script`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.sources import AddStep, ClockStep, ScriptSource, WatermarkStep
+from dataflow_model.time import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    EventTime,
+    InstantLike,
+    ProcessingTime,
+    event_time,
+    processing_time,
+)
+from dataflow_model.transforms import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dataflow_model.transforms import PCollection
+
+__all__ = ["TestStream"]
+
+_NO_KEY: Any = object()
+_Step = AddStep | WatermarkStep | ClockStep
+
+
+class TestStream(PTransform):
+    """A scripted source: each step is its own event, in the order written, on every runner.
+
+    Steps are added by a chain of calls; each returns a new script. The clock starts at 0 and, like the watermark,
+    never goes back. The end of the script is the end of the input: the watermark then goes to +∞ by itself.
+
+    Source: Beam's `TestStream`.
+
+    Example:
+        >>> script = TestStream().watermark(0).processing_time(5).add("x", event_time=3, key="k").watermark_to_infinity()
+        >>> len(script.steps)
+        4
+    """
+
+    __test__ = False  # pytest: not a test class
+    input_kind = "pipeline"
+
+    def __init__(self, steps: Sequence[_Step] = ()) -> None:
+        super().__init__()
+        self.steps = tuple(steps)
+
+    def watermark(self, watermark: InstantLike) -> TestStream:
+        """Advance the watermark; it takes effect before the next step.
+
+        Raises:
+            InvalidArgument: if it would go back.
+        """
+        to = event_time(watermark)
+        before = max((step.watermark for step in self.steps if isinstance(step, WatermarkStep)), default=MIN_TIMESTAMP)
+        _check_forward("watermark", before, to)
+        return self._then(WatermarkStep(to))
+
+    def processing_time(self, time: InstantLike) -> TestStream:
+        """Advance the processing clock: the timers before it run.
+
+        Raises:
+            InvalidArgument: if it would go back.
+        """
+        to = processing_time(time)
+        before = max((step.processing_time for step in self.steps if isinstance(step, ClockStep)), default=ProcessingTime(0))
+        _check_forward("processing time", before, to)
+        return self._then(ClockStep(to))
+
+    def add(self, value: Any, event_time: InstantLike, key: Any = _NO_KEY) -> TestStream:  # noqa: A002 - the field's word
+        """Add one element; with `key=` the pair of the two."""
+        return self.bundle([(value, event_time)], key=key)
+
+    def bundle(self, elements: Iterable[tuple[Any, InstantLike]], key: Any = _NO_KEY) -> TestStream:
+        """Add several `(value, event time)` elements in one bundle; each is still its own event."""
+        added = tuple((value if key is _NO_KEY else (key, value), _as_event_time(at)) for value, at in elements)
+        return self._then(AddStep(added))
+
+    def watermark_to_infinity(self) -> TestStream:
+        """Advance the watermark to +∞: the input is complete."""
+        return self._then(WatermarkStep(MAX_TIMESTAMP))
+
+    def expand(self, pbegin: Any) -> PCollection:
+        """Add the source to the pipeline."""
+        source = ScriptSource(self.steps)
+        collection: PCollection = pbegin.pipeline.add_main(Read(label=pbegin.pipeline.scope, source=source))
+        return collection
+
+    def _then(self, step: _Step) -> Self:
+        return type(self)((*self.steps, step))
+
+    @classmethod
+    def parse(cls, steps: Iterable[str], *, day: str, key: Any = _NO_KEY) -> TestStream:
+        """Read a script in short form: `"w 12:00:00"`, `"p 12:04:59"`, `"e 5@12:00:26"`, `"w +inf"`.
+
+        Args:
+            steps: one string a step; elements are whole numbers.
+            day: the date of all times, which are UTC.
+            key: the key of every element.
+
+        Example:
+            >>> TestStream.parse(["w 12:00:00", "e 5@12:00:26"], day="2000-01-01", key="TeamX").steps[1].elements
+            ((('TeamX', 5), EventTime(2000-01-01T12:00:26Z)),)
+        """
+        script = cls()
+        for text in steps:
+            kind, _, rest = text.partition(" ")
+            match kind:
+                case "w" if rest == "+inf":
+                    script = script.watermark_to_infinity()
+                case "w":
+                    script = script.watermark(f"{day}T{rest}Z")
+                case "p":
+                    script = script.processing_time(f"{day}T{rest}Z")
+                case "e":
+                    value, _, at = rest.partition("@")
+                    script = script.add(int(value), f"{day}T{at}Z", key=key)
+                case _:
+                    raise InvalidArgument(explain(f"{text!r} is no step", hint="begin with w, p or e: 'e 5@12:00:26'"))
+        return script
+
+
+def _as_event_time(value: InstantLike) -> EventTime:
+    return event_time(value)
+
+
+def _check_forward(what: str, before: int, to: int) -> None:
+    if to < before:
+        raise InvalidArgument(
+            explain(f"the {what} of a script never goes back, got {to!r} after {before!r}", hint="put the step earlier")
+        )
+

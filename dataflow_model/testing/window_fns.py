@@ -1,0 +1,211 @@
+"""A check for window functions of one's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+import cloudpickle
+
+from dataflow_model.errors import explain
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration
+from dataflow_model.values import Window
+from dataflow_model.windowing import WindowFn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["check_window_fn"]
+
+_Stamped: TypeAlias = tuple[EventTime, Any]
+_Grouping: TypeAlias = dict[Window, frozenset[int]]  # each live window's elements, by their number
+
+_EXAMPLES: Final = 300
+_MOST_ELEMENTS: Final = 6
+_QUARTERS: Final = 20
+_LONGEST_SPAN: Final = int(duration("3660 days"))
+
+
+def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None:
+    """Check that a window function keeps the rules that the engine and the runners rely on.
+
+    Draws elements with event times about the epoch, so spaced that windows of this function touch, overlap and miss
+    each other by a microsecond, and checks that `fn`
+
+    * is a value: a pickled copy is equal to it and does the same;
+    * is total: every event time, ±∞ included, gets a sequence of windows, each a `Window` that ends after the event;
+    * merges properly: only windows it was given, each into one target, and no two states meet in one window unasked;
+    * merges idempotently and free of order: in whatever order elements come, they end in the same windows;
+    * is deterministic as the papers ask: when the watermark passes a window's end, all that could merge with it is
+      known, so that no later element changes it.
+
+    Args:
+        fn: the window function.
+        elements: values to draw elements from, where `fn` looks at them: pairs when it `needs_pairs`.
+
+    Needs the package hypothesis, whose smallest counterexample the error shows. Draws the same cases every time.
+
+    Raises:
+        AssertionError: with the rule that is broken and the elements that show it.
+        Exception: whatever `fn` raises for elements that it cannot take.
+
+    Example:
+        >>> from dataflow_model.windowing import Sessions
+        >>> check_window_fn(Sessions("1 minute"))
+    """
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
+
+    if type(fn).merge is not WindowFn.merge and not fn.is_merging:
+        _fail(fn, "has a `merge`, but `is_merging` is False: it would never be called", [])
+    values = list(elements) if elements is not None else [("key", None)] if fn.needs_pairs else [None]
+    _check_value(fn, values)
+    for time in (MIN_TIMESTAMP, EventTime(int(MAX_TIMESTAMP) - 1), MAX_TIMESTAMP):
+        for value in values:
+            _assign(fn, (time, value))
+
+    span = _span(fn, values[0])
+    times = st.builds(
+        lambda quarters, off: EventTime(quarters * span // 4 + off),
+        st.integers(-_QUARTERS, _QUARTERS),
+        st.integers(-1, 1),
+    )
+    arrivals = st.lists(st.tuples(times, st.sampled_from(values)), min_size=1, max_size=_MOST_ELEMENTS)
+
+    @settings(
+        max_examples=_EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=[HealthCheck.nested_given, HealthCheck.too_slow],
+    )
+    @given(arrivals)
+    def check(stamped: list[_Stamped]) -> None:
+        _check_grouping(fn, stamped)
+
+    check()
+
+
+def _check_value(fn: WindowFn, values: Sequence[Any]) -> None:
+    copy = cloudpickle.loads(cloudpickle.dumps(fn))
+    if copy != fn or hash(copy) != hash(fn):
+        _fail(fn, f"must equal its pickled copy, got {copy!r}", [], hint="make the class an @attrs.frozen one")
+    for value in values:
+        stamped = (EventTime(0), value)
+        if not _assign(fn, stamped) == _assign(fn, stamped) == _assign(copy, stamped):
+            _fail(fn, "must assign an element to the same windows every time", [stamped])
+
+
+def _check_grouping(fn: WindowFn, stamped: list[_Stamped]) -> None:
+    grouping = _group(fn, stamped, range(len(stamped)))
+    if _merged(fn, grouping, stamped) != grouping:
+        _fail(fn, f"must have nothing left to merge once merged, but merges {_show(grouping)} again", stamped)
+    in_time_order = sorted(range(len(stamped)), key=lambda number: stamped[number][0])
+    for order in (in_time_order, in_time_order[::-1], range(len(stamped))[::-1]):
+        other = _group(fn, stamped, order)
+        if other != grouping:
+            problem = f"must not depend on the order in which elements come, got {_show(grouping)} and {_show(other)}"
+            _fail(fn, problem, stamped)
+    at_once: _Grouping = {}
+    for number, item in enumerate(stamped):
+        _put(at_once, _assign(fn, item), number)
+    if (other := _merged(fn, at_once, stamped)) != grouping:
+        problem = f"must merge alike one by one and all at once, got {_show(grouping)} and {_show(other)}"
+        _fail(fn, problem, stamped)
+    if fn.is_merging:
+        _check_ready(fn, stamped, in_time_order)
+
+
+def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[int]) -> None:
+    """Let elements come in order of event time: a window that the next one finds ended must stay as it is."""
+    grouping: _Grouping = {}
+    for number in in_time_order:
+        watermark = stamped[number][0]
+        ready = {window: numbers for window, numbers in grouping.items() if window.end <= watermark}
+        grouping = _add(fn, grouping, stamped, number)
+        for window, numbers in ready.items():
+            if grouping.get(window) != numbers:
+                _fail(
+                    fn,
+                    f"must leave {window!r} as it is once the watermark is past its end; element {number} changed it",
+                    stamped,
+                    hint="end a window no earlier than the last event time whose element could still merge with it",
+                )
+
+
+def _group(fn: WindowFn, stamped: list[_Stamped], order: Iterable[int]) -> _Grouping:
+    grouping: _Grouping = {}
+    for number in order:
+        grouping = _add(fn, grouping, stamped, number)
+    return grouping
+
+
+def _add(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped], number: int) -> _Grouping:
+    added = dict(grouping)
+    _put(added, _assign(fn, stamped[number]), number)
+    return _merged(fn, added, stamped)
+
+
+def _put(grouping: _Grouping, windows: Sequence[Window], number: int) -> None:
+    for window in windows:
+        grouping[window] = grouping.get(window, frozenset()) | {number}
+
+
+def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grouping:
+    if not fn.is_merging:
+        return grouping
+    given = sorted(grouping, key=lambda window: (window.start, window.end))
+    left, results = dict(grouping), list[tuple[Window, frozenset[int]]]()
+    for sources, target in fn.merge(given):
+        if not isinstance(target, Window):
+            _fail(fn, f"must merge into windows, got {target!r}", stamped)
+        numbers: frozenset[int] = frozenset()
+        for source in sources:
+            if source not in left:
+                known = "named twice" if source in grouping else "unknown"
+                _fail(fn, f"must merge each window of {given!r} at most once; {source!r} is {known}", stamped)
+            numbers |= left.pop(source)
+        if not sources:
+            _fail(fn, f"must name the windows that merge into {target!r}, got none", stamped)
+        results.append((target, numbers))
+    for target, numbers in results:
+        if target in left:
+            _fail(fn, f"must name {target!r} as a source too: it merges others into it", stamped)
+        left[target] = numbers
+    return left
+
+
+def _assign(fn: WindowFn, stamped: _Stamped) -> Sequence[Window]:
+    time, value = stamped
+    windows = fn.assign(time, value)
+    try:
+        count = len(windows)
+    except TypeError:
+        _fail(fn, f"must assign a sequence of windows, got {windows!r}", [stamped])
+    if len(set(windows)) != count:
+        _fail(fn, f"must assign an element to different windows, got {windows!r}", [stamped])
+    for window in windows:
+        if not isinstance(window, Window):
+            _fail(fn, f"must assign windows, got {window!r}", [stamped])
+        if window.end <= min(time, EventTime(int(MAX_TIMESTAMP) - 1)):
+            _fail(fn, f"must not assign an element to a window that ends before it, got {window!r}", [stamped])
+    return windows
+
+
+def _span(fn: WindowFn, value: Any) -> int:
+    """Return a length of time at which windows of the function meet; an hour when they are endless."""
+    windows = fn.assign(EventTime(0), value)
+    spans = [int(window.end) - int(window.start) for window in windows]
+    return min([span for span in spans if span < _LONGEST_SPAN], default=int(duration("1 hour")))
+
+
+def _show(grouping: _Grouping) -> str:
+    parts = sorted(
+        (window.start, window.end, f"{window!r} of elements {sorted(numbers)}") for window, numbers in grouping.items()
+    )
+    return "{" + ", ".join(text for _, _, text in parts) + "}"
+
+
+def _fail(fn: WindowFn, problem: str, stamped: Sequence[_Stamped], *, hint: str | None = None) -> NoReturn:
+    shown = "".join(f"\n  element {number}: {value!r} at {time!r}" for number, (time, value) in enumerate(stamped))
+    raise AssertionError(explain(f"{fn!r} {problem}{shown}", hint=hint))

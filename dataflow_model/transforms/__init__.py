@@ -1,0 +1,68 @@
+"""What: pipelines, collections and the transforms over them."""
+
+from __future__ import annotations
+
+from dataflow_model.transforms.cogroup import CoGroupByKey
+from dataflow_model.transforms.collectors import Distinct, ToList, Top, ToSet
+from dataflow_model.transforms.combiner_forms import Combiner
+from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
+from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
+from dataflow_model.transforms.endpoints import Create, Read, Write
+from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
+from dataflow_model.transforms.pairs import Keys, KvSwap, Values, WithKeys
+from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
+from dataflow_model.transforms.pipeline import Pipeline, set_default_runner
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.reshaping import Flatten, Partition, Reshuffle
+from dataflow_model.transforms.side_inputs import AsDict, AsIter, AsList, AsSingleton
+from dataflow_model.transforms.timestamps import WithTimestamps
+from dataflow_model.transforms.together import Together
+from dataflow_model.transforms.windows import Window, WindowInto
+
+__all__ = [
+    "AsDict",
+    "AsIter",
+    "AsList",
+    "AsSingleton",
+    "CoGroupByKey",
+    "CombineGlobally",
+    "CombinePerKey",
+    "Combiner",
+    "Count",
+    "Create",
+    "Distinct",
+    "Filter",
+    "FlatMap",
+    "FlatMapTuple",
+    "Flatten",
+    "GroupByKey",
+    "Keys",
+    "KvSwap",
+    "Map",
+    "MapTuple",
+    "Max",
+    "Mean",
+    "Min",
+    "OutputTuple",
+    "PBegin",
+    "PCollection",
+    "PTransform",
+    "ParDo",
+    "Partition",
+    "Pipeline",
+    "Read",
+    "Reshuffle",
+    "Sum",
+    "ToList",
+    "ToSet",
+    "Together",
+    "Top",
+    "Values",
+    "Window",
+    "WindowInto",
+    "WithKeys",
+    "WithTimestamps",
+    "Write",
+    "set_default_runner",
+]

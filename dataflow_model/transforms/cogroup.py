@@ -1,0 +1,85 @@
+"""Several collections grouped by one key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.grouping import GroupByKey
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.reshaping import Flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["CoGroupByKey"]
+
+
+class CoGroupByKey(PTransform):
+    """Group several collections of pairs by key and window together.
+
+    Given a dict of collections, each pane is a pair of the key and a dict of lists under the same names; given a
+    tuple, of the key and a tuple of lists. A collection without that key has an empty list.
+
+    Raises:
+        InvalidType: for a collection whose elements are known not to be pairs.
+        InvalidArgument: when the collections have different window functions.
+
+    Source: Beam's `CoGroupByKey`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> names = p | "names" >> dm.Create([("UA", "United")])
+        >>> delays = p | "delays" >> dm.Create([("UA", 4)])
+        >>> joined = {"name": names, "delay": delays} | dm.CoGroupByKey()
+        >>> [node.label for node in p.plan().nodes][2:4]
+        ['CoGroupByKey/name', 'CoGroupByKey/delay']
+    """
+
+    input_kind = "collections"
+
+    def expand(self, pcoll: Any) -> Any:
+        """Mark each pair with where it comes from, group all, and sort the values out."""
+        named = isinstance(pcoll, dict)
+        members: dict[Hashable, PCollection] = dict(pcoll) if named else dict(enumerate(pcoll))
+        marked = []
+        for place, (name, member) in enumerate(members.items()):
+            typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
+            key, _ = typehints.pair_types(member.element_type)
+            pairs: Any = tuple[key, tuple[int, Any]]  # type: ignore[valid-type] # built at run time
+            marked.append(member | str(name) >> Map(_Mark(place)).with_output_types(pairs))
+        sort_out = _SortOut(tuple(members) if named else None, len(members))
+        return tuple(marked) | Flatten() | GroupByKey() | Map(sort_out)
+
+
+class _Mark:
+    """Turns `(key, value)` into `(key, (place, value))`."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+        self.__name__ = f"input {place}"
+
+    def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[int, Any]]:
+        key, value = pair
+        return key, (self.place, value)
+
+
+class _SortOut:
+    """Puts marked values into one list for each input."""
+
+    __name__ = "by input"
+
+    def __init__(self, names: tuple[Hashable, ...] | None, inputs: int) -> None:
+        self.names = names
+        self.inputs = inputs
+
+    def __call__(self, grouped: tuple[Any, list[tuple[int, Any]]]) -> Any:
+        key, marked = grouped
+        lists: list[list[Any]] = [[] for _ in range(self.inputs)]
+        for place, value in marked:
+            lists[place].append(value)
+        return key, (tuple(lists) if self.names is None else dict(zip(self.names, lists, strict=True)))

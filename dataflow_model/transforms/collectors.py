@@ -1,0 +1,201 @@
+"""The combiners that keep elements: Top, ToList, ToSet, and Distinct."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.combiner_forms import Combiner
+from dataflow_model.transforms.combiners import Count
+from dataflow_model.transforms.elementwise import FlatMap
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dataflow_model.transforms.pcollection import PCollection
+    from dataflow_model.values import PaneInfo
+
+__all__ = ["Distinct", "ToList", "ToSet", "Top"]
+
+
+def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidType(explain(f"`n` must be an int, got {value!r}", hint="Top(3) keeps the three greatest"))
+    if value < 1:
+        raise InvalidArgument(explain(f"`n` must be at least 1, got {value!r}", hint="Top(1) keeps the greatest"))
+
+
+@attrs.frozen
+class Top(Combiner[Any, list[Any], list[Any]]):
+    """Keep the n greatest, as a list from the greatest down.
+
+    Elements that compare equal stay in the order in which they came.
+
+    Args:
+        n: how many; at least 1.
+        key: what to compare by, as for `sorted`.
+        reverse: keep the least instead, from the least up.
+
+    Source: Beam's `combiners.Top`.
+
+    Example:
+        >>> top = Top(2)
+        >>> top.extract_output([3, 1, 2])
+        [3, 2]
+        >>> Top(1, key=len, reverse=True).extract_output(["bb", "a"])
+        ['a']
+    """
+
+    n: int = attrs.field(validator=_at_least_one)
+    key: Callable[[Any], Any] | None = None
+    reverse: bool = False
+
+    def create_accumulator(self) -> list[Any]:
+        """Return an empty list."""
+        return []
+
+    def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
+        """Append; sort out once in a while, so that an element costs little."""
+        accumulator.append(element)
+        return accumulator if len(accumulator) < 4 * self.n else self._best(accumulator)
+
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        """Sort out what all have kept."""
+        return self._best([element for accumulator in accumulators for element in accumulator])
+
+    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+        """Return the best, in order."""
+        return self._best(accumulator)
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return a list of the inputs' type."""
+        return list[value_type]
+
+    def _best(self, elements: list[Any]) -> list[Any]:
+        choose = heapq.nsmallest if self.reverse else heapq.nlargest
+        return choose(self.n, elements, self.key)
+
+
+@attrs.frozen
+class ToList(Combiner[Any, list[Any], list[Any]]):
+    """Keep all elements in a list, in the order in which they came.
+
+    Source: Beam's `combiners.ToList`.
+
+    Example:
+        >>> ToList().extract_output(ToList().merge_accumulators([[1], [2]]))
+        [1, 2]
+    """
+
+    def create_accumulator(self) -> list[Any]:
+        """Return an empty list."""
+        return []
+
+    def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
+        """Append."""
+        accumulator.append(element)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        """Concatenate."""
+        return [element for accumulator in accumulators for element in accumulator]
+
+    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+        """Return a copy, so that a pane does not grow after it was emitted."""
+        return list(accumulator)
+
+    def subtract_input(self, accumulator: list[Any], element: Any) -> list[Any]:
+        """Remove the first that is equal."""
+        accumulator.remove(element)
+        return accumulator
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return a list of the inputs' type."""
+        return list[value_type]
+
+
+@attrs.frozen
+class ToSet(Combiner[Any, set[Any], set[Any]]):
+    """Keep the distinct elements, which must be hashable, in a set.
+
+    Python's equality decides: `1`, `1.0` and `True` are one element of a set.
+
+    Source: Beam's `combiners.ToSet`.
+
+    Example:
+        >>> ToSet().merge_accumulators([{1}, {1, 2}])
+        {1, 2}
+    """
+
+    def create_accumulator(self) -> set[Any]:
+        """Return an empty set."""
+        return set()
+
+    def add_input(self, accumulator: set[Any], element: Any) -> set[Any]:
+        """Add."""
+        accumulator.add(element)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[set[Any]]) -> set[Any]:
+        """Unite."""
+        return set().union(*accumulators)
+
+    def extract_output(self, accumulator: set[Any]) -> set[Any]:
+        """Return a copy, so that a pane does not grow after it was emitted."""
+        return set(accumulator)
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return a set of the inputs' type."""
+        return set[value_type]
+
+
+class Distinct(PTransform):
+    """Keep each distinct element once per window: with the window's first pane of it, whatever the trigger.
+
+    Elements are told apart as keys are, by value and type, and must be fit for keys.
+
+    Source: Beam's `Distinct`, which repeats an element with every pane.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Pipeline() | dm.Create([1, 2, 1]) | dm.Distinct()
+        PCollection('Distinct/FlatMap', element_type=int)
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, *, name: str = "Distinct", pairs: bool = False) -> None:
+        self._name = name
+        self._pairs = pairs
+
+    @classmethod
+    def globally(cls) -> Distinct:
+        """Return the transform itself; for the likeness with the combiners."""
+        return cls(name="Distinct.Globally")
+
+    @classmethod
+    def per_key(cls) -> Distinct:
+        """Return the transform over pairs: each distinct value once per key and window."""
+        return cls(name="Distinct.PerKey", pairs=True)
+
+    def default_label(self) -> str:
+        """Return the name that it was made by."""
+        return self._name
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Count per element, and keep the first panes' keys."""
+        if self._pairs:
+            typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
+        return pcoll | Count.per_element() | FlatMap(_first_time).with_output_types(pcoll.element_type)
+
+
+def _first_time(counted: tuple[Any, int], pane: PaneInfo) -> Iterator[Any]:
+    # A later pane of the window, even an empty one, brings nothing that was not there before.
+    if pane.is_first:
+        yield counted[0]

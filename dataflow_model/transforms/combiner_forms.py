@@ -1,0 +1,56 @@
+"""What the built-in combiners have beyond `CombineFn`: their forms as transforms, and their types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
+from dataflow_model.transforms.typehints import declared_types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Combiner"]
+
+InputT = TypeVar("InputT")
+AccumT = TypeVar("AccumT")
+OutputT = TypeVar("OutputT")
+
+
+class _Form:
+    """A method of the class and of its instances: `Top.per_key(3)` is `Top(3).per_key()`."""
+
+    def __init__(self, transform: type[CombinePerKey | CombineGlobally], suffix: str, doc: str) -> None:
+        self._transform = transform
+        self._suffix = suffix
+        self.__doc__ = doc
+
+    def __get__(self, instance: Any, owner: type[Any]) -> Callable[..., Any]:
+        name = f"{owner.__name__}.{self._suffix}"
+
+        def form(*args: Any, **kwargs: Any) -> CombinePerKey | CombineGlobally:
+            return self._transform(owner(*args, **kwargs) if instance is None else instance, name=name)
+
+        form.__doc__ = self.__doc__
+        return form
+
+
+class Combiner(CombineFn[InputT, AccumT, OutputT]):
+    """A `CombineFn` that is also called as a transform; subclass it for one of your own with these forms.
+
+    `Class.per_key(…)` and `Class.globally(…)` take the constructor's arguments; an instance's take none.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Top.per_key(3).label, dm.Top(3).globally().label
+        ('Top.PerKey', 'Top.Globally')
+    """
+
+    per_key = _Form(CombinePerKey, "PerKey", "Return the transform that combines the values of each key and window.")
+    globally = _Form(CombineGlobally, "Globally", "Return the transform that combines all elements of each window.")
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return what is known of the output's type, for inputs of `value_type`."""
+        del value_type
+        return declared_types(self)[1]

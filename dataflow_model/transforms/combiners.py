@@ -1,0 +1,240 @@
+"""The combiners with kernels: Sum, Count, Mean, Min, Max."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.transforms.combiner_forms import Combiner
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.grouping import CombinePerKey
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["Count", "Max", "Mean", "Min", "Sum"]
+
+
+@attrs.frozen
+class Sum(Combiner[Any, Any, Any]):
+    """Add up; the sum of ints is an int, the sum of nothing 0.
+
+    Floats are added as they come, so the last bits depend on the order. The accumulator is the sum.
+
+    Source: Beam's `combiners.Sum`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> p | dm.Create([("UA", 4), ("UA", 3)]) | dm.Sum.per_key()
+        PCollection('Sum.PerKey', element_type=tuple[str, int])
+    """
+
+    kernel = "sum"
+
+    def create_accumulator(self) -> Any:
+        """Return 0."""
+        return 0
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """Add."""
+        return accumulator + element
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        """Add."""
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        """Return the sum."""
+        return accumulator
+
+    def subtract_input(self, accumulator: Any, element: Any) -> Any:
+        """Subtract; exact for ints."""
+        return accumulator - element
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return the inputs' type; bools add up to an int."""
+        return int if value_type is bool else value_type
+
+
+@attrs.frozen
+class Count(Combiner[Any, int, int]):
+    """Count the elements; nothing counts 0.
+
+    The accumulator is the count.
+
+    Source: Beam's `combiners.Count`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> p | dm.Create(["to", "be", "to"]) | dm.Count.per_element()
+        PCollection('Count.PerElement/CombinePerKey', element_type=tuple[str, int])
+    """
+
+    kernel = "count"
+
+    def create_accumulator(self) -> int:
+        """Return 0."""
+        return 0
+
+    def add_input(self, accumulator: int, element: Any) -> int:
+        """Add one."""
+        del element
+        return accumulator + 1
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        """Add."""
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        """Return the count."""
+        return accumulator
+
+    def subtract_input(self, accumulator: int, element: Any) -> int:
+        """Take one away."""
+        del element
+        return accumulator - 1
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return `int`."""
+        del value_type
+        return int
+
+    @staticmethod
+    def per_element() -> PTransform:
+        """Return the transform from elements to pairs of each distinct element and how often it came."""
+        return _PerElement()
+
+
+class _PerElement(PTransform):
+    """Count each distinct element; elements must be fit for keys."""
+
+    input_kind = "collection"
+
+    def default_label(self) -> str:
+        """Return the name that users write."""
+        return "Count.PerElement"
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Take each element as a key and count."""
+        pairs: Any = tuple[pcoll.element_type, None]  # type: ignore[name-defined] # built at run time
+        return pcoll | Map(_as_key).with_output_types(pairs) | CombinePerKey(Count())
+
+
+def _as_key(element: Any) -> tuple[Any, None]:
+    return element, None
+
+
+@attrs.frozen
+class Mean(Combiner[Any, tuple[Any, int], float]):
+    """Take the arithmetic mean; the mean of nothing is NaN.
+
+    The accumulator is the sum and the count. Whole numbers are added exactly and divided once.
+
+    Source: Beam's `combiners.Mean`.
+
+    Example:
+        >>> mean = Mean()
+        >>> mean.extract_output((10, 4)), mean.extract_output(mean.create_accumulator())
+        (2.5, nan)
+    """
+
+    kernel = "mean"
+
+    def create_accumulator(self) -> tuple[Any, int]:
+        """Return no sum of nothing."""
+        return 0, 0
+
+    def add_input(self, accumulator: tuple[Any, int], element: Any) -> tuple[Any, int]:
+        """Add, and count."""
+        total, count = accumulator
+        return total + element, count + 1
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, int]]) -> tuple[Any, int]:
+        """Add both."""
+        total, count = 0, 0
+        for some, number in accumulators:
+            total, count = total + some, count + number
+        return total, count
+
+    def extract_output(self, accumulator: tuple[Any, int]) -> float:
+        """Divide."""
+        total, count = accumulator
+        mean: float = total / count if count else math.nan
+        return mean
+
+    def subtract_input(self, accumulator: tuple[Any, int], element: Any) -> tuple[Any, int]:
+        """Subtract, and count down."""
+        total, count = accumulator
+        return total - element, count - 1
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return `float` for numbers."""
+        return float if value_type in (int, float, bool) else Any
+
+
+class _Extreme(Combiner[Any, Any, Any]):
+    """What Min and Max have in common; the accumulator is the value, or `None` for nothing."""
+
+    def create_accumulator(self) -> Any:
+        """Return `None`."""
+        return None
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        """Compare those that hold something."""
+        best = None
+        for accumulator in accumulators:
+            if accumulator is not None:
+                best = self.add_input(best, accumulator)
+        return best
+
+    def extract_output(self, accumulator: Any) -> Any:
+        """Return the value."""
+        return accumulator
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return the inputs' type."""
+        return value_type
+
+
+@attrs.frozen
+class Min(_Extreme):
+    """Take the least; the least of nothing is `None`. A NaN counts only where there is no number.
+
+    Example:
+        >>> Min().merge_accumulators([3, None, 2])
+        2
+    """
+
+    kernel = "min"
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """Keep the lesser."""
+        if accumulator is None or element < accumulator:
+            return element
+        # Only NaN is not itself; passing over it keeps the answer free of the order of arrival.
+        return accumulator if accumulator == accumulator else element  # noqa: PLR0124
+
+
+@attrs.frozen
+class Max(_Extreme):
+    """Take the greatest; the greatest of nothing is `None`. A NaN counts only where there is no number.
+
+    Example:
+        >>> Max().merge_accumulators([3, None, float("nan")])
+        3
+    """
+
+    kernel = "max"
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """Keep the greater."""
+        if accumulator is None or element > accumulator:
+            return element
+        return accumulator if accumulator == accumulator else element  # noqa: PLR0124

@@ -1,0 +1,134 @@
+"""Element by element: Map, FlatMap, Filter, and their forms for tuples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.pardo import ParDo, _callable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["Filter", "FlatMap", "FlatMapTuple", "Map", "MapTuple"]
+
+
+class Map(ParDo):
+    """Turn each element into one other.
+
+    Args:
+        fn: called with the element and the further arguments; may name metadata parameters as a `DoFn` may.
+        args, kwargs: further arguments, side inputs among them.
+
+    Raises:
+        InvalidType: for something that is not callable, or when an annotation rules out the elements.
+
+    Source: Beam's `Map`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> p | dm.Create([1, 2]) | "as text" >> dm.Map(str)
+        PCollection('as text', element_type=str)
+    """
+
+    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(MapFn(_callable(fn, self)), *args, **kwargs)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return what the function's annotation says."""
+        del element_type
+        return typehints.unwrapped(typehints.return_type(self.fn.user_function()))
+
+
+class FlatMap(ParDo):
+    """Turn each element into any number of others; the function returns an iterable, or `None` for nothing.
+
+    Source: Beam's `FlatMap`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> def words(line: str) -> list[str]:
+        ...     return line.split()
+        >>> dm.Pipeline() | dm.Create(["to be"]) | dm.FlatMap(words)
+        PCollection('FlatMap', element_type=str)
+    """
+
+    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(FlatMapFn(_callable(fn, self)), *args, **kwargs)
+
+
+class Filter(ParDo):
+    """Keep the elements for which the function is true.
+
+    Source: Beam's `Filter`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Pipeline() | dm.Create([1, 2]) | dm.Filter(lambda x: x > 1)
+        PCollection('Filter', element_type=int)
+    """
+
+    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(FilterFn(_callable(fn, self)), *args, **kwargs)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return the type of the elements, which stay as they are."""
+        return element_type
+
+
+class MapTuple(Map):
+    """`Map` with a function that takes the parts of each tuple as its arguments.
+
+    Further arguments follow the parts, or are named. Metadata parameters are not filled.
+
+    Source: Beam's `MapTuple`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> swapped = dm.Pipeline() | dm.Create([("a", 1)]) | dm.MapTuple(lambda letter, number: (number, letter))
+    """
+
+    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return what the function's annotation says."""
+        del element_type
+        return typehints.unwrapped(_spread_type(self))
+
+
+class FlatMapTuple(FlatMap):
+    """`FlatMap` with a function that takes the parts of each tuple as its arguments.
+
+    Source: Beam's `FlatMapTuple`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> letters = dm.Pipeline() | dm.Create([("a", 2)]) | dm.FlatMapTuple(lambda letter, times: [letter] * times)
+    """
+
+    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return what the function's annotation says."""
+        del element_type
+        return typehints.item_type(_spread_type(self))
+
+
+class _Spread:
+    """Calls a function with the parts of a tuple."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = getattr(fn, "__name__", type(fn).__name__)
+
+    def __call__(self, element: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*element, *args, **kwargs)
+
+
+def _spread_type(transform: ParDo) -> Any:
+    spread = transform.fn.user_function()
+    return typehints.return_type(spread.fn) if isinstance(spread, _Spread) else Any

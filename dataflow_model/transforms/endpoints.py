@@ -1,0 +1,113 @@
+"""Both ends of a pipeline: Create, and the transforms that `io` builds its own on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidType, explain
+from dataflow_model.plan import nodes
+from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
+from dataflow_model.plan.sinks import Sink
+from dataflow_model.plan.sources import ElementsSource, Source
+from dataflow_model.time import MIN_TIMESTAMP
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.transforms.pcollection import PBegin, PCollection
+
+__all__ = ["Create", "Read", "Write"]
+
+
+class Read(PTransform):
+    """Bring the elements of a source into the pipeline.
+
+    Args:
+        source: the source.
+        element_type: what is known of its elements' type.
+        dead_letters: the tag of an output for rows that cannot be read; applying the transform then gives a pair: the
+            rows and the dead letters. Without it such a row stops the run.
+
+    Source: the papers' injector; Beam's `Read`.
+    """
+
+    input_kind = "pipeline"
+
+    def __init__(self, source: Source, *, element_type: Any = Any, dead_letters: str | None = None) -> None:
+        if not isinstance(source, Source):
+            raise InvalidType(explain(f"a source is wanted, got {source!r}", hint="dm.Create([…]) takes values"))
+        self.source = source
+        self.element_type = element_type
+        self.dead_letters = dead_letters
+
+    def expand(self, pcoll: PBegin) -> Any:
+        """Add the node."""
+        pipeline = pcoll.pipeline
+        node = nodes.Read(label=pipeline.scope, source=self.source, dead_letters=self.dead_letters)
+        types = {nodes.MAIN: self.element_type}
+        if self.dead_letters is None:
+            return pipeline.add(node, element_types=types)[nodes.MAIN]
+        outputs = pipeline.add(node, element_types={**types, self.dead_letters: DeadLetter})
+        return outputs[nodes.MAIN], outputs[self.dead_letters]
+
+
+class Create(Read):
+    """Make a collection of values that the program holds; a bounded input beside others, at −∞ unless timed.
+
+    Args:
+        values: the elements; a `TimestampedValue` brings its own event time; of a dict, its items.
+
+    Raises:
+        InvalidType: for something that is not iterable, or for text, which is rarely meant letter by letter.
+
+    Source: Beam's `Create`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Pipeline() | dm.Create([("UA", 1), ("AA", 2)])
+        PCollection('Create', element_type=tuple[str, int])
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        if isinstance(values, str | bytes):
+            raise InvalidType(
+                explain(
+                    f"Create takes an iterable of values, got the text {values!r}", hint=f"write Create([{values!r}])"
+                )
+            )
+        try:
+            given = tuple(values.items() if isinstance(values, dict) else values)
+        except TypeError as error:
+            raise InvalidType(
+                explain(f"Create takes an iterable of values, got {values!r}", hint="write Create([value])")
+            ) from error
+        timed = any(isinstance(value, TimestampedValue) for value in given)
+        elements = (
+            tuple(value.value if isinstance(value, TimestampedValue) else value for value in given) if timed else given
+        )
+        times = tuple(value.event_time if isinstance(value, TimestampedValue) else MIN_TIMESTAMP for value in given)
+        super().__init__(
+            ElementsSource(elements, times if timed else None), element_type=typehints.type_of_values(elements)
+        )
+
+
+class Write(PTransform):
+    """Send a collection to a sink; nothing comes out.
+
+    Source: Beam's `Write`.
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, sink: Sink) -> None:
+        if not isinstance(sink, Sink):
+            raise InvalidType(
+                explain(f"a sink is wanted, got {sink!r}", hint="dm.io.Collect() keeps results in memory")
+            )
+        self.sink = sink
+
+    def expand(self, pcoll: PCollection) -> None:
+        """Add the node."""
+        pcoll.pipeline.add(nodes.Write(label=pcoll.pipeline.scope, input=pcoll.ref, sink=self.sink))

@@ -1,0 +1,190 @@
+"""Pairs: make them, take them apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan import nodes
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["Keys", "KvSwap", "Values", "WithKeys"]
+
+
+class WithKeys(PTransform):
+    """Turn elements into pairs `(key, value)`.
+
+    Args:
+        key: a function from the element to its key; or the name of a field of the rows (named tuples, attrs values,
+            dataclasses, dicts), or a tuple of names, and then the key is a tuple.
+        value: with field names, the field that becomes the value; without it, the value is the whole element.
+
+    Raises:
+        InvalidArgument: for a field that the rows are known not to have, or `value=` beside a function.
+        InvalidType: for a key that is none of these.
+
+    Source: Beam's `WithKeys`, which takes text as a constant key; here text names a field, since a runner can then
+        read the columns without making rows.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> from typing import NamedTuple
+        >>> class Flight(NamedTuple):
+        ...     carrier: str
+        ...     dep_delay: float
+        >>> flights = dm.Pipeline() | dm.Create([Flight("UA", 4.0)])
+        >>> (flights | dm.WithKeys("carrier", value="dep_delay")).element_type
+        tuple[str, float]
+        >>> (flights | "by length" >> dm.WithKeys(lambda flight: len(flight.carrier))).element_type
+        tuple[typing.Any, ...Flight]
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, key: Callable[[Any], Any] | str | tuple[str, ...], *, value: str | None = None) -> None:
+        if not callable(key) and not isinstance(key, str) and not _is_names(key):
+            raise InvalidType(
+                explain(
+                    f"`key` must be a function, a field's name or a tuple of names, got {key!r}",
+                    hint="WithKeys('carrier')",
+                )
+            )
+        if callable(key) and value is not None:
+            raise InvalidArgument(
+                explain(
+                    f"`value` goes with field names, got {value!r} beside a function",
+                    hint="use dm.Map(lambda x: (key, value))",
+                )
+            )
+        if value is not None and not isinstance(value, str):
+            raise InvalidType(
+                explain(f"`value` must be a field's name, got {value!r}", hint="use dm.Map(lambda x: (key, value))")
+            )
+        self.key = key
+        self.value = value
+
+    def expand(self, pcoll: PCollection) -> PCollection:
+        """Add the node."""
+        pipeline, row = pcoll.pipeline, pcoll.element_type
+        if callable(self.key):
+            typehints.check_first_parameter(self.key, row, pipeline.scope)
+            mapped: PCollection = pcoll | Map(_Pair(self.key)).with_output_types(
+                _pair_of(typehints.return_type(self.key), row)
+            )
+            return mapped
+        names = (self.key,) if isinstance(self.key, str) else self.key
+        kinds = [_field(row, name, pipeline.scope) for name in names]
+        key_type = kinds[0] if isinstance(self.key, str) else tuple[tuple(kinds)]  # type: ignore[misc] # built at run time
+        value_type = row if self.value is None else _field(row, self.value, pipeline.scope)
+        node = nodes.ToPairs(label=pipeline.scope, input=pcoll.ref, key=self.key, value=self.value)
+        return pipeline.add_main(node, strategy=pcoll.strategy, element_type=_pair_of(key_type, value_type))
+
+
+class _OfPairs(Map):
+    """A `Map` over pairs that needs no function of the user's."""
+
+    def __init__(self) -> None:
+        super().__init__(_FUNCTIONS[type(self)])
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Check that there are pairs, and add the node."""
+        typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
+        return super().expand(pcoll)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return the type of the part or parts that are left."""
+        key, value = typehints.pair_types(element_type)
+        return {Keys: key, Values: value}.get(type(self), _pair_of(value, key))
+
+
+class Keys(_OfPairs):
+    """Keep the key of each pair.
+
+    Source: Beam's `Keys`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Pipeline() | dm.Create([("UA", 1)]) | dm.Keys()
+        PCollection('Keys', element_type=str)
+    """
+
+
+class Values(_OfPairs):
+    """Keep the value of each pair.
+
+    Source: Beam's `Values`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Pipeline() | dm.Create([("UA", 1)]) | dm.Values()
+        PCollection('Values', element_type=int)
+    """
+
+
+class KvSwap(_OfPairs):
+    """Turn `(key, value)` into `(value, key)`.
+
+    Source: Beam's `KvSwap`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> (dm.Pipeline() | dm.Create([("UA", 1)]) | dm.KvSwap()).element_type
+        tuple[int, str]
+    """
+
+
+# Functions of a module, so that plans pickle without cloudpickle's help.
+def _key(pair: Any) -> Any:
+    key, _ = pair
+    return key
+
+
+def _value(pair: Any) -> Any:
+    _, value = pair
+    return value
+
+
+def _swapped(pair: Any) -> Any:
+    key, value = pair
+    return value, key
+
+
+_FUNCTIONS: dict[type, Callable[[Any], Any]] = {Keys: _key, Values: _value, KvSwap: _swapped}
+
+
+class _Pair:
+    """Calls a function for the key and keeps the element as the value."""
+
+    def __init__(self, key: Callable[[Any], Any]) -> None:
+        self.key = key
+        self.__name__ = getattr(key, "__name__", type(key).__name__)
+
+    def __call__(self, element: Any) -> tuple[Any, Any]:
+        return self.key(element), element
+
+
+def _is_names(key: object) -> bool:
+    return isinstance(key, tuple) and bool(key) and all(isinstance(name, str) for name in key)
+
+
+def _pair_of(key: Any, value: Any) -> Any:
+    return tuple[key, value]
+
+
+def _field(row: Any, name: str, label: str) -> Any:
+    try:
+        return typehints.field_type(row, name)
+    except KeyError as error:
+        raise InvalidArgument(
+            explain(
+                f"{label!r} names the field {name!r}, which {row.__name__} does not have",
+                hint=f"its fields are {error.args[0]}",
+            )
+        ) from None

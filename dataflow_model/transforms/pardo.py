@@ -1,0 +1,162 @@
+"""ParDo: a DoFn over each element, with tagged outputs and dead letters."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Self
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan import nodes
+from dataflow_model.plan.dofn import DeadLetter, DoFn, FlatMapFn, metadata_of
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.pcollection import OutputTuple
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.side_inputs import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["ParDo"]
+
+
+class ParDo(PTransform):
+    """Run a `DoFn` over each element.
+
+    Args:
+        fn: a `DoFn`; a plain function is taken as `FlatMap` takes it.
+        args, kwargs: further arguments of `process`, side inputs among them. Parameters that are called `timestamp`,
+            `window`, `pane` or `key` and that nothing is given for are filled by the runner.
+
+    Raises:
+        InvalidArgument: for a parameter that nothing fills, or arguments that `process` does not take.
+        InvalidType: when the annotation of the first parameter rules out the elements.
+        NotYetSupported: for a parameter that asks for what this version does not have yet.
+
+    Source: the papers' ParDo; Beam's `ParDo`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Split(dm.DoFn):
+        ...     def process(self, line, timestamp):
+        ...         yield from line.split()
+        >>> p = dm.Pipeline()
+        >>> words = p | dm.Create(["to be"]) | dm.ParDo(Split())
+        >>> p.plan()["ParDo"].metadata
+        ('timestamp',)
+    """
+
+    input_kind = "collection"
+    _tags: tuple[str, ...] | None = None
+    _main: str = nodes.MAIN
+    _dead_letters: str | None = None
+
+    def __init__(self, fn: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(fn, type) and issubclass(fn, DoFn):
+            raise InvalidType(explain(f"a DoFn is wanted, got the class {fn.__name__}", hint=f"write {fn.__name__}(…)"))
+        if not isinstance(fn, DoFn):
+            fn = FlatMapFn(_callable(fn, self))
+        self.fn: DoFn = fn
+        self.args = args
+        self.kwargs: Mapping[str, Any] = kwargs
+        _check_arguments(fn, args, kwargs)
+
+    def with_outputs(self, *tags: str, main: str = nodes.MAIN) -> Self:
+        """Name the outputs for `TaggedOutput`s; applying the transform then gives an `OutputTuple`.
+
+        Args:
+            tags: the tags that the function uses.
+            main: what the main output is called in the result.
+
+        Raises:
+            InvalidArgument: for a tag that is given twice.
+
+        Source: Beam's `with_outputs`.
+        """
+        if len({*tags, main}) != len(tags) + 1 or nodes.MAIN in tags:
+            raise InvalidArgument(f"each output needs a tag of its own, got {tags!r} and main={main!r}")
+        return self._but(_tags=tags, _main=main)
+
+    def with_exception_handling(self, tag: str = "dead_letters") -> Self:
+        """Send elements for which the function raises to an output of their own, as `DeadLetter`s.
+
+        Applying the transform then gives a pair: what it gave before, and the dead letters. Outputs that the function
+        had made of such an element before it raised are discarded.
+
+        Args:
+            tag: the dead letters' tag, as it appears in metrics.
+
+        Source: Beam's `with_exception_handling`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> numbers, failed = p | dm.Create(["1", "?"]) | dm.Map(int).with_exception_handling()
+            >>> failed.element_type
+            <class 'dataflow_model.plan.dofn.DeadLetter'>
+        """
+        if tag == nodes.MAIN or tag in (self._tags or ()):
+            raise InvalidArgument(f"the dead letters need a tag of their own, got {tag!r}")
+        return self._but(_dead_letters=tag)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return what hints tell of the main output's elements."""
+        del element_type
+        return typehints.item_type(typehints.return_type(self.fn.user_function()))
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Add the node."""
+        pipeline = pcoll.pipeline
+        label = pipeline.scope
+        if self._dead_letters is not None and self._dead_letters in (self._tags or ()):
+            raise InvalidArgument(f"the dead letters of {label!r} need a tag of their own, got {self._dead_letters!r}")
+        typehints.check_first_parameter(self.fn.user_function(), pcoll.element_type, label)
+        node = nodes.ParDo(
+            label=label,
+            input=pcoll.ref,
+            fn=self.fn,
+            args=tuple(resolve(value, pipeline, label) for value in self.args),
+            kwargs={name: resolve(value, pipeline, label) for name, value in self.kwargs.items()},
+            tags=self._tags or (),
+            dead_letters=self._dead_letters,
+        )
+        known = self._output_type if self._output_type is not None else self.output_type(pcoll.element_type)
+        types: dict[str, Any] = {nodes.MAIN: known}
+        if self._dead_letters is not None:
+            types[self._dead_letters] = DeadLetter
+        outputs = pipeline.add(node, strategy=pcoll.strategy, element_types=types)
+        result: Any = outputs[nodes.MAIN]
+        if self._tags is not None:
+            result = OutputTuple({self._main: outputs[nodes.MAIN], **{tag: outputs[tag] for tag in self._tags}})
+        return result if self._dead_letters is None else (result, outputs[self._dead_letters])
+
+
+def _callable(fn: Any, transform: PTransform) -> Any:
+    if not callable(fn):
+        raise InvalidType(
+            explain(
+                f"{type(transform).__name__} takes a function, got {fn!r}",
+                hint="pass a lambda, a def, or a DoFn to dm.ParDo",
+            )
+        )
+    return fn
+
+
+def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    user = fn.user_function()
+    told = dict.fromkeys(metadata_of(user, given=tuple(kwargs), positional=len(args)))
+    try:
+        signature = inspect.signature(user)
+    except (TypeError, ValueError):  # builtins such as `int` may have no signature
+        return
+    try:
+        signature.bind(None, *args, **kwargs, **told)
+    except TypeError as error:
+        name = getattr(user, "__name__", repr(user))
+        raise InvalidArgument(
+            explain(
+                f"{name}{signature} cannot be called with an element, {args!r} and {dict(kwargs)!r}: {error}",
+                hint="its first parameter is the element; the others are the transform's further arguments",
+            )
+        ) from error

@@ -1,0 +1,112 @@
+"""Collections: what flows between transforms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.transforms.typehints import type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dataflow_model.plan.nodes import Ref
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.transforms.pipeline import Pipeline
+
+__all__ = ["OutputTuple", "PBegin", "PCollection"]
+
+
+class PCollection:
+    """A collection of elements, bounded or not, that one transform makes and any number read.
+
+    Attributes:
+        pipeline: the pipeline that it belongs to.
+        ref: its address in the plan.
+        element_type: what is known of its elements' type; `typing.Any` where nothing is.
+        strategy: the windowing strategy that the next grouping takes.
+
+    Source: Beam's `PCollection`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Pipeline() | "numbers" >> dm.Create([1, 2])
+        PCollection('numbers', element_type=int)
+    """
+
+    def __init__(self, pipeline: Pipeline, ref: Ref, element_type: Any, strategy: WindowingStrategy) -> None:
+        self.pipeline = pipeline
+        self.ref = ref
+        self.element_type = element_type
+        self.strategy = strategy
+
+    def __or__(self, transform: object) -> Any:
+        return self.pipeline.apply(transform, self)
+
+    def __repr__(self) -> str:
+        place = self.ref.label if self.ref.tag == "main" else f"{self.ref.label}[{self.ref.tag}]"
+        return f"PCollection({place!r}, element_type={type_name(self.element_type)})"
+
+
+class PBegin:
+    """The beginning of a pipeline: what sources are applied to."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+    def __or__(self, transform: object) -> Any:
+        return self.pipeline.apply(transform, self)
+
+
+class OutputTuple:
+    """The outputs of `ParDo(…).with_outputs(…)`: by attribute, by tag in brackets, or in order, the main one first.
+
+    Source: Beam's `DoOutputsTuple`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> flights = dm.Pipeline() | dm.Create([1, 2]) | dm.ParDo(dm.DoFn()).with_outputs("cancelled", main="flown")
+        >>> flights.keys()
+        ('flown', 'cancelled')
+        >>> flights.cancelled is flights["cancelled"]
+        True
+        >>> flown, cancelled = flights
+    """
+
+    def __init__(self, outputs: Mapping[str, PCollection]) -> None:
+        self._outputs = dict(outputs)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the tags, the main one first."""
+        return tuple(self._outputs)
+
+    def items(self) -> tuple[tuple[str, PCollection], ...]:
+        """Return the tags with their collections."""
+        return tuple(self._outputs.items())
+
+    def __getitem__(self, tag: str | int) -> PCollection:
+        if isinstance(tag, int):
+            return tuple(self._outputs.values())[tag]
+        try:
+            return self._outputs[tag]
+        except KeyError:
+            raise InvalidArgument(f"there is no output {tag!r}; the outputs are {list(self._outputs)}") from None
+
+    def __getattr__(self, tag: str) -> PCollection:
+        if tag.startswith("_") or tag not in self._outputs:
+            raise AttributeError(
+                f"there is no output {tag!r}; the outputs are {list(self.__dict__.get('_outputs', ()))}"
+            )
+        return self._outputs[tag]
+
+    def __iter__(self) -> Iterator[PCollection]:
+        return iter(self._outputs.values())
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+    def __or__(self, transform: object) -> Any:
+        return next(iter(self)).pipeline.apply(transform, tuple(self))
+
+    def __repr__(self) -> str:
+        return f"OutputTuple({', '.join(self._outputs)})"

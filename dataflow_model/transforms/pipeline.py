@@ -1,0 +1,303 @@
+"""The pipeline: where transforms are applied, labels are checked and the plan is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, explain
+from dataflow_model.plan.checks import check
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.dofn import DoFn
+from dataflow_model.plan.explain import explain as explain_plan
+from dataflow_model.plan.graph import Plan, outputs_of
+from dataflow_model.plan.nodes import MAIN, Ref
+from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
+from dataflow_model.transforms import ptransform
+from dataflow_model.transforms.options import as_option
+from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.triggers import Trigger
+from dataflow_model.windowing import WindowFn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from dataflow_model.plan.nodes import Node
+    from dataflow_model.plan.runner import PipelineResult, Runner
+
+__all__ = ["Pipeline", "set_default_runner"]
+
+_default_runner: list[Callable[[], Runner]] = []
+
+
+def set_default_runner(factory: Callable[[], Runner]) -> None:
+    """Set what makes the runner of a pipeline that is given none."""
+    _default_runner[:] = [factory]
+
+
+class Pipeline:
+    """A graph of transforms over collections, built with `|` and run by a runner.
+
+    As a context manager it runs when the block is left without an exception, waits for the end, and keeps the outcome
+    as `p.result`.
+
+    Args:
+        runner: what runs it; `LocalRunner()` where none is given.
+        late_data: what happens to elements whose window has expired, where their windowing strategy does not say:
+            `"drop"` (the default: drop and count) or `"duplicate_window"`.
+
+    Raises:
+        InvalidType: for a runner that is none, such as a runner's class instead of an instance.
+
+    Source: Beam's `Pipeline`; `|` and `"label" >>` are its too.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> delays = p | dm.Create([("UA", 4), ("AA", -2)]) | dm.Mean.per_key()
+        >>> [node.label for node in p.plan().nodes]
+        ['Create', 'Mean.PerKey']
+    """
+
+    def __init__(self, runner: Runner | None = None, late_data: LateData | str = LateData.DROP) -> None:
+        if isinstance(runner, type):
+            raise InvalidType(
+                explain(f"a runner is wanted, got the class {runner!r}", hint=f"write {runner.__name__}(…)")
+            )
+        if runner is not None and not callable(getattr(runner, "run", None)):
+            raise InvalidType(explain(f"a runner is wanted, got {runner!r}", hint="pass dm.LocalRunner(), for example"))
+        self.runner = runner
+        self.late_data = as_option(LateData, late_data)
+        self.result: PipelineResult | None = None
+        self._nodes: list[Node] = []
+        self._strategies: dict[Ref, WindowingStrategy] = {}
+        self._labels: set[str] = set()
+        self._scope: list[str] = []
+
+    # ------------------------------------------------------------------------------------------------- building
+
+    def __or__(self, transform: object) -> Any:
+        return self.apply(transform, PBegin(self))
+
+    def apply(self, transform: object, pvalue: Any, label: str | None = None) -> Any:
+        """Apply a transform to a collection, to several, or to the beginning of the pipeline: what `|` does.
+
+        Raises:
+            InvalidType: for something that is no transform, or an input that the transform does not take.
+            InvalidArgument: for a label that its scope has already, or collections of another pipeline.
+        """
+        if not isinstance(transform, PTransform):
+            raise InvalidType(
+                explain(f"only transforms are applied with `|`, got {transform!r}", hint=_way_out(transform))
+            )
+        name = transform.label if label is None else label
+        full = "/".join([*self._scope, name])
+        if full in self._labels:
+            raise InvalidArgument(
+                explain(
+                    f"there is a transform {full!r} already, and labels are unique in their scope",
+                    hint=f'give this one a label of its own: "another name" >> {_called(transform)}',
+                )
+            )
+        _check_input(transform, pvalue, full)
+        for member in _members(pvalue):
+            self.check_mine(member, full)
+        before = len(self._nodes), dict(self._strategies), set(self._labels)
+        self._labels.add(full)
+        self._scope.append(name)
+        try:
+            result = transform.expand(pvalue)
+        except BaseException:
+            # A failed application leaves no trace, so that a notebook's cell can be corrected and run again.
+            del self._nodes[before[0] :]
+            self._strategies, self._labels = before[1], before[2]
+            raise
+        finally:
+            self._scope.pop()
+        if transform._output_type is not None and isinstance(result, PCollection):  # noqa: SLF001 - set for this place
+            return PCollection(self, result.ref, transform._output_type, result.strategy)  # noqa: SLF001
+        return result
+
+    @property
+    def scope(self) -> str:
+        """The full label of the transform that is being expanded: what its node is called."""
+        return "/".join(self._scope)
+
+    def add(
+        self,
+        node: Node,
+        *,
+        strategy: WindowingStrategy = DEFAULT_STRATEGY,
+        element_types: Mapping[str, Any] | None = None,
+    ) -> dict[str, PCollection]:
+        """Add one node to the plan and return its outputs by tag; for transforms that are not composites.
+
+        Args:
+            node: the node; its label is `scope`.
+            strategy: the windowing strategy that its outputs carry.
+            element_types: what is known of the outputs' element types, by tag.
+        """
+        self._nodes.append(node)
+        known = element_types or {}
+        outputs = {ref.tag: PCollection(self, ref, known.get(ref.tag, Any), strategy) for ref in outputs_of(node)}
+        self._strategies.update({output.ref: strategy for output in outputs.values()})
+        return outputs
+
+    def add_main(
+        self, node: Node, *, strategy: WindowingStrategy = DEFAULT_STRATEGY, element_type: Any = Any
+    ) -> PCollection:
+        """Add one node that has only a main output, and return that."""
+        return self.add(node, strategy=strategy, element_types={MAIN: element_type})[MAIN]
+
+    def check_mine(self, collection: PCollection, label: str) -> None:
+        """Raise `InvalidArgument` if `collection` belongs to another pipeline."""
+        if collection.pipeline is not self:
+            raise InvalidArgument(
+                explain(
+                    f"{label!r} is given {collection!r}, which belongs to another pipeline",
+                    hint="build all inputs of a transform from the same dm.Pipeline()",
+                )
+            )
+
+    # -------------------------------------------------------------------------------------------------- running
+
+    def plan(self) -> Plan:
+        """Return the plan as it stands."""
+        return Plan(nodes=tuple(self._nodes), strategies=dict(self._strategies), late_data=self.late_data)
+
+    def explain(self) -> None:
+        """Print the stages, with windowing and triggers in words.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> _ = p | dm.Create([1]) | dm.Map(str)
+            >>> p.explain()
+            stage 0
+              Create: 1 element held by the program
+                + Map: Map(str)
+        """
+        print(explain_plan(self.plan()))  # noqa: T201 - printing is what it is for
+
+    def run(self, until: str | None = None) -> PipelineResult:
+        """Start the pipeline and return at once; the result tells how it goes.
+
+        Args:
+            until: `"drained"` ends an unbounded input where it stands now, with the watermark at +∞.
+
+        Raises:
+            PlanError: when the pipeline could never give output, or mixes clocks.
+            UnsupportedOnRunner: when the runner lacks something that the pipeline needs.
+        """
+        if until not in {None, "drained"}:
+            raise InvalidArgument(
+                explain(f"`until` must be None or 'drained', got {until!r}", hint="run(until='drained')")
+            )
+        plan = self.plan()
+        check(plan, drained=until == "drained")
+        if self.runner is None:
+            if not _default_runner:
+                raise PlanError(explain("the pipeline has no runner", hint="dm.Pipeline(runner=dm.LocalRunner())"))
+            self.runner = _default_runner[0]()
+        return self.runner.run(plan, until=until)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.result = self.run()
+            self.result.wait_until_finish()
+
+
+def _members(pvalue: Any) -> list[PCollection]:
+    """Return the collections of an input."""
+    match pvalue:
+        case PCollection():
+            return [pvalue]
+        case dict():
+            return [member for member in pvalue.values() if isinstance(member, PCollection)]
+        case tuple() | list() | OutputTuple():
+            return [member for member in pvalue if isinstance(member, PCollection)]
+        case _:
+            return []
+
+
+def _check_input(transform: PTransform, pvalue: Any, label: str) -> None:
+    kind = transform.input_kind
+    if kind == "pipeline" and not isinstance(pvalue, PBegin):
+        raise InvalidType(
+            explain(
+                f"{label!r} begins a pipeline, got {pvalue!r}",
+                hint=f"apply it to the pipeline: p | {_called(transform)}",
+            )
+        )
+    if kind == "collection" and isinstance(pvalue, PBegin):
+        raise InvalidType(
+            explain(
+                f"{label!r} reads a collection, got the pipeline itself",
+                hint=f"begin with a source: p | dm.Create([…]) | {_called(transform)}",
+            )
+        )
+    if kind == "collection" and not isinstance(pvalue, PCollection):
+        raise InvalidType(
+            explain(
+                f"{label!r} reads one collection, got {pvalue!r}",
+                hint=f"put them together first: (…) | dm.Flatten() | {_called(transform)}",
+            )
+        )
+    if kind == "collections" and not isinstance(pvalue, tuple | list | dict | OutputTuple):
+        raise InvalidType(
+            explain(
+                f"{label!r} reads several collections, got {pvalue!r}",
+                hint=f"give a tuple: (first, second) | {_called(transform)}",
+            )
+        )
+
+
+def _called(transform: PTransform) -> str:
+    return f"dm.{type(transform).__name__}(…)"
+
+
+def _way_out(given: object) -> str:
+    """Name what was probably meant."""
+    name = getattr(given, "__name__", type(given).__name__)
+    match given:
+        case type() if issubclass(given, PTransform):
+            return f"call it: dm.{name}(…)"
+        case type() if issubclass(given, CombineFn):
+            return f"say over what it combines: dm.{name}.per_key() or dm.{name}.globally()"
+        case CombineFn():
+            return "say over what it combines: dm.CombinePerKey(…) or dm.CombineGlobally(…)"
+        case DoFn():
+            return f"wrap it: dm.ParDo({name}(…))"
+        case WindowFn() | WindowingStrategy():
+            return "wrap it: dm.Window.into(…)"
+        case Trigger():
+            return "wrap it: dm.Window.trigger(…)"
+        case _ if callable(given):
+            return f"wrap it: dm.Map({name})"
+        case _:
+            return "apply dm.Map(…) or another transform"
+
+
+def _apply_to_several(several: object, transform: PTransform) -> Any:
+    """Apply a transform to what stands left of `|` and is no collection itself: a tuple or a dict of them."""
+    members = _members(several)
+    size = len(several) if isinstance(several, tuple | list | dict) else -1
+    if not members or size != len(members):
+        raise InvalidType(
+            explain(
+                f"{transform.label!r} is applied to {several!r}, which is no collection "
+                "and no tuple or dict of collections",
+                hint=f"begin with a pipeline: p | dm.Create([…]) | {_called(transform)}",
+            )
+        )
+    return members[0].pipeline.apply(transform, several)
+
+
+# A tuple does not know `|`, so PTransform is asked; the layer below cannot import this module.
+ptransform._apply_to_several[:] = [_apply_to_several]  # noqa: SLF001 - the two modules are one class in two parts

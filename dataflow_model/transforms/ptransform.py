@@ -1,0 +1,89 @@
+"""The transform: a value with a label, applied by `|`."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["PTransform"]
+
+_apply_to_several: list[Callable[[Any, PTransform], Any]] = []
+
+
+class PTransform:
+    """A step of a pipeline; subclass it and give `expand` to make a composite of other steps.
+
+    `expand(pcoll)` applies further transforms to its input and returns the result: a collection, a tuple or dict of
+    them, or `None` where nothing comes out. The labels inside are nested: `Outer/Inner`. A transform is a value that
+    can be applied many times; applying it changes nothing in it.
+
+    Source: Beam's `PTransform`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class CountWords(dm.PTransform):
+        ...     def expand(self, lines):
+        ...         return lines | dm.FlatMap(str.split) | dm.Count.per_element()
+        >>> p = dm.Pipeline()
+        >>> counts = p | dm.Create(["to be or", "not to be"]) | CountWords()
+        >>> [node.label for node in p.plan().nodes][:2]
+        ['Create', 'CountWords/FlatMap']
+    """
+
+    # Class attributes, so that subclasses need not call `super().__init__()`.
+    _label: str | None = None
+    _output_type: Any = None
+    input_kind: ClassVar[str] = "any"
+    """What `expand` takes: `"pipeline"`, `"collection"`, `"collections"` (a tuple or dict of them) or `"any"`."""
+
+    @property
+    def label(self) -> str:
+        """The label given by `"label" >> transform`, else the transform's own name."""
+        return self._label if self._label is not None else self.default_label()
+
+    def default_label(self) -> str:
+        """Return the name to use where no label is given."""
+        return type(self).__name__
+
+    def expand(self, pcoll: Any) -> Any:
+        """Apply the parts of this transform to `pcoll` and return what comes out."""
+        del pcoll
+        raise NotImplementedError(f"{type(self).__name__} must define `expand(self, pcoll)`")
+
+    def with_output_types(self, element_type: Any) -> Self:
+        """Return this transform with the element type of its output declared, where it cannot be inferred.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> (p | dm.Create(["1"]) | dm.Map(lambda x: int(x)).with_output_types(int)).element_type
+            <class 'int'>
+        """
+        return self._but(_output_type=element_type)
+
+    def _but(self, **changes: Any) -> Self:
+        # object.__setattr__, so that a user's transform may be a frozen attrs class or dataclass.
+        changed = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(changed, name, value)
+        return changed
+
+    def __rrshift__(self, label: object) -> Self:
+        if not isinstance(label, str):
+            raise InvalidType(
+                explain(f"a label must be text, got {label!r}", hint=f"write 'name' >> dm.{self.label}(…)")
+            )
+        if not label.strip():
+            raise InvalidArgument(f"a label must not be empty, got {label!r}")
+        return self._but(_label=label)
+
+    def __ror__(self, several: object) -> Any:
+        return _apply_to_several[0](several, self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.label!r}>"

@@ -1,0 +1,162 @@
+"""Collections put together, split and spread anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan import nodes
+from dataflow_model.plan.dofn import CallableDoFn, TaggedOutput
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.side_inputs import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["Flatten", "Partition", "Reshuffle"]
+
+
+class Flatten(PTransform):
+    """Put collections together; elements keep their windows.
+
+    The result carries the windowing strategy of the first input.
+
+    Raises:
+        InvalidArgument: when the inputs have different window functions.
+
+    Source: Beam's `Flatten`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> both = (p | "a" >> dm.Create([1]), p | "b" >> dm.Create(["x"])) | dm.Flatten()
+        >>> both.element_type
+        typing.Union[int, str]
+    """
+
+    input_kind = "collections"
+
+    def expand(self, pcoll: Any) -> PCollection:
+        """Add the node."""
+        inputs = _once_each(list(pcoll.values() if isinstance(pcoll, dict) else pcoll))
+        pipeline, first = inputs[0].pipeline, inputs[0].strategy
+        for other in inputs[1:]:
+            if other.strategy.window_fn != first.window_fn or other.strategy.merges != first.merges:
+                raise InvalidArgument(
+                    explain(
+                        f"{pipeline.scope!r} puts collections together that are windowed differently: "
+                        f"{inputs[0].ref.label!r} by {_windowed(inputs[0])}, {other.ref.label!r} by {_windowed(other)}",
+                        hint="apply the same dm.Window.into(…) to each of them before",
+                    )
+                )
+        node = nodes.Flatten(label=pipeline.scope, inputs=tuple(member.ref for member in inputs))
+        together = typehints.either([member.element_type for member in inputs])
+        return pipeline.add_main(node, strategy=first, element_type=together)
+
+
+class Partition(PTransform):
+    """Split a collection into n, by a function that gives each element its place.
+
+    Applying it gives a tuple of n collections.
+
+    Args:
+        fn: called with the element, n and the further arguments; returns an int in `[0, n)`, else the run fails.
+        n: how many.
+
+    Source: Beam's `Partition`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> even, odd = dm.Pipeline() | dm.Create([1, 2]) | dm.Partition(lambda x, n: x % n, 2)
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, fn: Callable[..., int], n: int, *args: Any, **kwargs: Any) -> None:
+        if not callable(fn):
+            raise InvalidType(
+                explain(f"Partition takes a function, got {fn!r}", hint="Partition(lambda element, n: …, n)")
+            )
+        if type(n) is not int or n < 1:
+            raise InvalidArgument(
+                explain(f"`n` must be an int of at least 1, got {n!r}", hint="Partition(fn, 2) makes two")
+            )
+        self.fn = fn
+        self.n = n
+        self.args = args
+        self.kwargs = kwargs
+
+    def expand(self, pcoll: PCollection) -> tuple[PCollection, ...]:
+        """Add the node."""
+        pipeline = pcoll.pipeline
+        label = pipeline.scope
+        typehints.check_first_parameter(self.fn, pcoll.element_type, label)
+        tags = tuple(str(place) for place in range(self.n))
+        node = nodes.ParDo(
+            label=label,
+            input=pcoll.ref,
+            fn=_PartitionFn(self.fn),
+            args=(self.n, *(resolve(value, pipeline, label) for value in self.args)),
+            kwargs={name: resolve(value, pipeline, label) for name, value in self.kwargs.items()},
+            tags=tags,
+        )
+        _ = node.metadata  # refuses parameters that nothing fills
+        outputs = pipeline.add(node, strategy=pcoll.strategy, element_types=dict.fromkeys(tags, pcoll.element_type))
+        return tuple(outputs[tag] for tag in tags)
+
+
+class _PartitionFn(CallableDoFn):
+    """Sends each element to the output that the function names."""
+
+    def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
+        n = args[0]
+        place = self.fn(element, *args, **kwargs)
+        if not 0 <= place < n:
+            raise InvalidArgument(f"a partition must be in [0, {n}), got {place!r}")
+        yield TaggedOutput(str(int(place)), element)
+
+
+class Reshuffle(PTransform):
+    """Spread the elements over the workers anew, and keep what follows from being fused with what comes before.
+
+    Changes no element, no event time and no window.
+
+    Source: Beam's `Reshuffle`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Pipeline() | dm.Create([1]) | dm.Reshuffle()
+        PCollection('Reshuffle', element_type=int)
+    """
+
+    input_kind = "collection"
+
+    def expand(self, pcoll: PCollection) -> PCollection:
+        """Add the node."""
+        pipeline = pcoll.pipeline
+        node = nodes.Reshuffle(label=pipeline.scope, input=pcoll.ref)
+        return pipeline.add_main(node, strategy=pcoll.strategy, element_type=pcoll.element_type)
+
+
+def _once_each(inputs: list[PCollection]) -> list[PCollection]:
+    """Return the inputs, a repeated one as a copy: a node reads each collection once."""
+    seen: set[nodes.Ref] = set()
+    for place, member in enumerate(inputs):
+        if member.ref in seen:
+            inputs[place] = member | f"input {place + 1}" >> Map(_same).with_output_types(member.element_type)
+        seen.add(member.ref)
+    return inputs
+
+
+def _same(element: Any) -> Any:
+    return element
+
+
+def _windowed(collection: PCollection) -> str:
+    strategy = collection.strategy
+    merged = ", merged by a grouping" if strategy.window_fn.is_merging and not strategy.merges else ""
+    return f"{strategy.window_fn!r}{merged}"

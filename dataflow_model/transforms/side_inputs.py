@@ -1,0 +1,115 @@
+"""Side inputs: a whole collection as an argument, window by window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dataflow_model.errors import InvalidType, explain
+from dataflow_model.plan.nodes import SideInput
+from dataflow_model.transforms.pcollection import PCollection
+from dataflow_model.transforms.typehints import check_pairs
+
+if TYPE_CHECKING:
+    from dataflow_model.transforms.pipeline import Pipeline
+
+__all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "AsView", "resolve"]
+
+
+class AsView:
+    """A collection as an argument of `Map`, `FlatMap`, `Filter` or `ParDo`; use one of the subclasses.
+
+    An element sees the side window that contains its own window's `max_timestamp`, and waits until that window has a
+    pane or the side input's watermark has passed it.
+    """
+
+    view: ClassVar[str]
+
+    def __init__(self, pcoll: PCollection) -> None:
+        if not isinstance(pcoll, PCollection):
+            raise InvalidType(
+                explain(
+                    f"a side input is a collection, got {pcoll!r}", hint="pass plain values as they are, without dm.As…"
+                )
+            )
+        self.pcoll = pcoll
+
+    def node_argument(self) -> SideInput:
+        """Return what stands for this side input in the plan."""
+        return SideInput(self.pcoll.ref, self.view)
+
+
+class AsSingleton(AsView):
+    """The one element of a collection's window.
+
+    Args:
+        pcoll: the collection.
+        default: what to give for an empty window; without it, an empty window is an error, as are two elements.
+
+    Source: Beam's `AsSingleton`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> factor = p | "factor" >> dm.Create([10])
+        >>> tens = p | "numbers" >> dm.Create([1, 2]) | dm.Map(lambda x, by: x * by, by=dm.AsSingleton(factor))
+        >>> p.plan()["Map"].inputs
+        (Ref(label='numbers', tag='main'), Ref(label='factor', tag='main'))
+    """
+
+    view = "singleton"
+
+    def __init__(self, pcoll: PCollection, default: Any = ...) -> None:
+        super().__init__(pcoll)
+        self.default = default
+
+    def node_argument(self) -> SideInput:
+        """Return what stands for this side input in the plan."""
+        return SideInput(self.pcoll.ref, self.view, self.default)
+
+
+class AsIter(AsView):
+    """The elements of a collection's window, as a list in no particular order.
+
+    Source: Beam's `AsIter` and `AsList`.
+    """
+
+    view = "iter"
+
+
+AsList = AsIter
+"""The same as `AsIter`, whose elements come as a list already."""
+
+
+class AsDict(AsView):
+    """The pairs of a collection's window, as a dict; of two pairs with one key, either may win.
+
+    Raises:
+        InvalidType: for a collection whose elements are known not to be pairs.
+
+    Source: Beam's `AsDict`.
+    """
+
+    view = "dict"
+
+    def __init__(self, pcoll: PCollection) -> None:
+        super().__init__(pcoll)
+        check_pairs(pcoll.element_type, f"AsDict({pcoll.ref.label})")
+
+
+def resolve(argument: Any, pipeline: Pipeline, label: str) -> Any:
+    """Return a transform's argument as the plan has it, side inputs replaced.
+
+    Raises:
+        InvalidType: for a bare collection, which must say how it is to be seen.
+    """
+    if isinstance(argument, PCollection):
+        raise InvalidType(
+            explain(
+                f"{label!r} is given {argument!r} as an argument, which does not say how it is to be seen",
+                hint="wrap it in dm.AsSingleton(…), dm.AsIter(…) or dm.AsDict(…)",
+            )
+        )
+    if not isinstance(argument, AsView):
+        return argument
+    pipeline.check_mine(argument.pcoll, label)
+    return argument.node_argument()

@@ -1,0 +1,93 @@
+"""Several combiners over one input, in one grouping."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.rows import named_row_type
+from dataflow_model.transforms.associative import as_combine_fn
+from dataflow_model.transforms.combiner_forms import Combiner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.plan.combine import CombineFn
+
+__all__ = ["Together"]
+
+
+class Together(Combiner[Any, tuple[Any, ...], Any]):
+    """Run several combiners over the same inputs; the output is a named tuple with a field for each.
+
+    The accumulator is the tuple of theirs.
+
+    Args:
+        combiners: by the name of their field: each a `CombineFn`, its class, or an associative function.
+
+    Raises:
+        InvalidArgument: for none, or a name that cannot be a field.
+
+    Source: Beam's `SingleInputTupleCombineFn`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> both = dm.Together(count=dm.Count(), mean=dm.Mean())
+        >>> both.extract_output(both.add_input(both.create_accumulator(), 4))
+        Row(count=1, mean=4.0)
+        >>> both.per_key().label
+        'Together.PerKey'
+    """
+
+    def __init__(self, **combiners: Any) -> None:
+        if not combiners:
+            raise InvalidArgument(
+                explain("Together() needs at least one combiner", hint="Together(count=dm.Count(), mean=dm.Mean())")
+            )
+        self.names = tuple(combiners)
+        self.parts: tuple[CombineFn[Any, Any, Any], ...] = tuple(
+            as_combine_fn(combiner, f"Together({name}=…)") for name, combiner in combiners.items()
+        )
+        self._row = named_row_type(tuple((name, "Any") for name in self.names))
+
+    def create_accumulator(self) -> tuple[Any, ...]:
+        """Return one accumulator for each."""
+        return tuple([part.create_accumulator() for part in self.parts])
+
+    def add_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
+        """Add it to each."""
+        return tuple([part.add_input(own, element) for part, own in zip(self.parts, accumulator, strict=True)])
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Merge each with its likes."""
+        columns = list(zip(*accumulators, strict=True))
+        if not columns:
+            return self.create_accumulator()
+        return tuple([part.merge_accumulators(column) for part, column in zip(self.parts, columns, strict=True)])
+
+    def extract_output(self, accumulator: tuple[Any, ...]) -> Any:
+        """Return the row of outputs."""
+        return self._row(*[part.extract_output(own) for part, own in zip(self.parts, accumulator, strict=True)])
+
+    def subtract_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
+        """Take it back from each."""
+        return tuple([part.subtract_input(own, element) for part, own in zip(self.parts, accumulator, strict=True)])
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether each of them can."""
+        return all(part.can_subtract for part in self.parts)
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return the row's type."""
+        del value_type
+        return self._row
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Together) and (self.names, self.parts) == (other.names, other.parts)
+
+    def __hash__(self) -> int:
+        return hash((self.names, self.parts))
+
+    def __repr__(self) -> str:
+        return f"Together({', '.join(f'{name}={part!r}' for name, part in zip(self.names, self.parts, strict=True))})"

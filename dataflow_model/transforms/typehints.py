@@ -1,0 +1,322 @@
+"""Element types: what hints tell of them, and what they rule out at construction.
+
+Everything here errs on one side: a type that is unknown, abstract, or that a subclass could make right passes. Only
+what can never work is refused.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import types
+import typing
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin
+
+import attrs
+
+from dataflow_model.errors import InvalidType, explain
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.dofn import DeadLetter, TaggedOutput, TimestampedValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = [
+    "check_combiner_input",
+    "check_first_parameter",
+    "check_pairs",
+    "clashes",
+    "combined_type",
+    "declared_types",
+    "either",
+    "field_type",
+    "item_type",
+    "may_be_pair",
+    "pair_types",
+    "return_type",
+    "type_name",
+    "type_of_values",
+    "unwrapped",
+]
+
+_NUMBERS: Final = (int, float, complex)
+_MOST_KINDS: Final = 4
+_ITERABLES: Final = (
+    list, set, frozenset,
+    collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator, collections.abc.Collection,
+    collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Set,
+)  # fmt: skip
+
+
+def type_of_values(values: Sequence[Any], *, depth: int = 2) -> Any:
+    """Return the element type that covers all values, or `Any` if they are of many kinds.
+
+    Example:
+        >>> type_of_values([("UA", 1), ("AA", 2)])
+        tuple[str, int]
+    """
+    kinds = list(dict.fromkeys(map(type, values)))
+    if not kinds or len(kinds) > _MOST_KINDS:
+        return Any
+    if kinds == [tuple] and depth > 0 and len(sizes := {len(value) for value in values}) == 1:
+        (size,) = sizes
+        columns = [type_of_values([value[place] for value in values], depth=depth - 1) for place in range(size)]
+        return tuple[tuple(columns)] if columns else tuple  # type: ignore[misc] # built at run time
+    return either([None if kind is types.NoneType else kind for kind in kinds])
+
+
+def return_type(fn: Callable[..., Any]) -> Any:
+    """Return what a function's annotation says that it returns, the class itself for a class, else `Any`.
+
+    Example:
+        >>> return_type(str), return_type(lambda x: x)
+        (<class 'str'>, typing.Any)
+    """
+    if isinstance(fn, type):
+        return Any if issubclass(fn, type) else fn
+    return _clean(_hints(fn).get("return", Any))
+
+
+def unwrapped(produced: Any) -> Any:
+    """Return the type of the elements that reach the main output, where a function returns `produced`."""
+    kept = [member for member in _members(produced) if member is not TaggedOutput]
+    return Any if any(member is TimestampedValue for member in kept) else either(kept)
+
+
+def item_type(iterable: Any) -> Any:
+    """Return the type of the items of an iterable type; `Any` where that is not plain.
+
+    Example:
+        >>> from collections.abc import Iterator
+        >>> item_type(Iterator[int]), item_type(list), item_type(list[str] | None)
+        (<class 'int'>, typing.Any, <class 'str'>)
+    """
+    items: list[Any] = []
+    for member in _members(iterable):
+        arguments = get_args(member)
+        if member is None or member is types.NoneType:
+            continue
+        if get_origin(member) in _ITERABLES and arguments:
+            items.append(arguments[0])
+        elif get_origin(member) is tuple and arguments:
+            items.extend(part for part in arguments if part is not ...)
+        else:
+            return Any
+    return unwrapped(either(items))
+
+
+def clashes(given: Any, wanted: Any) -> bool:
+    """Tell whether no value of type `given` can ever be one of type `wanted`.
+
+    Example:
+        >>> clashes(str, int), clashes(int, float), clashes(Any, int), clashes(tuple[int, str], tuple[int, int])
+        (True, False, False, True)
+    """
+    return all(_one_clashes(left, right) for left in _members(given) for right in _members(wanted))
+
+
+def may_be_pair(element_type: Any) -> bool:
+    """Tell whether an element of this type may be a pair `(key, value)`.
+
+    Example:
+        >>> may_be_pair(tuple[str, int]), may_be_pair(int), may_be_pair(Any)
+        (True, False, True)
+    """
+    return any(_one_may_be_pair(member) for member in _members(element_type))
+
+
+def pair_types(element_type: Any) -> tuple[Any, Any]:
+    """Return the types of key and value; `Any` for what is not known.
+
+    Example:
+        >>> pair_types(tuple[str, int])
+        (<class 'str'>, <class 'int'>)
+    """
+    arguments = get_args(element_type)
+    if get_origin(element_type) is tuple and len(arguments) == 2 and ... not in arguments:  # noqa: PLR2004 - a pair
+        return arguments[0], arguments[1]
+    return Any, Any
+
+
+def field_type(row: Any, field: str) -> Any:
+    """Return the type of a field of a row type, `Any` where it is not known.
+
+    Raises:
+        KeyError: with the fields there are, when the row type is known and has no such field.
+    """
+    if not isinstance(row, type):
+        return Any
+    names = getattr(row, "_fields", None) or (
+        tuple(part.name for part in attrs.fields(row)) if attrs.has(row) else None
+    )
+    if names is None:
+        return Any
+    if field not in names and not hasattr(row, field):
+        raise KeyError(list(names))
+    return _clean(_hints(row).get(field, Any))
+
+
+def combined_type(combine: CombineFn[Any, Any, Any], value_type: Any) -> Any:
+    """Return the type of what a combiner gives for inputs of `value_type`."""
+    declared = getattr(combine, "output_type", None)
+    return declared(value_type) if callable(declared) else declared_types(combine)[1]
+
+
+def declared_types(combine: CombineFn[Any, Any, Any]) -> tuple[Any, Any]:
+    """Return the types of input and output that a combiner's class declares in its bases' brackets."""
+    for base in getattr(type(combine), "__orig_bases__", ()):
+        origin, arguments = get_origin(base), get_args(base)
+        if isinstance(origin, type) and issubclass(origin, CombineFn) and len(arguments) == 3:  # noqa: PLR2004 - its three
+            return _clean(arguments[0]), _clean(arguments[2])
+    return Any, Any
+
+
+def check_pairs(element_type: Any, label: str) -> None:
+    """Raise `InvalidType` if elements of this type are certainly no pairs."""
+    if not may_be_pair(element_type):
+        raise InvalidType(
+            explain(
+                f"{label!r} groups pairs (key, value), got elements of type {type_name(element_type)}",
+                hint="put dm.WithKeys(…) before it, or dm.Map(lambda x: (key, value))",
+            )
+        )
+
+
+def check_combiner_input(combine: CombineFn[Any, Any, Any], value_type: Any, label: str) -> None:
+    """Raise `InvalidType` if a combiner can certainly not take inputs of this type."""
+    arithmetic = combine.kernel in {"sum", "mean"}
+    unfit = arithmetic and all(_is_never_a_number(member) for member in _members(value_type))
+    if unfit or clashes(value_type, declared_types(combine)[0]):
+        raise InvalidType(
+            explain(
+                f"{label!r} combines by {combine!r}, which cannot take values of type {type_name(value_type)}",
+                hint="name the value: dm.WithKeys('key', value='field'), or map the values before",
+            )
+        )
+
+
+def check_first_parameter(fn: Callable[..., Any], element_type: Any, label: str) -> None:
+    """Raise `InvalidType` if the first parameter's annotation rules out every element of this type."""
+    if isinstance(fn, type):
+        return
+    try:
+        first = next(iter(inspect.signature(fn).parameters.values()), None)
+    except (TypeError, ValueError):  # builtins such as `int` may have no signature
+        return
+    if first is None or first.kind is first.VAR_POSITIONAL:
+        return
+    wanted = _clean(_hints(fn).get(first.name, Any))
+    if clashes(element_type, wanted):
+        name = getattr(fn, "__name__", repr(fn))
+        raise InvalidType(
+            explain(
+                f"{label!r} calls {name}({first.name}: {type_name(wanted)}) "
+                f"on elements of type {type_name(element_type)}",
+                hint="change the annotation or the elements; .with_output_types(T) corrects what was inferred",
+            )
+        )
+
+
+def _hints(fn: Any) -> dict[str, Any]:
+    target = fn if isinstance(fn, type | types.FunctionType | types.MethodType) else getattr(type(fn), "__call__", fn)  # noqa: B004
+    try:
+        return typing.get_type_hints(target)
+    except Exception:  # noqa: BLE001 - names that exist only for type checkers, strings that are no types: unknown
+        return {}
+
+
+def _clean(hint: Any) -> Any:
+    """Return a hint with type variables turned into `Any`, new types and annotations unwrapped."""
+    if hint is None or hint is types.NoneType:
+        return None
+    if isinstance(hint, typing.NewType):
+        return _clean(hint.__supertype__)
+    if isinstance(hint, TypeVar):
+        return Any
+    if get_origin(hint) is tuple and (arguments := get_args(hint)):
+        return tuple[tuple(part if part is ... else _clean(part) for part in arguments)]  # type: ignore[misc]
+    return hint
+
+
+def _members(hint: Any) -> list[Any]:
+    """Return the alternatives of a union, or the hint alone."""
+    hint = _clean(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        return [member for part in get_args(hint) for member in _members(part)]
+    if get_origin(hint) is typing.Literal:
+        return list(dict.fromkeys(type(value) for value in get_args(hint)))
+    return [hint]
+
+
+def either(members: Iterable[Any]) -> Any:
+    """Return the union of some types; `Any` if one of them is."""
+    distinct = list(dict.fromkeys(members))
+    if not distinct or Any in distinct:
+        return Any
+    try:
+        return Union[tuple(distinct)] if len(distinct) > 1 else distinct[0]  # noqa: UP007 - built at run time
+    except TypeError:
+        return Any
+
+
+def _class_of(hint: Any) -> type | None:
+    """Return the class behind a hint, `None` where there is none that tells anything."""
+    if hint is None:
+        return types.NoneType
+    found = get_origin(hint) or hint
+    if not isinstance(found, type) or found in {object, Any} or getattr(found, "_is_protocol", False):
+        return None
+    return found
+
+
+def _one_clashes(given: Any, wanted: Any) -> bool:
+    left, right = _class_of(given), _class_of(wanted)
+    if left is None or right is None or inspect.isabstract(left):
+        return False
+    if left is tuple and right is tuple:
+        return _tuples_clash(get_args(given), get_args(wanted))
+    # `float` in a hint admits ints; a NumPy scalar is fit for what takes numbers.
+    numeric = [kind in _NUMBERS or kind.__module__ == "numpy" for kind in (left, right)]
+    if all(numeric):
+        return False
+    # Two classes of users might have a common subclass; nothing derives from two builtins.
+    known = {left.__module__, right.__module__} & {"builtins", "datetime", "decimal"}
+    try:
+        return bool(known) and not issubclass(left, right) and not issubclass(right, left)
+    except TypeError:
+        return False
+
+
+def _tuples_clash(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
+    if not given or not wanted or ... in given or ... in wanted:
+        return False
+    return len(given) != len(wanted) or any(clashes(left, right) for left, right in zip(given, wanted, strict=True))
+
+
+def _one_may_be_pair(hint: Any) -> bool:
+    kind = _class_of(hint)
+    if kind is None:
+        return True
+    if kind is DeadLetter or issubclass(kind, str | bytes | dict | set | frozenset):
+        return False
+    if issubclass(kind, tuple):
+        names, arguments = getattr(kind, "_fields", None), get_args(hint)
+        if names is not None:
+            return len(names) == 2  # noqa: PLR2004 - a pair
+        return not arguments or ... in arguments or len(arguments) == 2  # noqa: PLR2004
+    plain = (
+        kind.__module__ in {"builtins", "datetime", "decimal"}
+        or attrs.has(kind)
+        or hasattr(kind, "__dataclass_fields__")
+    )
+    return not plain or hasattr(kind, "__iter__")
+
+
+def _is_never_a_number(hint: Any) -> bool:
+    kind = _class_of(hint)
+    return kind is not None and (kind is types.NoneType or issubclass(kind, tuple | list | dict | set | str | bytes))
+
+
+def type_name(hint: Any) -> str:
+    """Return a type as messages show it."""
+    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)

@@ -1,0 +1,202 @@
+"""Window: where, when and how, as a chain on one value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, NotYetSupported, explain
+from dataflow_model.plan import nodes
+from dataflow_model.plan.strategy import (
+    DEFAULT_STRATEGY,
+    AccumulationMode,
+    ClosingBehavior,
+    LateData,
+    OnTimeBehavior,
+    TimestampCombiner,
+    WindowingStrategy,
+)
+from dataflow_model.time import Duration, DurationLike, duration
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.options import as_option
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.triggers import Trigger
+from dataflow_model.windowing import WindowFn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["Window", "WindowInto"]
+
+
+class WindowInto(PTransform):
+    """Where, when and how for the groupings that follow; made by `Window.into(…)` or `Window.trigger(…)`.
+
+    The chain's methods return a changed copy; the last call of each wins, and their order does not matter: the parts
+    are checked against each other only when the chain is applied or its `strategy` is read. What is not said is as in
+    a fresh strategy after `Window.into`, and as in the input's strategy after `Window.trigger`.
+
+    Source: Beam's `WindowInto`; the papers' AssignWindows.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> hourly = (
+        ...     dm.Window.into(dm.FixedWindows("1 hour"))
+        ...     .trigger(dm.AfterWatermark(late=dm.AfterCount(1)))
+        ...     .allowed_lateness("6 hours")
+        ...     .accumulating()
+        ... )
+        >>> hourly.strategy.allowed_lateness
+        Duration(21600s)
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, base: WindowingStrategy | None, settings: Mapping[str, Any]) -> None:
+        self._base = base
+        self._settings = dict(settings)
+
+    def default_label(self) -> str:
+        """Return `Window.into` or `Window.trigger`, whichever began the chain."""
+        return "Window.into" if self._base is not None else "Window.trigger"
+
+    def trigger(self, trigger: Trigger, may_lose_data: bool = False) -> Self:  # noqa: FBT001, FBT002 - the model's signature
+        """Set when panes are emitted.
+
+        Args:
+            trigger: the tree.
+            may_lose_data: accept a tree that may finish before its window expires, so that what comes later is
+                dropped and counted.
+        """
+        if not isinstance(trigger, Trigger):
+            raise InvalidType(
+                explain(f"a trigger is wanted, got {trigger!r}", hint="pass dm.AfterWatermark(), for example")
+            )
+        return self._set(trigger=trigger, may_lose_data=may_lose_data)
+
+    def allowed_lateness(self, lateness: DurationLike) -> Self:
+        """Set how far the watermark may be past the end of a window before it expires; 0 unless set."""
+        length = duration(lateness)
+        if length < Duration(0):
+            raise InvalidArgument(
+                explain(f"`allowed_lateness` must not be negative, got {length!r}", hint="0 drops all late data")
+            )
+        return self._set(allowed_lateness=length)
+
+    def on_time(self, behavior: OnTimeBehavior | str) -> Self:
+        """Set whether a firing as the watermark passes goes out even if empty: `"fire_always"` unless set."""
+        return self._set(on_time=as_option(OnTimeBehavior, behavior))
+
+    def closing(self, behavior: ClosingBehavior | str) -> Self:
+        """Set whether an expiring window sends a last pane even if empty: `"fire_if_non_empty"` unless set."""
+        return self._set(closing=as_option(ClosingBehavior, behavior))
+
+    def late_data(self, policy: LateData | str) -> Self:
+        """Set what happens to elements whose window has expired: `"drop"` or `"duplicate_window"`."""
+        return self._set(late_data=as_option(LateData, policy))
+
+    def timestamp_combiner(self, combiner: TimestampCombiner | str) -> Self:
+        """Set the event time of panes: `"end_of_window"` unless set, `"earliest"` or `"latest"`."""
+        return self._set(timestamp_combiner=as_option(TimestampCombiner, combiner))
+
+    def discarding(self) -> Self:
+        """Let each pane hold only what has come since the one before."""
+        return self.accumulation(AccumulationMode.CLEAR_ALWAYS)
+
+    def accumulating(self) -> Self:
+        """Let each pane hold all that has come to its window."""
+        return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS)
+
+    def accumulating_and_retracting(self) -> Self:
+        """Let each pane hold all that has come, and take the one before back; not there yet.
+
+        Raises:
+            NotYetSupported: always, in this version.
+        """
+        return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS, retracting=True)
+
+    def accumulation(self, mode: AccumulationMode | str, *, retracting: bool = False) -> Self:
+        """Set how panes relate, in full.
+
+        Raises:
+            InvalidArgument: for retractions with a clearing mode.
+            NotYetSupported: for retractions, and for the two modes that obey a trigger's wish.
+        """
+        mode = as_option(AccumulationMode, mode)
+        if retracting and mode in {AccumulationMode.CLEAR_ALWAYS, AccumulationMode.CLEAR_BY_DEFAULT}:
+            raise InvalidArgument(
+                explain(
+                    f"retractions take back what has accumulated, got {mode}",
+                    hint="use AccumulationMode.ACCUMULATE_ALWAYS",
+                )
+            )
+        if retracting:
+            raise NotYetSupported(
+                explain(
+                    "retractions are not there yet", hint="use .accumulating() and let the sink replace earlier panes"
+                )
+            )
+        if mode in {AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT}:
+            raise NotYetSupported(explain(f"{mode} is not there yet", hint="use .discarding() or .accumulating()"))
+        return self._set(accumulation_mode=mode, retracting=False)
+
+    @property
+    def strategy(self) -> WindowingStrategy:
+        """The strategy that the chain describes, checked; for `Window.trigger` over the default one."""
+        return self._over(DEFAULT_STRATEGY)
+
+    def expand(self, pcoll: PCollection) -> PCollection:
+        """Add the node."""
+        pipeline = pcoll.pipeline
+        strategy = self._over(pcoll.strategy)
+        assigns = self._base is not None
+        if assigns and strategy.window_fn.needs_pairs:
+            typehints.check_pairs(pcoll.element_type, pipeline.scope)
+        node = nodes.AssignWindows(label=pipeline.scope, input=pcoll.ref, strategy=strategy, assigns=assigns)
+        return pipeline.add_main(node, strategy=strategy, element_type=pcoll.element_type)
+
+    def _over(self, inherited: WindowingStrategy) -> WindowingStrategy:
+        return attrs.evolve(self._base if self._base is not None else inherited, **self._settings)
+
+    def _set(self, **settings: Any) -> Self:
+        return self._but(_settings={**self._settings, **settings})
+
+
+class Window:
+    """The two beginnings of a windowing chain.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Window.into(dm.Sessions("10 minutes")).strategy.merges
+        True
+        >>> dm.Window.trigger(dm.Repeatedly(dm.AfterCount(10))).strategy.window_fn
+        GlobalWindows()
+    """
+
+    @staticmethod
+    def into(where: WindowFn | WindowingStrategy) -> WindowInto:
+        """Place elements in windows, under a fresh strategy.
+
+        Args:
+            where: a window function; or a whole `WindowingStrategy`, which the chain may still change.
+
+        Raises:
+            InvalidType: for something else, such as a duration.
+        """
+        if isinstance(where, WindowingStrategy):
+            return WindowInto(attrs.evolve(where, merged=False), {})
+        if not isinstance(where, WindowFn):
+            raise InvalidType(
+                explain(
+                    f"a window function is wanted, got {where!r}", hint="pass dm.FixedWindows('1 hour'), for example"
+                )
+            )
+        return WindowInto(attrs.evolve(DEFAULT_STRATEGY, window_fn=where), {})
+
+    @staticmethod
+    def trigger(trigger: Trigger, may_lose_data: bool = False) -> WindowInto:  # noqa: FBT001, FBT002 - as in the chain
+        """Leave elements in their windows and change only the when and how."""
+        return WindowInto(None, {}).trigger(trigger, may_lose_data=may_lose_data)

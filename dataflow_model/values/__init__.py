@@ -1,0 +1,20 @@
+"""What flows: elements in windows, panes, and the deterministic encoding of keys."""
+
+from __future__ import annotations
+
+from dataflow_model.values.keys import encode_key, shard_hash
+from dataflow_model.values.panes import NO_FIRING, Pane, PaneInfo, PaneTiming
+from dataflow_model.values.windows import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Window
+
+__all__ = [
+    "GLOBAL_WINDOW",
+    "NO_FIRING",
+    "GlobalWindow",
+    "IntervalWindow",
+    "Pane",
+    "PaneInfo",
+    "PaneTiming",
+    "Window",
+    "encode_key",
+    "shard_hash",
+]

@@ -1,0 +1,108 @@
+"""Windows: finite regions of event time, `[start, end)`."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, runtime_checkable
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, format_instant
+
+__all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window"]
+
+
+@runtime_checkable
+class Window(Protocol):
+    """What a window is to the engine: bounds, equality, a hash, and pickling.
+
+    A user's own window class needs just these attributes; `max_timestamp` is `end - 1 µs`.
+    """
+
+    @property
+    def start(self) -> EventTime:
+        """The first instant inside."""
+        ...
+
+    @property
+    def end(self) -> EventTime:
+        """The first instant after it."""
+        ...
+
+    @property
+    def max_timestamp(self) -> EventTime:
+        """The last instant inside: `end - 1 µs`."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+@attrs.frozen(order=False, repr=False, cache_hash=False)
+class IntervalWindow:
+    """The window `[start, end)`.
+
+    Raises:
+        InvalidArgument: when it would be empty.
+
+    Source: Beam's `IntervalWindow`.
+
+    Example:
+        >>> from dataflow_model.time import EventTime
+        >>> window = IntervalWindow(EventTime(0), EventTime(120_000_000))
+        >>> window
+        [1970-01-01T00:00:00Z, 1970-01-01T00:02:00Z)
+        >>> window.max_timestamp
+        EventTime(1970-01-01T00:01:59.999999Z)
+    """
+
+    start: EventTime
+    end: EventTime
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse an empty window."""
+        if not self.start < self.end:
+            raise InvalidArgument(f"a window must end after it starts, got start={self.start!r}, end={self.end!r}")
+
+    @property
+    def max_timestamp(self) -> EventTime:
+        """The last instant inside: `end - 1 µs`."""
+        return EventTime(int(self.end) - 1)  # also at +∞, where EventTime's own arithmetic stays
+
+    def intersects(self, other: Window) -> bool:
+        """Tell whether the two share an instant; windows that only touch do not."""
+        return self.start < other.end and other.start < self.end
+
+    def __repr__(self) -> str:
+        return f"[{format_instant(self.start)}, {format_instant(self.end)})"
+
+
+@attrs.frozen(order=False, repr=False)
+class GlobalWindow:
+    """The one window of all event time; it ends only when the watermark reaches +∞.
+
+    Example:
+        >>> GLOBAL_WINDOW, GLOBAL_WINDOW.max_timestamp
+        (GlobalWindow(), EventTime(+inf-1us))
+    """
+
+    @property
+    def start(self) -> EventTime:
+        """−∞."""
+        return MIN_TIMESTAMP
+
+    @property
+    def end(self) -> EventTime:
+        """+∞."""
+        return MAX_TIMESTAMP
+
+    @property
+    def max_timestamp(self) -> EventTime:
+        """`MAX_TIMESTAMP - 1 µs`, so that the pane of the global window is on time at +∞."""
+        return _GLOBAL_MAX
+
+    def __repr__(self) -> str:
+        return "GlobalWindow()"
+
+
+_GLOBAL_MAX: Final = EventTime(int(MAX_TIMESTAMP) - 1)
+GLOBAL_WINDOW: Final = GlobalWindow()

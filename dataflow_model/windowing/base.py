@@ -1,0 +1,58 @@
+"""The pair that makes a window function: `assign` and `merge`."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dataflow_model.time import EventTime
+    from dataflow_model.values import Window
+
+    AssignedColumn: TypeAlias = tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[np.int64]]
+
+__all__ = ["WindowFn"]
+
+
+class WindowFn(abc.ABC):
+    """Where in event time an element goes: the papers' `AssignWindows` and `MergeWindows` in one object.
+
+    A subclass gives `assign`; one whose windows merge sets `is_merging = True` and gives `merge` too. Window functions
+    are values: compare equal when they do the same, pickle, and keep no state between calls.
+
+    Source: the Dataflow Model paper, section 2.2.
+    """
+
+    is_merging: ClassVar[bool] = False
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether `assign` looks at `element[0]`, so that elements must be pairs where the function is applied."""
+        return False
+
+    @abc.abstractmethod
+    def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
+        """Return the windows of one element; n windows make n elements of it, none drops it from the collection."""
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        """Return what merges: pairs of the windows that become one, and that one.
+
+        `windows` are distinct, in order of start, then end. Windows that stay as they are need not be named. A single
+        window may be given other bounds. The result must not depend on the order in which windows came.
+        """
+        del windows
+        return ()
+
+    def assign_many(self, event_times: NDArray[np.int64]) -> AssignedColumn | None:
+        """Assign a column of event times at once: `(row, start, end)`, or `None` where only `assign` will do.
+
+        `row` maps each window back to its event time and is `None` when there is one window for each. The result must
+        be what `assign` gives row by row, in the same order.
+        """
+        del event_times
+        return None

@@ -1,0 +1,87 @@
+"""Periods of activity: windows that grow as long as events keep coming."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from dataflow_model.time import Duration, EventTime, duration, duration_text
+from dataflow_model.values import IntervalWindow
+from dataflow_model.windowing._bounds import inside, inside_many, interval, plus, positive
+from dataflow_model.windowing.base import WindowFn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dataflow_model.values import Window
+
+__all__ = ["Sessions"]
+
+
+@attrs.frozen(order=False, repr=False)
+class Sessions(WindowFn):
+    """Gather each key's elements into windows that end once no element has come for `gap` of event time.
+
+    An element's proto-window is `[event_time, event_time + gap)`; windows that intersect merge. Windows that only touch
+    do not: two events exactly one gap apart are two sessions.
+
+    Args:
+        gap: how long a silence ends a session, positive.
+
+    Raises:
+        InvalidArgument: when `gap` is not positive.
+
+    Source: the Dataflow Model paper, sections 1.2 and 2.2.2; Beam's `Sessions`. Spark's `session_window` merges
+    windows that touch, too.
+
+    Example:
+        >>> from dataflow_model.time import event_time
+        >>> sessions = Sessions("1 minute")
+        >>> protos = [sessions.assign(event_time(second), None)[0] for second in (0, 59, 119)]
+        >>> [merged for _, merged in sessions.merge(protos)]
+        [[1970-01-01T00:00:00Z, 1970-01-01T00:01:59Z)]
+    """
+
+    is_merging: ClassVar[bool] = True
+    gap: Duration = attrs.field(converter=duration)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the gap."""
+        positive("gap", self.gap)
+
+    def assign(self, event_time: EventTime, element: Any) -> tuple[IntervalWindow]:
+        """Return the proto-window that the event opens."""
+        del element
+        time = inside(event_time)
+        return (interval(time, time + int(self.gap)),)
+
+    def merge(self, windows: Sequence[Window]) -> Iterator[tuple[Sequence[Window], IntervalWindow]]:
+        """Merge each run of windows that intersect into the window that spans it."""
+        run: list[Window] = []  # one sweep over the windows by start: O(n log n)
+        end = 0
+        for window in sorted(windows, key=_bounds):
+            if run and window.start < end:
+                run.append(window)
+                end = max(end, int(window.end))
+                continue
+            if len(run) > 1:
+                yield run, IntervalWindow(run[0].start, EventTime(end))
+            run, end = [window], int(window.end)
+        if len(run) > 1:
+            yield run, IntervalWindow(run[0].start, EventTime(end))
+
+    def assign_many(self, event_times: NDArray[np.int64]) -> tuple[None, NDArray[np.int64], NDArray[np.int64]]:
+        """Return a column's proto-windows."""
+        times = inside_many(event_times)
+        return None, times, plus(times, int(self.gap))
+
+    def __repr__(self) -> str:
+        return f"Sessions({duration_text(self.gap)!r})"
+
+
+def _bounds(window: Window) -> tuple[int, int]:
+    return int(window.start), int(window.end)

@@ -1,0 +1,104 @@
+"""The benchmarks run, on few rows, and both sides of each agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.answers import agree
+from benchmarks.cases import BENCHMARKS
+from benchmarks.data import make_events
+from benchmarks.memory import PeakMemory, resident
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_every_benchmark_runs_and_its_sides_agree(tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--rows", "20000", "--repeats", "1", "--output", str(output)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads(output.read_text())
+    assert [result["name"] for result in results] == list(BENCHMARKS)
+    assert [result["name"] for result in results if not result["agree"]] == []
+    required = {"name", "rows", "ours_s", "theirs_s", "ratio", "target", "spread", "agree"}
+    assert all(required <= set(result) for result in results)
+    assert all(result["ratio"] > 0 for result in results)
+
+
+def test_a_wrong_name_is_refused_with_the_names_that_there_are() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "batch_sums"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "unknown benchmark 'batch_sums'" in done.stderr
+    assert "batch_sum," in done.stderr
+
+
+def test_events_are_made_once_and_none_are_one_session_gap_apart(tmp_path: Path) -> None:
+    events = make_events(5_000, files=3, cache=tmp_path)
+    assert make_events(5_000, files=3, cache=tmp_path) == events
+    table = ds.dataset(events.events).to_table()
+    assert table.num_rows == 5_000
+    assert events.rows_per_file == 1_667
+    times = np.unique(table["event_time"].cast(pa.int64()).to_numpy())
+    assert not np.isin(times + 5_000_000, times).any()
+    sentinel = ds.dataset(str(events.folder / "sentinel")).to_table()
+    assert sentinel["event_time"][0].as_py() > pc.call_function("max", [table["event_time"]]).as_py()
+
+
+def test_string_keys_stand_for_the_same_events(tmp_path: Path) -> None:
+    ints, strings = (
+        ds.dataset(make_events(500, string_keys=kind, cache=tmp_path).events).to_table() for kind in (False, True)
+    )
+    assert strings["key"].to_pylist() == [f"customer-{key:06}" for key in ints["key"].to_pylist()]
+    assert strings.drop(["key"]).equals(ints.drop(["key"]))
+
+
+def test_answers_agree_whatever_their_order_files_and_types(tmp_path: Path) -> None:
+    one, two, wrong, empty = (tmp_path / name for name in ("one", "two", "wrong", "empty"))
+    for folder in (one, two, wrong, empty):
+        folder.mkdir()
+    answer = pa.table({"key": ["a", "b"], "window_start": [0, 10], "window_end": [10, 20], "value": [1, 2]})
+    pq.write_table(answer, one / "0.parquet")
+    for row, name in enumerate(("1.parquet", "0.parquet")):
+        part = answer.slice(row, 1).append_column("pane_index", pa.array([0]))
+        stamps = part["window_start"].cast(pa.timestamp("us", "UTC"))
+        part = part.set_column(1, "window_start", stamps).set_column(3, "value", part["value"].cast(pa.int32()))
+        pq.write_table(part, two / name)
+    pq.write_table(answer.set_column(3, "value", pa.array([1, 3])), wrong / "0.parquet")
+    pq.write_table(answer.slice(0, 0), empty / "0.parquet")
+    assert agree(one, two)
+    assert not agree(one, wrong)
+    assert not agree(empty, empty)
+
+
+def test_memory_is_counted_over_the_whole_tree_of_processes() -> None:
+    alone = resident(os.getpid())
+    program = "import sys; block = bytearray(64 << 20); print(); sys.stdin.read()"
+    with (
+        PeakMemory(os.getpid()) as memory,
+        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child,
+    ):
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert resident(os.getpid()) >= alone + (64 << 20)
+        deadline = time.monotonic() + 10
+        while memory.mib * (1 << 20) < alone + (64 << 20) and time.monotonic() < deadline:
+            resident(os.getpid())
+        assert child.stdin is not None
+        child.stdin.close()
+    assert memory.mib * (1 << 20) >= alone + (64 << 20)

@@ -1,0 +1,93 @@
+"""What all tests share: hypothesis profiles, a Spark session made when first asked for, and UTC."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# The machine's zone must not show anywhere. Set before the JVM and the Python workers inherit it.
+os.environ["TZ"] = "UTC"
+if sys.platform != "win32":
+    time.tzset()
+
+# No deadlines and no complaint about slow draws: the machine's load is not what is tested.
+_CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", _CALM, max_examples=50)
+# The same examples each time: a run on a server can't be looked into.
+settings.register_profile("ci", _CALM, max_examples=100, derandomize=True, database=None, print_blob=True)
+settings.register_profile("nightly", _CALM, max_examples=2_000, phases=tuple(Phase))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+SPARK_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes the Spark session as ``spark``, however far down it asks for it."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Return the root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def java_home() -> str:
+    """Return the home of a Java that Spark takes; skip without one, but fail where CI is to have one."""
+    found = subprocess.run([REPOSITORY / "scripts/java.sh", "find"], capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        return found.stdout.strip()
+    if os.environ.get("CI"):
+        pytest.fail("no Java 17 or newer found: the tests that need Spark can't run")
+    pytest.skip("needs Java 17 or newer; `scripts/java.sh advice` says how to get one")
+
+
+@pytest.fixture(scope="session")
+def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Yield a session on two cores with RocksDB state, made when the first test asks for it."""
+    # All three have to be in place before the JVM starts.
+    os.environ["JAVA_HOME"] = java_home
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    # PySpark makes `builder` a property of the class, which mypy takes for a method.
+    builder = SparkSession.builder.master("local[2]").appName("dataflow-model tests")
+    for name, value in SPARK_SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    builder = builder.config("spark.local.dir", str(folder / "local"))
+    session = builder.getOrCreate()
+    yield session
+    session.stop()

@@ -1,0 +1,361 @@
+"""Each kernel equals a plain Python implementation over a dict."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dataflow_model.errors import KeyEncodingError
+from dataflow_model.runners.engine import kernels
+from dataflow_model.values.keys import encode_key, shard_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KERNELS = ("sum", "count", "mean", "min", "max")
+LABELS = (12, 6, 5, 1, 25)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+INSTANTS = st.datetimes(dt.datetime(1800, 1, 1), dt.datetime(2200, 1, 1))  # noqa: DTZ001 - naive on purpose
+KEY_COLUMNS = st.one_of(
+    *[
+        st.tuples(st.just(kind), st.lists(st.none() | values, min_size=1, max_size=5))
+        for kind, values in (
+            (pa.int64(), INT64),
+            (pa.int8(), st.integers(-128, 127)),
+            (pa.uint64(), st.integers(0, 2**64 - 1)),
+            (pa.string(), st.text(max_size=4)),
+            (pa.large_string(), st.text(max_size=4)),
+            (pa.bool_(), st.booleans()),
+            (pa.float64(), st.floats(allow_nan=False)),
+            (pa.date32(), st.dates(dt.date(1800, 1, 1), dt.date(2200, 1, 1))),
+            (pa.timestamp("us"), INSTANTS),
+            (pa.timestamp("us", "UTC"), INSTANTS.map(lambda moment: moment.replace(tzinfo=dt.UTC))),
+            (pa.binary(), st.binary(max_size=4)),
+            (pa.decimal128(9, 2), st.decimals(-1000, 1000, places=2)),
+        )
+    ]
+)
+VALUES = st.one_of(
+    st.tuples(st.just(pa.int64()), st.lists(st.integers(-(2**58), 2**58), min_size=1)),
+    st.tuples(st.just(pa.int64()), st.lists(st.integers(-100, 100), min_size=1)),
+    st.tuples(st.just(pa.int16()), st.lists(st.integers(-(2**15), 2**15 - 1), min_size=1)),
+    st.tuples(st.just(pa.float64()), st.lists(st.floats(-1e9, 1e9), min_size=1)),
+    st.tuples(st.just(pa.float32()), st.lists(st.floats(-1e9, 1e9, width=32), min_size=1)),
+)
+
+
+@st.composite
+def key_arrays(draw: st.DrawFn, size: int | None = None) -> pa.Array:
+    """Arrays of keys, dictionary-encoded in many ways or not."""
+    kind, pool = draw(KEY_COLUMNS)
+    rows = draw(st.integers(0, 20)) if size is None else size
+    keys = draw(st.lists(st.sampled_from(pool), min_size=rows, max_size=rows))
+    form = draw(st.sampled_from(["plain", "encoded", "clumsy", "chunked"]))
+    array = pa.array(keys, kind)
+    if form == "encoded":
+        return array.dictionary_encode()
+    if form == "clumsy":  # a dictionary with repeated entries, null among them
+        return pa.DictionaryArray.from_arrays(pa.array(range(rows), pa.int32()), array)
+    if form == "chunked":
+        return pa.chunked_array([array[: rows // 2].dictionary_encode(), array[rows // 2 :].dictionary_encode()])
+    return array
+
+
+@st.composite
+def columns(draw: st.DrawFn, span: int = 60) -> tuple[pa.Array, pa.Array, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Keys, values and event times of a few elements."""
+    rows = draw(st.integers(0, 20))
+    kind, pool = draw(VALUES)
+    values = pa.array(draw(st.lists(st.sampled_from(pool), min_size=rows, max_size=rows)), kind)
+    base = draw(st.sampled_from([0, -30, 10**15, -(10**15)]))
+    times = draw(st.lists(st.integers(base, base + span), min_size=rows, max_size=rows))
+    return draw(key_arrays(rows)), values, np.array(times, np.int64)
+
+
+def value_of(kernel: str, values: Sequence[Any]) -> Any:
+    match kernel:
+        case "count":
+            return len(values)
+        case "mean":
+            return sum(values) / len(values)
+        case _:
+            function: Any = {"sum": sum, "min": min, "max": max}[kernel]
+            return function(values)
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if isinstance(theirs, float):
+        return isinstance(ours, float) and math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-3)
+    return type(ours) is type(theirs) and bool(ours == theirs)
+
+
+def rows_of(table: pa.Table, kernel: str) -> dict[tuple[bytes, int, int | None], tuple[Any, ...]]:
+    """Read a table of partials as a dict, after checking that no key and window comes twice."""
+    rows = table.to_pylist()
+    found = {}
+    for row, value in zip(rows, kernels.finish(table, kernel).to_pylist(), strict=True):
+        cell = (encode_key(row["key"]), row["window_start"], row.get("window_end"))
+        found[cell] = (value, row["count"], row["earliest"], row["latest"], row["first_sequence"])
+    assert len(found) == len(rows)
+    return found
+
+
+def plain(groups: dict[tuple[bytes, int, int | None], list[tuple[int, Any, int]]], kernel: str) -> dict[Any, Any]:
+    """Combine (sequence, value, event time) in plain Python."""
+    return {
+        cell: (
+            value_of(kernel, [value for _, value, _ in elements]),
+            len(elements),
+            min(time for _, _, time in elements),
+            max(time for _, _, time in elements),
+            min(sequence for sequence, _, _ in elements),
+        )
+        for cell, elements in groups.items()
+    }
+
+
+def assert_same(ours: dict[Any, Any], theirs: dict[Any, Any]) -> None:
+    assert ours.keys() == theirs.keys()
+    for cell, row in theirs.items():
+        assert same(ours[cell][0], row[0]), (cell, ours[cell], row)
+        assert ours[cell][1:] == row[1:]
+
+
+def cuts(rows: int, at: Sequence[float]) -> list[slice]:
+    edges = [0, *sorted(int(part * rows) for part in at), rows]
+    return [slice(start, end) for start, end in itertools.pairwise(edges)]
+
+
+CUTS = st.lists(st.floats(0, 1), max_size=3)
+
+
+@given(key_arrays())
+def test_a_column_of_keys_goes_to_the_shards_of_its_elements(keys: pa.Array) -> None:
+    expected = [LABELS[shard_hash(encode_key(key)) % len(LABELS)] for key in keys.to_pylist()]
+    assert kernels.shard_of(keys, LABELS).tolist() == expected
+
+
+@given(st.lists(INT64))
+@example([0, 1, 9, 10, 99, 100, -1, -10, 2**63 - 1, -(2**63)])
+def test_integers_hash_by_their_decimal_digits(keys: list[int]) -> None:
+    expected = [LABELS[shard_hash(encode_key(key)) % len(LABELS)] for key in keys]
+    assert kernels.shard_of(pa.array(keys, pa.int64()), LABELS).tolist() == expected
+
+
+def test_nan_has_no_shard() -> None:
+    with pytest.raises(KeyEncodingError, match="NaN"):
+        kernels.shard_of(pa.array([1.0, math.nan]), LABELS)
+
+
+@given(key_arrays())
+def test_codes_stand_for_their_keys(keys: pa.Array) -> None:
+    codes, distinct = kernels.key_codes(keys)
+    entries = [encode_key(key) for key in distinct.to_pylist()]
+    assert len(set(entries)) == len(entries)
+    assert [entries[code] for code in codes] == [encode_key(key) for key in keys.to_pylist()]
+
+
+@given(columns(), st.sampled_from(KERNELS), st.booleans(), st.sampled_from([7, 10**12]), st.integers(0, 100))
+def test_partials_equal_a_dict(data: Any, kernel: str, ends: bool, size: int, base: int) -> None:
+    keys, values, times = data
+    starts = times // size * size
+    table = kernels.partials(keys, values, starts, starts + size if ends else None, times, kernel, first_sequence=base)
+    groups: dict[Any, Any] = {}
+    for at, (key, value, time) in enumerate(zip(keys.to_pylist(), values.to_pylist(), times.tolist(), strict=True)):
+        start = time // size * size
+        groups.setdefault((encode_key(key), start, start + size if ends else None), []).append((base + at, value, time))
+    assert_same(rows_of(table, kernel), plain(groups, kernel))
+    assert table.column_names == [
+        name
+        for name in kernels.COLUMNS
+        if (name != "accumulator" or kernel != "count") and (name != "window_end" or ends)
+    ]
+
+
+def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
+    starts, ends = np.zeros(3, np.int64), np.array([10, 20, 10])
+    table = kernels.partials(pa.array([1, 1, 1]), pa.array([1, 2, 4]), starts, ends, starts, "sum")
+    assert sorted(zip(table["window_end"].to_pylist(), table["accumulator"].to_pylist(), strict=True)) == [
+        (10, 5),
+        (20, 2),
+    ]
+
+
+def test_few_elements_over_many_windows_and_keys_are_grouped_by_a_hash() -> None:
+    rows = 1000
+    keys, starts = pa.array(range(rows)), np.arange(rows, dtype=np.int64) * 10
+    table = kernels.partials(keys, None, starts, None, starts + 3, "count")
+    assert table.num_rows == rows
+    assert table["latest"].to_pylist() == [start + 3 for start in table["window_start"].to_pylist()]
+
+
+@given(columns(), st.sampled_from(KERNELS), CUTS)
+def test_partials_of_parts_merge_into_the_partials_of_the_whole(data: Any, kernel: str, at: list[float]) -> None:
+    keys, values, times = data
+    starts = times // 7 * 7
+
+    def part(cut: slice) -> pa.Table:
+        return kernels.partials(
+            keys[cut], values[cut], starts[cut], starts[cut] + 7, times[cut], kernel, first_sequence=cut.start
+        )
+
+    whole = kernels.partials(keys, values, starts, starts + 7, times, kernel)
+    merged = kernels.merge_partials([part(cut) for cut in cuts(len(times), at)], kernel)
+    assert merged.schema.equals(whole.schema)
+    assert_same(rows_of(merged, kernel), rows_of(whole, kernel))
+
+
+def plain_sessions(elements: list[tuple[bytes, int, Any, int]], gap: int, kernel: str) -> dict[Any, Any]:
+    """Merge proto-windows one by one until none intersect."""
+    sessions: dict[bytes, list[tuple[int, int, list[Any]]]] = {}
+    for key, sequence, value, time in elements:
+        start, end, content = time, time + gap, [(sequence, value, time)]
+        apart = []
+        for other in sessions.get(key, []):
+            if other[0] < end and start < other[1]:
+                start, end, content = min(start, other[0]), max(end, other[1]), content + other[2]
+            else:
+                apart.append(other)
+        sessions[key] = [*apart, (start, end, content)]
+    groups: dict[Any, Any] = {
+        (key, start, end): content for key, found in sessions.items() for start, end, content in found
+    }
+    return plain(groups, kernel)
+
+
+@given(columns(), st.sampled_from(KERNELS), st.integers(1, 12), st.integers(0, 100))
+def test_sessions_equal_merging_one_by_one(data: Any, kernel: str, gap: int, base: int) -> None:
+    keys, values, times = data
+    table = kernels.session_partials(keys, values, times, gap, kernel, first_sequence=base)
+    elements = [
+        (encode_key(key), base + at, value, time)
+        for at, (key, value, time) in enumerate(zip(keys.to_pylist(), values.to_pylist(), times.tolist(), strict=True))
+    ]
+    assert_same(rows_of(table, kernel), plain_sessions(elements, gap, kernel))
+
+
+@given(columns(), st.sampled_from(KERNELS), st.integers(1, 12), CUTS)
+def test_sessions_of_parts_merge_into_the_sessions_of_the_whole(
+    data: Any, kernel: str, gap: int, at: list[float]
+) -> None:
+    keys, values, times = data
+
+    def part(cut: slice) -> pa.Table:
+        return kernels.session_partials(keys[cut], values[cut], times[cut], gap, kernel, first_sequence=cut.start)
+
+    whole = kernels.session_partials(keys, values, times, gap, kernel)
+    merged = kernels.merge_sessions([part(cut) for cut in cuts(len(times), at)], kernel)
+    assert merged.schema.equals(whole.schema)
+    assert_same(rows_of(merged, kernel), rows_of(whole, kernel))
+
+
+def test_events_exactly_one_gap_apart_are_two_sessions() -> None:
+    table = kernels.session_partials(pa.array([1, 1, 1]), None, np.array([0, 10, 19]), 10, "count")
+    assert table.select(["window_start", "window_end", "count"]).to_pylist() == [
+        {"window_start": 0, "window_end": 10, "count": 1},
+        {"window_start": 10, "window_end": 29, "count": 2},
+    ]
+
+
+def test_a_long_session_swallows_a_short_one_that_began_later() -> None:
+    long = kernels.session_partials(pa.array(["a"] * 3), None, np.array([0, 5, 12]), 10, "count")
+    short = kernels.session_partials(pa.array(["a"]), None, np.array([3]), 10, "count")
+    later = kernels.session_partials(pa.array(["a", "b"]), None, np.array([20, 1]), 10, "count")
+    merged = kernels.merge_sessions([long, short, later], "count")
+    assert sorted(zip(*merged.select(["key", "window_start", "window_end"]).to_pydict().values(), strict=True)) == [
+        ("a", 0, 30),
+        ("b", 1, 11),
+    ]
+
+
+def test_sessions_at_both_ends_of_time_saturate_and_stay_apart() -> None:
+    times = np.array([2**63 - 2, -(2**63), 0, 2**63 - 5], np.int64)
+    one = kernels.session_partials(pa.array([1] * 4), None, times, 10, "count")
+    bounds = [(-(2**63), -(2**63) + 10), (0, 10), (2**63 - 5, 2**63 - 1)]
+    for table in (one, kernels.merge_sessions([one, one], "count")):
+        assert list(zip(table["window_start"].to_pylist(), table["window_end"].to_pylist(), strict=True)) == bounds
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_beyond_64_bits_raises(sign: int) -> None:
+    at = np.zeros(2, np.int64)
+    values = pa.array([sign * (2**62 + 1), sign * (2**62)])
+    with pytest.raises(OverflowError, match="64 bits"):
+        kernels.partials(pa.array([1, 1]), values, at, None, at, "sum")
+    with pytest.raises(OverflowError, match="64 bits"):
+        kernels.session_partials(pa.array([1, 1]), values, at, 5, "mean")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 3), INT64), min_size=1, max_size=12))
+def test_a_sum_is_exact_or_refused(elements: list[tuple[int, int]]) -> None:
+    sums: dict[int, int] = {}
+    for key, value in elements:
+        sums[key] = sums.get(key, 0) + value
+    keys, values = (list(column) for column in zip(*elements, strict=True))
+    at = np.zeros(len(elements), np.int64)
+
+    def total() -> dict[int, int]:
+        table = kernels.partials(pa.array(keys), pa.array(values, pa.int64()), at, None, at, "sum")
+        return dict(zip(table["key"].to_pylist(), table["accumulator"].to_pylist(), strict=True))
+
+    if all(-(2**63) <= value < 2**63 for value in sums.values()):
+        assert total() == sums
+    else:
+        with pytest.raises(OverflowError):
+            total()
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "kernel", "fitting"),
+    [
+        (pa.array([1, None]), pa.array([1, 2]), "sum", True),
+        (pa.array([1, 2]), pa.array([1, None]), "sum", False),
+        (pa.array([1, 2]), pa.array([1, None]), "count", True),
+        (pa.array([1, 2]), None, "count", True),
+        (pa.array([1, 2]), None, "sum", False),
+        (pa.array([1, 2]), pa.array([1.0, math.nan]), "sum", True),
+        (pa.array([1, 2]), pa.array([1.0, math.nan]), "max", False),
+        (pa.array([1.0, math.nan]), pa.array([1, 2]), "sum", False),
+        (pa.array([1.0, math.nan]).dictionary_encode(), pa.array([1, 2]), "sum", False),
+        (pa.array([1, 2]), pa.array([True, False]), "sum", False),
+        (pa.array([1, 2]), pa.array([1, 2], pa.uint64()), "sum", False),
+        (pa.array([1, 2]), pa.array([1, 2]), "top", False),
+        (pa.array([[1], [2]]), pa.array([1, 2]), "sum", False),
+        (pa.array([1, 2], pa.timestamp("ns")), pa.array([1, 2]), "sum", False),
+        (pa.array([], pa.float64()), pa.array([], pa.float64()), "min", True),
+    ],
+)
+def test_what_a_kernel_cannot_do_as_python_does_takes_the_general_path(
+    keys: pa.Array, values: pa.Array | None, kernel: str, fitting: bool
+) -> None:
+    assert kernels.fits(keys, values, kernel) is fitting
+
+
+def test_infinities_of_both_signs_sum_to_nan_as_in_python() -> None:
+    at = np.zeros(2, np.int64)
+    table = kernels.partials(pa.array([1, 1]), pa.array([math.inf, -math.inf]), at, None, at, "sum")
+    assert math.isnan(table["accumulator"][0].as_py())
+
+
+@given(key_arrays())
+def test_the_parts_of_a_split_are_the_table_and_hold_no_unused_key(keys: pa.Array) -> None:
+    times = np.arange(len(keys), dtype=np.int64)
+    table = kernels.partials(keys, None, times, None, times, "count")
+    parts = dict(kernels.split_by_shard(table, LABELS))
+    assert sum(part.num_rows for part in parts.values()) == table.num_rows
+    assert_same(rows_of(pa.concat_tables([table.slice(0, 0), *parts.values()]), "count"), rows_of(table, "count"))
+    for label, part in parts.items():
+        assert set(kernels.shard_of(part["key"], LABELS).tolist()) == {label}
+        assert part.schema.equals(table.schema)
+        if pa.types.is_dictionary(part.schema.field("key").type):
+            column = part["key"].combine_chunks()
+            assert len(column.dictionary) == len(set(column.indices.to_pylist()) - {None})

@@ -1,0 +1,171 @@
+"""Bad files and bad rows: named exactly, and nothing else is lost."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dataflow_model.errors import InvalidArgument, SourceError
+from dataflow_model.io.parquet_source import ParquetSource
+from dataflow_model.io.text_sources import CsvSource, JsonSource
+from dataflow_model.plan.columns import columns_of, decode_columns, instants
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dataflow_model.io.file_source import FileSource
+
+
+def decoded(source: FileSource, origin: str) -> tuple[list[Any], list[tuple[int, str]]]:
+    parts = [source.decode(batch) for batch in source.read(origin, 0, None)]
+    return [row for part in parts for row in part.values], [
+        (bad.index, bad.reason) for part in parts for bad in part.bad
+    ]
+
+
+def test_a_row_without_event_time_is_bad_and_the_rest_are_not(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": [1, None, 3], "n": [10, 20, 30]}), tmp_path / "a.parquet")
+    source = ParquetSource(paths=tmp_path, event_time="at").bound()
+    rows, bad = decoded(source, "a.parquet")
+    assert [row.n for row in rows] == [10, 30]
+    assert bad == [(1, "column 'at' is null: the row has no event time")]
+
+
+def test_the_error_and_the_dead_letter_name_file_row_column_and_value(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": ["2013-01-01", "soon"], "n": [1, 2]}), tmp_path / "a.parquet")
+    source = ParquetSource(paths=tmp_path, event_time="at").bound()
+    bad = source.decode(next(source.read("a.parquet", 1, None))).bad[0]
+    error = source.refusal("departures", "a.parquet", 1, bad)
+    assert str(error).startswith(
+        "'departures' cannot read row 1 of a.parquet: column 'at' holds 'soon', which is no instant"
+    )
+    assert "'n': 2" in str(error)
+    assert "Hint:" in str(error)
+    letter = source.dead_letter("departures", "a.parquet", 1, bad)
+    assert letter.element == {"at": "soon", "n": 2}
+    assert letter.label == "departures"
+    assert letter.reason == "a.parquet, row 1: column 'at' holds 'soon', which is no instant: the row has no event time"
+
+
+def test_values_of_another_type_are_bad_rows_of_csv(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("at,n\n1,10\ntwo,20\n3,30\n4\n,50\n6,6.5\n7,70\n")
+    schema = pa.schema({"at": pa.int64(), "n": pa.int64()})
+    rows, bad = decoded(CsvSource(paths=tmp_path, event_time="at", given=schema), "a.csv")
+    assert rows == [(1, 10), (3, 30), (7, 70)]
+    assert [place for place, _ in bad] == [1, 3, 4, 5]
+    assert "the line 'two,20' does not fit the columns: " in bad[0][1]
+    assert "the line '4' does not fit the columns: " in bad[1][1]
+    assert bad[2][1] == "column 'at' is null: the row has no event time"
+
+
+def test_values_of_another_type_are_bad_rows_of_json(tmp_path: Path) -> None:
+    lines = ['{"at": 1, "n": 10}', '{"at": "two", "n": 20}', "{not json", '{"n": 40}', '{"at": 5, "n": 50, "more": []}']
+    (tmp_path / "a.json").write_text("\n".join(lines))
+    schema = pa.schema({"at": pa.int64(), "n": pa.int64()})
+    rows, bad = decoded(JsonSource(paths=tmp_path, event_time="at", given=schema), "a.json")
+    assert rows == [(1, 10), (5, 50)]
+    assert [place for place, _ in bad] == [1, 2, 3]
+    assert "{not json" in bad[1][1]
+
+
+def test_a_corrupt_parquet_file_is_named_with_what_is_wrong(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": [1], "n": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_text("this is no Parquet")
+    source = ParquetSource(paths=tmp_path, event_time="at").bound()
+    with pytest.raises(SourceError, match=r"b\.parquet is no readable Parquet file: .*\nHint: rewrite or remove"):
+        source.origins()
+    with pytest.raises(SourceError, match=r"b\.parquet is no readable Parquet file"):
+        list(source.read("b.parquet", 0, None))
+
+
+def test_damage_inside_a_parquet_file_is_a_source_error(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"at": np.arange(50_000), "n": np.arange(50_000)}), file, write_page_checksum=True)
+    content = bytearray(file.read_bytes())
+    content[60:4000] = bytes(3940)
+    file.write_bytes(content)
+    source = ParquetSource(paths=tmp_path, event_time="at").bound()
+    with pytest.raises(SourceError, match=r"a\.parquet cannot be read at row 0 or after"):
+        list(source.read("a.parquet", 0, None))
+
+
+def test_a_file_with_other_columns_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": [1], "n": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"at": [1], "n": ["one"]}), tmp_path / "b.parquet")
+    with pytest.raises(
+        SourceError, match=r"b\.parquet has another schema than expected: column 'n' is string there, not int64"
+    ):
+        ParquetSource(paths=tmp_path, event_time="at").bound().origins()
+    pq.write_table(pa.table({"at": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(SourceError, match=r"b\.parquet has another schema .* no column 'n'; its columns are at"):
+        ParquetSource(paths=tmp_path, event_time="at").bound().origins()
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "a.csv").write_text("at,n\n1,1\n")
+    (tmp_path / "c" / "b.csv").write_text("at,m\n1,1\n")
+    with pytest.raises(SourceError, match=r"b\.csv has the columns at, m; expected are at, n"):
+        CsvSource(paths=tmp_path / "c", event_time="at").bound().origins()
+
+
+def test_a_column_that_cannot_be_a_field_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": [1], "dep delay": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(InvalidArgument, match="column 'dep delay' cannot be a field of a row"):
+        ParquetSource(paths=tmp_path, event_time="at").bound()
+
+
+def test_a_replay_clock_that_goes_back_is_an_error_with_row_and_values(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("at,seen\n1,10\n1,20\n1,15\n1,30\n")
+    source = CsvSource(paths=tmp_path, event_time="at", processing_time="seen").bound()
+    with pytest.raises(SourceError, match=r"a\.csv is not sorted .* column 'seen' goes back from 20 to 15 at row 2"):
+        list(source.read("a.csv", 0, None))
+    with pytest.raises(SourceError, match=r"goes back from .* to 15 at row 2\n"):
+        list(source.read("a.csv", 2, None))
+    assert list(source.read("a.csv", 0, 2))
+    assert list(source.read("a.csv", 3, None))
+
+
+def test_a_row_without_clock_is_bad_and_takes_its_predecessors_clock() -> None:
+    batch = pa.record_batch({"at": [1, 2, 3], "seen": [10, None, 30]})
+    found = decode_columns(columns_of(batch, "at", "seen"))
+    assert [row.at for row in found.values] == [1, 3]
+    assert found.clock is not None
+    assert found.clock.tolist() == [10, 30]
+    assert found.positions.tolist() == [0, 2]
+    assert found.bad[0].processing_time == 10
+    assert found.bad[0].reason == "column 'seen' is null: the row has no processing time"
+
+
+def test_instants_come_in_many_forms() -> None:
+    moment = dt.datetime(2013, 1, 1, 10, 15, tzinfo=dt.UTC)
+    micros = int(moment.timestamp()) * 1_000_000
+    columns = [
+        *(pa.array([moment], pa.timestamp(unit, "UTC")) for unit in ("s", "ms", "us", "ns")),
+        pa.array([moment], pa.timestamp("us", "America/New_York")),
+        pa.array([moment.replace(tzinfo=None)], pa.timestamp("ms")),
+        pa.array([micros], pa.int64()),
+        pa.array(["2013-01-01T10:15:00Z"]),
+        pa.array(["2013-01-01T05:15:00-05:00"]).dictionary_encode(),
+        pa.array(["2013-01-01 10:15"], pa.large_string()),
+    ]
+    for column in columns:
+        times, known = instants(column)
+        assert times.tolist() == [micros], column.type
+        assert known is None
+    mixed, known = instants(pa.array(["2013-01-01T10:15Z", "2013-01-01T10:15", "never", None]))
+    assert mixed.tolist() == [micros, micros, 0, 0]
+    assert known is not None
+    assert known.tolist() == [True, True, False, False]
+    assert instants(pa.array([1.5]))[1] == np.array([False])
+    far, known = instants(pa.array([2**62], pa.timestamp("s")))
+    assert known is not None
+    assert (far.tolist(), known.tolist()) == ([0], [False])
+
+
+def test_compressed_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(b"x")
+    with pytest.raises(SourceError, match=r"a\.csv\.gz is compressed"):
+        CsvSource(paths=tmp_path, event_time="at").bound()

@@ -1,0 +1,264 @@
+"""Files as sinks: published once, whole, with what did not fit set apart."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from dataflow_model.errors import InvalidArgument, PlanError, SinkError
+from dataflow_model.io import WriteParquet
+from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
+from dataflow_model.plan.nodes import Write as WriteNode
+from dataflow_model.plan.sinks import Record
+from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime
+from dataflow_model.transforms.endpoints import Create
+from dataflow_model.transforms.pipeline import Pipeline
+from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, IntervalWindow, PaneInfo, PaneTiming, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PAIRS = pa.schema({"key": pa.string(), "value": pa.int64()})
+
+
+def record(value: Any, window: Window = GLOBAL_WINDOW, pane: PaneInfo = NO_FIRING) -> Record:
+    return Record(value, EventTime(0), window, pane)
+
+
+def stage(sink: FileSink, commit: str, *tasks: Iterable[Any]) -> list[bytes]:
+    messages = []
+    for number, values in enumerate(tasks):
+        writer = sink.open(commit, str(number))
+        writer.write([value if isinstance(value, Record) else record(value) for value in values])
+        messages.append(writer.close())
+    return messages
+
+
+def rows(sink: FileSink) -> list[dict[str, Any]]:
+    kind = "parquet" if isinstance(sink, ParquetSink) else "json"
+    found: list[dict[str, Any]] = ds.dataset(sink.path, format=kind).to_table().to_pylist()
+    return found
+
+
+def visible(path: Path) -> list[str]:
+    return sorted(file.name for file in path.iterdir() if not file.name.startswith("_"))
+
+
+@pytest.fixture(params=[ParquetSink, JsonSink])
+def sink(request: pytest.FixtureRequest, tmp_path: Path) -> FileSink:
+    made: FileSink = request.param(path=tmp_path / "out", schema=PAIRS)
+    made.check()
+    return made
+
+
+def test_rows_appear_with_the_commit_and_under_its_name(sink: FileSink) -> None:
+    messages = stage(sink, "7", [("UA", 1), ("AA", 2)], [], [("UA", 3)])
+    assert visible(Path(sink.path)) == []
+    sink.commit("7", messages)
+    assert visible(Path(sink.path)) == [f"part-7-00000{sink.suffix}", f"part-7-00002{sink.suffix}"]
+    assert rows(sink) == [{"key": "UA", "value": 1}, {"key": "AA", "value": 2}, {"key": "UA", "value": 3}]
+    assert not Path(sink.path, "_staging").exists()
+    assert sink.counts(messages) == {"rows": 3, "dead_letters": 0}
+
+
+def test_a_commit_that_comes_again_publishes_nothing_more(sink: FileSink) -> None:
+    sink.commit("7", stage(sink, "7", [("UA", 1)]))
+    before = rows(sink), visible(Path(sink.path))
+    sink.commit("7", stage(sink, "7", [("UA", 1)]))
+    assert (rows(sink), visible(Path(sink.path))) == before
+    assert not Path(sink.path, "_staging").exists()
+
+
+@pytest.mark.parametrize("renames", range(5))
+def test_a_crash_during_the_commit_and_another_number_of_tasks_still_publish_once(
+    sink: FileSink, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    replace, done = Path.replace, 0
+
+    def replace_or_crash(self: Path, target: Path) -> Path:
+        nonlocal done
+        if done == renames:
+            raise Crash
+        done += 1
+        return replace(self, target)
+
+    sink.commit("6", stage(sink, "6", [("before", 0)]))
+    messages = stage(sink, "7", [("UA", 1), "misfit"], [("AA", 2)])
+    monkeypatch.setattr(Path, "replace", replace_or_crash)
+    with pytest.raises(Crash):
+        sink.commit("7", messages)
+    monkeypatch.undo()
+    sink.commit("7", stage(sink, "7", [("AA", 2), ("UA", 1), "misfit"]))
+    found = sorted((row["key"], row["value"]) for row in rows(sink))
+    assert found == [("AA", 2), ("UA", 1), ("before", 0)]
+    letters = [line for file in Path(sink.path, "_dead_letters").iterdir() for line in file.read_text().splitlines()]
+    assert len(letters) == 1
+
+
+def test_an_abort_leaves_nothing(sink: FileSink) -> None:
+    messages = stage(sink, "7", [("UA", 1)], ["misfit"])
+    sink.abort("7", messages)
+    assert [file for file in Path(sink.path).rglob("*") if file.is_file()] == []
+    writer = sink.open("8", "0")
+    writer.write([record(("UA", 1)), record("misfit")])
+    writer.abort()
+    assert [file for file in Path(sink.path).rglob("*") if file.is_file()] == []
+
+
+def test_a_commit_without_rows_writes_nothing(sink: FileSink) -> None:
+    sink.commit("7", stage(sink, "7", [], []))
+    assert [file for file in Path(sink.path).rglob("*") if file.is_file()] == []
+
+
+def test_rows_that_do_not_fit_go_to_the_dead_letters_and_are_counted(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int32())])
+    sink = ParquetSink(path=tmp_path, schema=schema, label="Out/WriteParquet")
+    bad = [("UA", 1.5), ("UA", "one"), (None, 1), ("UA", 2**40), ("UA", True), {"key": "UA", "more": 1}, "UA"]
+    messages = stage(sink, "0", [("UA", 1), *bad, ("AA", None), {"key": "B6"}])
+    sink.commit("0", messages)
+    assert [tuple(row.values()) for row in rows(sink)] == [("UA", 1), ("AA", None), ("B6", None)]
+    assert sink.counts(messages) == {"rows": 3, "dead_letters": 7}
+    letters = [json.loads(line) for line in (tmp_path / "_dead_letters" / "part-0-00000.json").read_text().splitlines()]
+    assert {letter["row"] for letter in letters} == {repr(value) for value in bad}
+    assert {letter["label"] for letter in letters} == {"Out/WriteParquet"}
+    reasons = {letter["row"]: letter["reason"] for letter in letters}
+    assert reasons["('UA', 1.5)"] == "column 'value' is int32 and cannot hold 1.5 of type float"
+    assert reasons["(None, 1)"] == "column 'key' may not be null"
+    assert reasons[repr(bad[5])] == "the schema has no column 'more'; it has key, value"
+
+
+def test_panes_add_window_and_pane_with_null_for_infinite_bounds(tmp_path: Path) -> None:
+    hour = IntervalWindow(EventTime(0), EventTime(3_600_000_000))
+    to_the_end = IntervalWindow(EventTime(5), MAX_TIMESTAMP)
+    late = PaneInfo(index=2, timing=PaneTiming.LATE)
+    given = [record(("UA", 1), hour, late), record(("AA", 2)), record(("B6", 3), to_the_end)]
+    for kind in (ParquetSink, JsonSink):
+        sink = kind(path=tmp_path / kind.__name__, schema=PAIRS, panes=True)
+        sink.commit("0", stage(sink, "0", given))
+        found = rows(sink)
+        assert list(found[0]) == ["key", "value", "window_start", "window_end", "pane_index", "pane_timing"]
+        assert [(row["pane_index"], row["pane_timing"]) for row in found] == [
+            (2, "LATE"),
+            (0, "UNKNOWN"),
+            (0, "UNKNOWN"),
+        ]
+        assert [row["window_end"] for row in found[1:]] == [None, None]
+        assert found[1]["window_start"] is None
+        if kind is ParquetSink:
+            assert found[0]["window_end"] == dt.datetime(1970, 1, 1, 1, tzinfo=dt.UTC)
+
+
+class Flight(NamedTuple):
+    carrier: str
+    delay: int | None
+
+
+@attrs.frozen
+class Total:
+    count: int
+    mean: float
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (Flight("UA", 4), {"carrier": "UA", "delay": 4}),
+        (("UA", Total(2, 1.5)), {"key": "UA", "count": 2, "mean": 1.5}),
+        (("UA", {"mean": 1.5}), {"key": "UA", "mean": 1.5}),
+        ((Flight("UA", 4), 1), {"key": {"carrier": "UA", "delay": 4}, "value": 1}),
+        ((("UA", 2013), 1), {"key": {"_1": "UA", "_2": 2013}, "value": 1}),
+        (("UA", ("EWR", 1)), {"key": "UA", "value": {"_1": "EWR", "_2": 1}}),
+        (("UA", [1, 2]), {"key": "UA", "value": [1, 2]}),
+        (("a", "b", "c"), {"value": {"_1": "a", "_2": "b", "_3": "c"}}),
+        (7, {"value": 7}),
+        (EventTime(0), {"value": dt.datetime(1970, 1, 1, tzinfo=dt.UTC)}),
+        (Duration(1_000_000), {"value": dt.timedelta(seconds=1)}),
+    ],
+)
+def test_the_shape_of_an_element_is_the_shape_of_its_row(tmp_path: Path, value: Any, row: dict[str, Any]) -> None:
+    sink = ParquetSink(path=tmp_path)
+    sink.commit("0", stage(sink, "0", [value]))
+    assert rows(sink) == [row]
+
+
+def test_a_value_with_a_field_called_key_beside_a_key_does_not_fit(tmp_path: Path) -> None:
+    sink = ParquetSink(path=tmp_path)
+    messages = stage(sink, "0", [("UA", {"key": 1}), ("UA", {"n": 1})])
+    assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
+
+
+def test_tasks_that_infer_apart_agree_in_the_end(tmp_path: Path) -> None:
+    sink = ParquetSink(path=tmp_path)
+    sink.commit("0", stage(sink, "0", [{"n": 1}], [{"n": 1.5, "s": "x"}], []))
+    assert rows(sink) == [{"n": 1.0, "s": None}, {"n": 1.5, "s": "x"}]
+    clash = stage(sink, "1", [{"n": 1}], [{"n": "one"}])
+    with pytest.raises(SinkError, match=r"columns do not go together.*\n?.*give schema="):
+        sink.commit("1", clash)
+
+
+def test_columns_are_written_as_rows_are(sink: FileSink) -> None:
+    writer = sink.open("0", "0")
+    writer.write_columns(pa.table({"key": ["UA", "AA"], "value": pa.array([1, 2], pa.int32())}))
+    writer.write_columns(pa.table({"value": [3.0, 4.5], "key": ["UA", "UA"]}))
+    message = writer.close()
+    sink.commit("0", [message])
+    assert [row["value"] for row in rows(sink)] == [1, 2]
+    assert sink.counts([message]) == {"rows": 2, "dead_letters": 2}
+
+
+def test_json_holds_what_json_has_no_sign_for(tmp_path: Path) -> None:
+    sink = JsonSink(path=tmp_path)
+    value = {
+        "nan": float("nan"),
+        "at": dt.datetime(2013, 1, 1, tzinfo=dt.UTC),
+        "raw": b"\x00",
+        "for": dt.timedelta(seconds=1),
+    }
+    sink.commit("0", stage(sink, "0", [value]))
+    line = json.loads((tmp_path / "part-0-00000.json").read_text())
+    assert line == {"nan": "NaN", "at": "2013-01-01T00:00:00Z", "raw": "AA==", "for": 1.0}
+
+
+def test_a_sink_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file, no directory")
+    with pytest.raises(SinkError, match=r"'Write' cannot write to .*out: .*\nHint: name a directory"):
+        ParquetSink(path=tmp_path / "out").check()
+    with pytest.raises(SinkError, match=r"cannot write below .*out"):
+        stage(ParquetSink(path=tmp_path / "out"), "0", [("UA", 1)])
+
+
+def test_a_stream_needs_to_know_its_columns(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"does not know its columns.*\nHint: give schema="):
+        ParquetSink(path=tmp_path).check_unbounded()
+    ParquetSink(path=tmp_path, schema=PAIRS).check_unbounded()
+
+
+def test_the_transform_takes_columns_from_the_element_type_and_its_label(tmp_path: Path) -> None:
+    pipeline = Pipeline()
+    _ = pipeline | Create([Flight("UA", 1)]) | "delays" >> WriteParquet(tmp_path, panes=True)
+    node = pipeline.plan().nodes[-1]
+    assert isinstance(node, WriteNode)
+    assert isinstance(node.sink, ParquetSink)
+    assert node.sink.schema == pa.schema({"carrier": pa.string(), "delay": pa.int64()})
+    assert node.sink.label == "delays"
+    assert pickle.loads(pickle.dumps(node.sink)) == node.sink
+
+
+class Named(NamedTuple):
+    window_start: str
+
+
+def test_panes_refuse_rows_with_columns_of_those_names(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="have a column 'window_start' already"):
+        _ = Pipeline() | Create([Named("x")]) | WriteParquet(tmp_path, panes=True)

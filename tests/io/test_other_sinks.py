@@ -1,0 +1,110 @@
+"""Functions, lists and tables as sinks, and schemas from hints."""
+
+from __future__ import annotations
+
+import datetime as dt  # noqa: TC003 - the hints are looked at
+from typing import Any, NamedTuple, TypedDict
+
+import pyarrow as pa
+import pytest
+
+from dataflow_model.errors import InvalidType, SinkError, UserCodeError
+from dataflow_model.io import ForeachBundle, schema_from_type
+from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
+from dataflow_model.plan.sinks import CollectSink, MessageSink, Record
+from dataflow_model.time import EventTime
+from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+
+
+def messages(sink: MessageSink, *tasks: dict[int, Any]) -> list[bytes]:
+    made = []
+    for number, values in enumerate(tasks):
+        writer = sink.open("0", str(number))
+        writer.write([Record(v, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(n,)) for n, v in values.items()])
+        made.append(writer.close())
+    return made
+
+
+def test_collect_gives_the_records_of_all_tasks_in_emission_order() -> None:
+    sink = CollectSink()
+    assert [record.value for record in sink.records(messages(sink, {3: "c", 1: "a"}, {}, {2: "b"}))] == ["a", "b", "c"]
+
+
+def test_foreach_bundle_calls_once_a_commit_with_values_and_commit_id() -> None:
+    calls: list[Any] = []
+    sink = ForeachBundleSink(fn=lambda values, commit_id: calls.append((values, commit_id)))
+    sink.commit("7", messages(sink, {2: "b"}, {1: "a"}))
+    sink.commit("8", messages(sink, {}))
+    assert calls == [(["a", "b"], "7")]
+
+
+def test_foreach_bundle_may_take_values_only_or_whole_records() -> None:
+    calls: list[Any] = []
+    sink = ForeachBundleSink(fn=calls.append, whole_records=True)
+    sink.commit("7", messages(sink, {1: "a"}))
+    assert [record.value for record in calls[0]] == ["a"]
+    assert calls[0][0].window == GLOBAL_WINDOW
+
+
+def test_a_function_that_raises_is_shown_with_line_label_and_value() -> None:
+    def save(values: list[Any]) -> None:
+        raise RuntimeError(f"no room for {len(values)}")
+
+    sink = ForeachBundleSink(fn=save, label="save/ForeachBundle")
+    with pytest.raises(
+        UserCodeError, match=r"test_other_sinks\.py:\d+: RuntimeError: no room for 1\n.*'save/ForeachBundle'.*'a'"
+    ):
+        sink.commit("7", messages(sink, {1: "a"}))
+    with pytest.raises(InvalidType, match="a function is wanted, got 3"):
+        ForeachBundle(3)  # type: ignore[arg-type]
+
+
+def test_a_table_holds_records_or_says_which_does_not_fit() -> None:
+    sink = ArrowTableSink(panes=True)
+    table = sink.table(sink.records(messages(sink, {1: ("UA", 1)})))
+    assert table.column_names == ["key", "value", "window_start", "window_end", "pane_index", "pane_timing"]
+    strict = ArrowTableSink(schema=pa.schema({"value": pa.int64()}))
+    with pytest.raises(SinkError, match="cannot take 'a': column 'value' is int64"):
+        strict.table(strict.records(messages(strict, {1: "a"})))
+
+
+class Leg(TypedDict):
+    at: dt.datetime
+    stops: list[str]
+
+
+class Flight(NamedTuple):
+    carrier: str
+    delay: float | None
+    place: tuple[int, str]
+
+
+@pytest.mark.parametrize(
+    ("hint", "schema"),
+    [
+        (int, pa.schema({"value": pa.int64()})),
+        (tuple[str, float], pa.schema({"key": pa.string(), "value": pa.float64()})),
+        (
+            tuple[str, Leg],
+            pa.schema({"key": pa.string(), "at": pa.timestamp("us", "UTC"), "stops": pa.list_(pa.string())}),
+        ),
+        (
+            Flight,
+            pa.schema(
+                {
+                    "carrier": pa.string(),
+                    "delay": pa.float64(),
+                    "place": pa.struct({"_1": pa.int64(), "_2": pa.string()}),
+                }
+            ),
+        ),
+        (tuple[int, ...], pa.schema({"value": pa.list_(pa.int64())})),
+        (dict[str, int], pa.schema({"value": pa.map_(pa.string(), pa.int64())})),
+        (int | str, None),
+        (tuple[str, Any], None),
+        (Any, None),
+        (list, None),
+    ],
+)
+def test_hints_give_the_schema_where_they_tell(hint: Any, schema: pa.Schema | None) -> None:
+    assert schema_from_type(hint) == schema

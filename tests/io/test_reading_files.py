@@ -1,0 +1,254 @@
+"""Files as sources: origins, row ranges, formats."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import pickle
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
+from dataflow_model.io import ReadCsv, ReadJson, ReadParquet
+from dataflow_model.io.parquet_source import ParquetSource
+from dataflow_model.io.text_sources import CsvSource, JsonSource
+from dataflow_model.plan.nodes import Read as ReadNode
+from dataflow_model.plan.watermarks import ARRIVAL, BoundedOutOfOrderness
+from dataflow_model.transforms.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dataflow_model.io.file_source import FileSource
+
+ROWS = 5_000
+SCHEMA = pa.schema(
+    {
+        "at": pa.timestamp("us", "UTC"),
+        "seen": pa.timestamp("us", "UTC"),
+        "carrier": pa.string(),
+        "delay": pa.int64(),
+        "fare": pa.float64(),
+    }
+)
+SOURCES: dict[str, type[FileSource]] = {"parquet": ParquetSource, "csv": CsvSource, "json": JsonSource}
+
+
+def a_table(rows: int = ROWS) -> pa.Table:
+    start = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+    return pa.table(
+        {
+            "at": [start + dt.timedelta(seconds=n * 7 % 1000, microseconds=n) for n in range(rows)],
+            "seen": [start + dt.timedelta(seconds=n // 3) for n in range(rows)],
+            "carrier": [("UA", "AA", "B6, Inc")[n % 3] for n in range(rows)],
+            "delay": [None if n % 11 == 0 else n for n in range(rows)],
+            "fare": [n / 4 for n in range(rows)],
+        },
+        schema=SCHEMA,
+    )
+
+
+def write(table: pa.Table, path: Path) -> Path:
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=700)
+    elif path.suffix == ".csv":
+        pa_csv.write_csv(table, path)
+    else:
+        lines = [json.dumps(row, default=lambda value: value.isoformat()) for row in table.to_pylist()]
+        path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def a_source(kind: str, path: Any, **options: Any) -> FileSource:
+    options.setdefault("event_time", "at")
+    return SOURCES[kind](paths=path, **options).bound()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("files")
+    return {kind: write(a_table(), folder / f"rows.{kind}") for kind in SOURCES}
+
+
+def read_all(source: FileSource, origin: str, start: int = 0, stop: int | None = None) -> pa.Table:
+    return pa.Table.from_batches(list(source.read(origin, start, stop)), schema=source.schema())
+
+
+@given(data=st.data(), kind=st.sampled_from(sorted(SOURCES)), clock=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_reading_in_ranges_gives_what_reading_at_once_gives(
+    files: dict[str, Path], data: st.DataObject, kind: str, clock: bool
+) -> None:
+    source = a_source(kind, files[kind], given=SCHEMA, processing_time="seen" if clock else None)
+    cuts = sorted(data.draw(st.lists(st.integers(0, ROWS), max_size=6)))
+    pieces = [read_all(source, f"rows.{kind}", low, high) for low, high in zip([0, *cuts], [*cuts, None], strict=True)]
+    assert [piece.num_rows for piece in pieces[:-1]] == [
+        high - low for low, high in zip([0, *cuts], cuts, strict=False)
+    ]
+    assert pa.concat_tables(pieces).combine_chunks() == a_table().combine_chunks()
+
+
+def test_the_three_formats_give_the_same_rows(files: dict[str, Path]) -> None:
+    rows = {}
+    for kind, file in files.items():
+        source = a_source(kind, file, given=SCHEMA, processing_time="seen")
+        decoded = [source.decode(batch) for batch in source.read(file.name, 0, None)]
+        rows[kind] = [
+            (row, int(at), int(seen))
+            for part in decoded
+            if part.event_times is not None and part.clock is not None
+            for row, at, seen in zip(part.values, part.event_times, part.clock, strict=True)
+        ]
+    assert len(rows["parquet"]) == ROWS
+    assert rows["csv"] == rows["parquet"]
+    assert rows["json"] == rows["parquet"]
+    row, at, _ = rows["parquet"][1]
+    assert row.at == dt.datetime(2013, 1, 1, 0, 0, 7, 1, tzinfo=dt.UTC)
+    assert at == 1_356_998_407_000_001
+
+
+def test_inferred_types_read_the_file_too(files: dict[str, Path]) -> None:
+    for kind in ("csv", "json"):
+        source = a_source(kind, files[kind])
+        assert source.schema().names == SCHEMA.names
+        assert sum(len(source.decode(batch).values) for batch in source.read(f"rows.{kind}", 0, None)) == ROWS
+
+
+def test_origins_are_files_by_name_with_their_rows(tmp_path: Path) -> None:
+    (tmp_path / "b" / "_hidden").mkdir(parents=True)
+    for kind in SOURCES:
+        write(a_table(10), tmp_path / f"z.{kind}")
+        write(a_table(20), tmp_path / "b" / f"a.{kind}")
+        write(a_table(5), tmp_path / "b" / f"_staged.{kind}")
+        write(a_table(5), tmp_path / "b" / "_hidden" / f"a.{kind}")
+        write(a_table(5), tmp_path / f".part.{kind}")
+        found = a_source(kind, [tmp_path / "b" / f"a.{kind}", tmp_path / f"z.{kind}"]).origins()
+        assert [(origin.name, origin.rows) for origin in found] == [(f"b/a.{kind}", 20), (f"z.{kind}", 10)]
+        assert a_source(kind, tmp_path / "**" / f"*.{kind}").origins() == found
+    only_json = tmp_path / "b"
+    assert [origin.name for origin in a_source("json", str(only_json / "*.json")).origins()] == ["a.json"]
+    (tmp_path / "_SUCCESS").touch()
+    for other in [
+        *tmp_path.glob("*.csv"),
+        *tmp_path.glob("*.json"),
+        *only_json.glob("a.csv"),
+        *only_json.glob("a.json"),
+    ]:
+        other.unlink()
+    assert [origin.name for origin in a_source("parquet", tmp_path).origins()] == ["b/a.parquet", "z.parquet"]
+
+
+def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\n\r\nat,n\r\n\r\n1,10\r\n\n\n2,20\n3,30")
+    source = a_source("csv", tmp_path / "a.csv")
+    assert source.origins()[0].rows == 3
+    assert read_all(source, "a.csv", 1).to_pylist() == [{"at": 2, "n": 20}, {"at": 3, "n": 30}]
+    (tmp_path / "a.json").write_bytes(b'\n{"at": 1}\n\r\n\n{"at": 2}')
+    assert read_all(a_source("json", tmp_path / "a.json"), "a.json", 1, 5).to_pylist() == [{"at": 2}]
+
+
+def test_projection_reads_the_named_columns_and_the_time_columns(files: dict[str, Path]) -> None:
+    for kind, file in files.items():
+        source = a_source(kind, file, given=SCHEMA, processing_time="seen").project(["delay"])
+        assert source.schema().names == ["at", "seen", "delay"]
+        assert read_all(source, file.name, 3, 5) == a_table().select(["at", "seen", "delay"]).slice(3, 2)
+
+
+def test_only_the_row_groups_of_the_range_are_read(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[list[int]] = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def spy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        read.append(kwargs["row_groups"])
+        return iter_batches(self, *args, **kwargs)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", spy)
+    assert read_all(a_source("parquet", files["parquet"]), "rows.parquet", 1400, 1401).num_rows == 1
+    assert read == [[2]]
+
+
+def test_a_followed_directory_is_unbounded_and_shows_new_files(tmp_path: Path) -> None:
+    source = a_source("parquet", tmp_path, follow=True, given=SCHEMA)
+    assert not source.is_bounded
+    assert source.origins() == []
+    write(a_table(3), tmp_path / "new.parquet")
+    assert [origin.rows for origin in source.origins()] == [3]
+
+
+def test_rows_and_sources_pickle_into_another_process(files: dict[str, Path]) -> None:
+    source = a_source("parquet", files["parquet"], watermark=BoundedOutOfOrderness("5 min"))
+    assert pickle.loads(pickle.dumps(source)) == source
+    rows = source.decode(next(source.read("rows.parquet", 0, 2))).values
+    program = "import pickle, sys; rows = pickle.load(sys.stdin.buffer); sys.stdout.buffer.write(pickle.dumps(rows))"
+    there = subprocess.run(
+        [sys.executable, "-c", program], input=cloudpickle.dumps(rows), capture_output=True, check=True
+    )
+    back = pickle.loads(there.stdout)
+    assert back == rows
+    assert type(back[0]) is type(rows[0])
+
+
+def test_arrival_as_event_time_is_the_clock_where_there_is_one(files: dict[str, Path]) -> None:
+    source = a_source("parquet", files["parquet"], event_time=ARRIVAL, processing_time="seen")
+    columns = source.columns_of(next(source.read("rows.parquet", 0, 5)))
+    assert columns.event_times is columns.clock is not None
+    live = a_source("parquet", files["parquet"], event_time=ARRIVAL)
+    assert live.columns_of(next(live.read("rows.parquet", 0, 5))).event_times is None
+
+
+@pytest.mark.parametrize(("kind", "transform"), [("parquet", ReadParquet), ("csv", ReadCsv), ("json", ReadJson)])
+def test_the_transforms_make_a_read_node_with_typed_rows(files: dict[str, Path], kind: str, transform: Any) -> None:
+    pipeline = Pipeline()
+    rows, bad = pipeline | transform(files[kind], event_time="at", schema=SCHEMA).with_exception_handling()
+    assert rows.element_type._fields == tuple(SCHEMA.names)
+    assert bad.ref.tag == "dead_letters"
+    node = pipeline.plan().nodes[0]
+    assert isinstance(node, ReadNode)
+    assert node.dead_letters == "dead_letters"
+    assert node.source.watermark == BoundedOutOfOrderness(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"event_time": "when"},
+            InvalidArgument,
+            r"'when', which is not there\nHint: the columns are at, seen, carrier",
+        ),
+        ({"event_time": "fare"}, InvalidArgument, "'fare' has type double"),
+        (
+            {"event_time": "at", "processing_time": "clock"},
+            InvalidArgument,
+            "`processing_time` names the column 'clock'",
+        ),
+        ({"event_time": None}, InvalidType, "must be a column's name or dm.ARRIVAL, got None"),
+        ({"event_time": "at", "watermark": "5 min"}, InvalidType, "`watermark` must be an estimator, got '5 min'"),
+        ({"event_time": "at", "schema": {"at": int}}, InvalidType, "must be a pyarrow.Schema"),
+    ],
+)
+def test_wrong_options_are_refused_at_construction(
+    files: dict[str, Path], options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        ReadParquet(files["parquet"], **options)
+
+
+def test_a_path_without_files_is_an_error_at_plan_time(tmp_path: Path) -> None:
+    source = ReadParquet(tmp_path / "none", event_time="at").source
+    assert isinstance(source, ParquetSource)
+    with pytest.raises(SourceError, match=r"there is no file in .*none"):
+        source.origins()
+    waiting = ReadParquet(tmp_path / "none", event_time="at", follow=True).source
+    assert isinstance(waiting, ParquetSource)
+    with pytest.raises(SourceError, match="give schema="):
+        waiting.schema()

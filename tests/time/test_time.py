@@ -1,0 +1,194 @@
+"""Instants and durations: arithmetic that saturates, and the forms in which users write them."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+from typing import Any
+
+import pendulum
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow_model.errors import DataflowError, InvalidArgument, InvalidType
+from dataflow_model.time import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    Duration,
+    EventTime,
+    ProcessingTime,
+    duration,
+    duration_text,
+    event_time,
+    format_instant,
+    processing_time,
+)
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+FINITE = st.integers(-(2**63) + 1, 2**63 - 2)
+
+
+@given(FINITE, INT64)
+def test_a_sum_is_exact_or_stops_at_infinity(time: int, length: int) -> None:
+    assert int(EventTime(time) + Duration(length)) == max(-(2**63), min(time + length, 2**63 - 1))
+
+
+@given(FINITE, INT64)
+def test_a_difference_is_exact_or_stops_at_infinity(time: int, length: int) -> None:
+    assert int(EventTime(time) - Duration(length)) == max(-(2**63), min(time - length, 2**63 - 1))
+
+
+@given(INT64)
+def test_infinite_instants_stay_infinite(length: int) -> None:
+    for infinity in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+        assert infinity + Duration(length) == infinity
+        assert infinity - Duration(length) == infinity
+
+
+@given(FINITE, FINITE)
+def test_the_difference_of_two_instants_is_a_duration(one: int, other: int) -> None:
+    difference = EventTime(one) - EventTime(other)
+    assert type(difference) is Duration
+    assert int(difference) == max(-(2**63), min(one - other, 2**63 - 1))
+
+
+def test_sums_keep_the_time_domain() -> None:
+    assert type(EventTime(1) + Duration(1)) is EventTime
+    assert type(ProcessingTime(1) - Duration(1)) is ProcessingTime
+    assert type(Duration(1) + EventTime(1)) is EventTime
+    assert type(Duration(1) + Duration(1)) is Duration
+    assert type(Duration(1) - Duration(1)) is Duration
+    assert type(3 * Duration(1)) is Duration
+    assert type(sum([Duration(1), Duration(2)])) is Duration
+    assert type(-Duration(1)) is Duration
+
+
+def test_an_instant_cannot_be_taken_from_a_duration() -> None:
+    with pytest.raises(InvalidType, match="taken from a duration"):
+        _ = Duration(1) - EventTime(1)
+
+
+@pytest.mark.parametrize("value", [EventTime(5), ProcessingTime(-5), Duration(7), MAX_TIMESTAMP])
+def test_pickling_keeps_value_and_type(value: int) -> None:
+    copy = pickle.loads(pickle.dumps(value))
+    assert copy == value
+    assert type(copy) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("written", "micros"),
+    [
+        ("90 seconds", 90_000_000),
+        ("1 hour 30 minutes", 5_400_000_000),
+        ("1 hour, 30 min", 5_400_000_000),
+        ("1h30min", 5_400_000_000),
+        ("250 ms", 250_000),
+        ("5 us", 5),
+        ("5 µs", 5),
+        ("2 days", 172_800_000_000),
+        ("1 WEEK", 604_800_000_000),
+        ("-5 s", -5_000_000),
+        ("0.1 s", 100_000),
+        ("9007199254740993 us", 9_007_199_254_740_993),  # no float between text and microseconds
+        (90, 90_000_000),
+        (0.5, 500_000),
+        (float("inf"), 2**63 - 1),
+        (float("-inf"), -(2**63)),
+        (Duration(3), 3),
+        (datetime.timedelta(seconds=3, microseconds=1), 3_000_001),
+        (datetime.timedelta(microseconds=-1), -1),
+        (pendulum.duration(minutes=5), 300_000_000),
+        (pendulum.duration(minutes=-5, microseconds=-1), -300_000_001),
+        (pendulum.datetime(2013, 1, 2) - pendulum.datetime(2013, 1, 1), 86_400_000_000),
+        ("1000000000 days", 2**63 - 1),
+    ],
+)
+def test_a_duration_may_be_written_in_many_ways(written: Any, micros: int) -> None:
+    assert duration(written) == Duration(micros)
+    assert type(duration(written)) is Duration
+
+
+@pytest.mark.parametrize("written", ["", "  ", "5", "five seconds", "5 parsecs", "1 hour and 2", "1 m", "seconds"])
+def test_text_that_is_no_duration_is_refused_with_a_way_out(written: str) -> None:
+    with pytest.raises(InvalidArgument, match="is not a duration\nHint: "):
+        duration(written)
+
+
+@pytest.mark.parametrize("written", [None, True, [5], EventTime(5), ProcessingTime(5)])
+def test_a_value_of_another_type_is_no_duration(written: Any) -> None:
+    with pytest.raises(InvalidType, match=r"(?s)a duration must be .* got .*Hint: "):
+        duration(written)
+
+
+def test_nan_is_no_time() -> None:
+    for parse in (duration, event_time, processing_time):
+        with pytest.raises(InvalidArgument, match="got nan"):
+            parse(float("nan"))
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_the_text_of_a_duration_reads_back(micros: int) -> None:
+    assert duration(duration_text(micros)) == Duration(micros)
+
+
+@pytest.mark.parametrize(
+    ("written", "micros"),
+    [
+        ("1970-01-01T00:00:01Z", 1_000_000),
+        ("1969-12-31T23:59:59.999999Z", -1),
+        ("2013-01-01T05:00-05:00", 1_357_034_400_000_000),
+        ("+inf", 2**63 - 1),
+        ("-inf", -(2**63)),
+        (1.5, 1_500_000),
+        (datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC), 1_000_000),
+        (datetime.datetime(1970, 1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1))), 0),
+        (pendulum.datetime(2013, 1, 1, 5, tz="America/New_York"), 1_357_034_400_000_000),
+        (pendulum.datetime(1, 1, 1, 0, 0, 0, 1), -62_135_596_799_999_999),
+    ],
+)
+def test_an_instant_may_be_written_in_many_ways(written: Any, micros: int) -> None:
+    assert event_time(written) == EventTime(micros)
+    assert processing_time(written) == ProcessingTime(micros)
+
+
+@pytest.mark.parametrize("written", ["2013-01-01", "2013-01-01T05:00", datetime.datetime(2013, 1, 1)])  # noqa: DTZ001
+def test_an_instant_without_a_zone_is_refused_with_a_way_out(written: Any) -> None:
+    with pytest.raises(InvalidArgument, match="has no time zone\nHint: add"):
+        event_time(written)
+
+
+@pytest.mark.parametrize("written", ["", "noon", "P1D", "12:00", "2013-13-01T00:00Z"])
+def test_text_that_is_no_instant_is_refused_with_a_way_out(written: str) -> None:
+    with pytest.raises(InvalidArgument, match="is not an instant\nHint: "):
+        event_time(written)
+
+
+@pytest.mark.parametrize("written", [None, True, datetime.date(2013, 1, 1), Duration(5)])
+def test_a_value_of_another_type_is_no_instant(written: Any) -> None:
+    with pytest.raises(InvalidType, match="an instant must be"):
+        event_time(written)
+
+
+def test_the_time_domains_do_not_mix() -> None:
+    with pytest.raises(InvalidType, match="an event time is wanted"):
+        event_time(ProcessingTime(0))
+    with pytest.raises(InvalidType, match="a processing time is wanted"):
+        processing_time(EventTime(0))
+
+
+def test_errors_are_both_builtin_and_ours() -> None:
+    assert issubclass(InvalidArgument, ValueError)
+    assert issubclass(InvalidArgument, DataflowError)
+    assert issubclass(InvalidType, TypeError)
+
+
+@given(st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999))
+def test_a_formatted_instant_reads_back(micros: int) -> None:
+    assert event_time(format_instant(micros)) == EventTime(micros)
+
+
+def test_instants_beyond_the_calendar_still_have_a_text() -> None:
+    assert format_instant(2**62) == f"{2**62}us"
+    assert repr(MAX_TIMESTAMP) == "EventTime(+inf)"
+    assert repr(MIN_TIMESTAMP) == "EventTime(-inf)"

@@ -1,0 +1,126 @@
+"""What is refused at run(), before any data are read; and the plan in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.checks import check
+from dataflow_model.plan.explain import explain
+from dataflow_model.plan.sources import Source
+
+
+@attrs.frozen
+class Feed(Source):
+    event_time: str | dm.Arrival | None = "at"  # type: ignore[assignment, name-defined]
+    processing_time: str | None = None
+    is_bounded: bool = False
+
+
+def fed(windowing: dm.WindowInto | None = None, **options: Any) -> dm.Pipeline:
+    p = dm.Pipeline()
+    pairs = p | dm.Read(Feed(**options)) | dm.Map(lambda row: (row, 1))
+    if windowing is not None:
+        pairs = pairs | windowing
+    _ = pairs | dm.Sum.per_key()
+    return p
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        dm.DefaultTrigger(),
+        dm.Repeatedly(dm.AfterWatermark()),
+        dm.AfterWatermark(late=dm.AfterCount(1)),
+        dm.Repeatedly(dm.AfterAll(dm.AfterCount(1), dm.AfterWatermark())),
+        dm.AfterEach(dm.AfterWatermark(), dm.Repeatedly(dm.AfterCount(1))),
+    ],
+)
+def test_a_grouping_without_end_that_waits_for_the_end_is_refused(trigger: dm.Trigger) -> None:
+    with pytest.raises(dm.PlanError, match=r"'Sum.PerKey' would never give output(.|\n)*Hint: put dm.Window.into"):
+        check(fed(dm.Window.trigger(trigger)).plan())
+
+
+@pytest.mark.parametrize(
+    "windowing",
+    [
+        dm.Window.into(dm.FixedWindows("1 hour")),
+        dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))),
+        dm.Window.trigger(dm.AfterWatermark(early=dm.AfterProcessingTime("1 minute"))),
+        dm.Window.trigger(dm.Repeatedly(dm.AfterAny(dm.AfterCount(1), dm.AfterWatermark()))),
+    ],
+)
+def test_a_grouping_without_end_that_fires_before_is_fine(windowing: dm.WindowInto) -> None:
+    check(fed(windowing).plan())
+
+
+def test_a_bounded_or_drained_input_has_an_end() -> None:
+    check(fed(is_bounded=True).plan())
+    check(fed().plan(), drained=True)
+    with pytest.raises(dm.PlanError):
+        check(fed().plan())
+
+
+def test_run_checks_the_plan_before_it_asks_the_runner() -> None:
+    with pytest.raises(dm.PlanError, match="would never give output"):
+        fed().run()
+
+
+def test_endlessness_comes_through_flatten_but_not_through_side_inputs() -> None:
+    p = dm.Pipeline()
+    endless = p | dm.Read(Feed())
+    pairs = p | dm.Create([("a", 1)])
+    _ = pairs | dm.Map(lambda pair, side: pair, dm.AsIter(endless)) | dm.Sum.per_key()
+    check(p.plan())
+    _ = (pairs, endless) | dm.Flatten() | dm.GroupByKey()
+    with pytest.raises(dm.PlanError, match="'GroupByKey' would never give output"):
+        check(p.plan())
+
+
+def test_replayed_and_wall_clocks_do_not_mix_but_create_goes_with_both() -> None:
+    p = dm.Pipeline()
+    _ = p | "replayed" >> dm.Read(Feed(processing_time="seen"))
+    _ = p | dm.Create([1])
+    check(p.plan())
+    _ = p | "live" >> dm.Read(Feed())
+    with pytest.raises(dm.PlanError, match=r"one clock, but \['replayed'\] replay theirs .* \['live'\] go by the wall"):
+        check(p.plan())
+
+
+def test_a_plan_is_told_in_words() -> None:
+    p = dm.Pipeline()
+    hourly = (
+        dm.Window.into(dm.FixedWindows("1 hour"))
+        .trigger(dm.AfterWatermark(early=dm.AfterProcessingTime("1 minute"), late=dm.AfterCount(1)))
+        .allowed_lateness("2 hours")
+        .accumulating()
+    )
+    factor = p | "factor" >> dm.Create([2, 3])
+    flights = p | "flights" >> dm.Read(Feed(processing_time="seen"))
+    scaled, dead = flights | "scale" >> dm.Map(lambda x, by: x * by, dm.AsSingleton(factor)).with_exception_handling()
+    _ = scaled | dm.WithKeys("carrier", value="delay") | hourly | dm.Mean.per_key() | dm.Values()
+    _ = dead | dm.Reshuffle()
+    assert explain(p.plan()).replace(", partly before the shuffle (lifted)", "").splitlines() == [
+        "stage 0",
+        "  factor: 2 elements held by the program",
+        "  flights: Feed, event time 'at', watermark BoundedOutOfOrderness(delay=Duration(0s)), "
+        "replayed by the clock in 'seen', unbounded",
+        "    + scale: Map(lambda); side inputs factor as singleton; dead letters to dead_letters",
+        "    + WithKeys: pairs of carrier and delay, read as columns where possible",
+        "    + Window.into: FixedWindows('1 hour')",
+        "stage 1",
+        "  Mean.PerKey: combine by Mean() per key and window",
+        "      where: FixedWindows('1 hour')",
+        "      when: early: every minute of processing time, from the first new element; on time: when the watermark "
+        "passes the end of the window; late: at each element, for 2 hours",
+        "      how: accumulating",
+        "    + Values: Map",
+        "  Reshuffle: spread over the workers anew",
+    ]
+
+
+def test_an_empty_pipeline_is_told_too() -> None:
+    assert explain(dm.Pipeline().plan()) == "an empty pipeline"

@@ -1,0 +1,189 @@
+"""Pipelines: labels, scopes, what may be applied to what, and leaving the block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+
+
+def labels(p: dm.Pipeline) -> list[str]:
+    return [node.label for node in p.plan().nodes]
+
+
+class Twice(dm.PTransform):
+    def expand(self, pcoll: Any) -> Any:
+        return pcoll | dm.Map(lambda x: 2 * x) | "keep" >> dm.Filter(lambda x: x > 2)
+
+
+class RecordingRunner:
+    def __init__(self) -> None:
+        self.until: list[str | None] = []
+        self.waited = 0
+
+    def run(self, plan: Any, *, until: str | None = None) -> Any:
+        self.until.append(until)
+        return self
+
+    def wait_until_finish(self, timeout: float | None = None) -> Any:
+        self.waited += 1
+
+
+def test_labels_of_composites_nest() -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([1]) | "outer" >> Twice()
+    assert labels(p) == ["Create", "outer/Map", "outer/keep"]
+
+
+def test_an_automatic_label_is_the_name_of_the_transform() -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.Values() | Twice()
+    assert labels(p) == ["Create", "Sum.PerKey", "Values", "Twice/Map", "Twice/keep"]
+
+
+def test_a_label_is_refused_the_second_time_in_its_scope() -> None:
+    numbers = dm.Pipeline() | dm.Create([1]) | dm.Map(str)
+    with pytest.raises(dm.InvalidArgument, match=r"there is a transform 'Map' already(.|\n)*Hint: .*another name"):
+        numbers | dm.Map(int)
+
+
+def test_the_same_label_stands_in_two_scopes() -> None:
+    p = dm.Pipeline()
+    numbers = p | dm.Create([1])
+    _ = numbers | "a" >> Twice()
+    _ = numbers | "b" >> Twice()
+    assert labels(p)[1:] == ["a/Map", "a/keep", "b/Map", "b/keep"]
+
+
+def test_labelling_leaves_the_transform_as_it_was() -> None:
+    doubling = dm.Map(lambda x: 2 * x)
+    assert ("twice" >> doubling).label == "twice"
+    assert doubling.label == "Map"
+
+
+@pytest.mark.parametrize("label", ["", "  "])
+def test_an_empty_label_is_refused(label: str) -> None:
+    with pytest.raises(dm.InvalidArgument, match="must not be empty"):
+        label >> dm.Map(str)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        (dm.Sum(), "dm.CombinePerKey"),
+        (dm.Sum, "dm.Sum.per_key"),
+        (dm.GroupByKey, r"call it: dm.GroupByKey"),
+        (dm.FixedWindows("1 hour"), "dm.Window.into"),
+        (dm.AfterCount(1), "dm.Window.trigger"),
+        (len, r"dm.Map\(len\)"),
+        (dm.DoFn(), "dm.ParDo"),
+        (3, "another transform"),
+    ],
+)
+def test_what_is_no_transform_is_refused_with_what_was_probably_meant(wrong: object, hint: str) -> None:
+    with pytest.raises(dm.InvalidType, match=rf"only transforms(.|\n)*Hint: .*{hint}"):
+        dm.Pipeline() | dm.Create([1]) | wrong
+
+
+def test_a_transform_over_collections_is_refused_at_the_beginning() -> None:
+    with pytest.raises(dm.InvalidType, match="'Map' reads a collection, got the pipeline itself"):
+        dm.Pipeline() | dm.Map(str)
+
+
+def test_a_source_is_refused_behind_a_collection() -> None:
+    with pytest.raises(dm.InvalidType, match="'more' begins a pipeline"):
+        dm.Pipeline() | dm.Create([1]) | "more" >> dm.Create([2])
+
+
+def test_a_tuple_is_refused_where_one_collection_is_wanted() -> None:
+    p = dm.Pipeline()
+    with pytest.raises(dm.InvalidType, match="'Map' reads one collection"):
+        (p | "a" >> dm.Create([1]), p | "b" >> dm.Create([2])) | dm.Map(str)
+
+
+@pytest.mark.parametrize("several", [[1, 2], (), {}, "text", {1, 2}])
+def test_plain_values_before_a_transform_are_refused(several: Any) -> None:
+    with pytest.raises(dm.InvalidType, match="no collection"):
+        several | dm.Flatten()
+
+
+def test_collections_of_two_pipelines_do_not_mix() -> None:
+    one, other = dm.Pipeline() | dm.Create([1]), dm.Pipeline() | dm.Create([2])
+    with pytest.raises(dm.InvalidArgument, match="belongs to another pipeline"):
+        (one, other) | dm.Flatten()
+    with pytest.raises(dm.InvalidArgument, match="belongs to another pipeline"):
+        one | dm.Map(lambda x, y: x + y, dm.AsSingleton(other))
+
+
+def test_a_transform_that_fails_to_apply_leaves_no_trace() -> None:
+    class Half(dm.PTransform):
+        def expand(self, pcoll: Any) -> Any:
+            return pcoll | dm.Map(str) | dm.GroupByKey()
+
+    p = dm.Pipeline()
+    numbers = p | dm.Create([1])
+    with pytest.raises(dm.InvalidType):
+        numbers | Half()
+    assert labels(p) == ["Create"]
+    _ = numbers | "Half" >> Twice()
+    assert labels(p) == ["Create", "Half/Map", "Half/keep"]
+
+
+def test_a_user_transform_needs_no_init_and_may_be_frozen() -> None:
+    import attrs
+
+    @attrs.frozen
+    class Add(dm.PTransform):
+        amount: int
+
+        def expand(self, pcoll: Any) -> Any:
+            return pcoll | dm.Map(lambda x: x + self.amount)
+
+    p = dm.Pipeline()
+    _ = p | dm.Create([1]) | "add 2" >> Add(2)
+    assert labels(p) == ["Create", "add 2/Map"]
+
+
+def test_leaving_the_block_runs_and_waits() -> None:
+    runner = RecordingRunner()
+    with dm.Pipeline(runner=runner) as p:
+        _ = p | dm.Create([1])
+    assert (runner.until, runner.waited) == ([None], 1)
+    assert p.result is runner
+
+
+def test_leaving_the_block_by_an_exception_runs_nothing() -> None:
+    runner = RecordingRunner()
+    with pytest.raises(ZeroDivisionError), dm.Pipeline(runner=runner):
+        _ = 1 / 0
+    assert runner.until == []
+
+
+def test_run_returns_at_once() -> None:
+    runner = RecordingRunner()
+    p = dm.Pipeline(runner=runner)
+    _ = p | dm.Create([1])
+    p.run(until="drained")
+    assert (runner.until, runner.waited) == (["drained"], 0)
+    with pytest.raises(dm.InvalidArgument, match="`until` must be None or 'drained', got 'dry'"):
+        p.run(until="dry")
+
+
+def test_a_runner_must_be_an_instance_of_one() -> None:
+    with pytest.raises(dm.InvalidType, match=r"Hint: write RecordingRunner\(…\)"):
+        dm.Pipeline(runner=RecordingRunner)  # type: ignore[arg-type] # the point
+    with pytest.raises(dm.InvalidType, match="a runner is wanted, got 'local'"):
+        dm.Pipeline(runner="local")  # type: ignore[arg-type] # the point
+
+
+def test_the_policy_for_late_data_is_taken_as_text() -> None:
+    assert dm.Pipeline(late_data="duplicate_window").plan().late_data is dm.LateData.DUPLICATE_WINDOW
+    with pytest.raises(dm.InvalidArgument, match="'keep' is no LateData"):
+        dm.Pipeline(late_data="keep")
+
+
+def test_everything_in_the_public_list_is_there() -> None:
+    lazy_on_spark = {"SparkRunner"}
+    assert [name for name in dm.__all__ if name not in lazy_on_spark and not hasattr(dm, name)] == []

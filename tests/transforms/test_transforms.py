@@ -1,0 +1,157 @@
+"""The transforms, by the nodes that they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan import nodes
+
+
+class Sort(dm.DoFn):
+    def process(self, element: Any, limit: int, timestamp: dm.EventTime) -> Any:
+        yield dm.TaggedOutput("large", element) if element > limit else element
+
+
+def created(*values: Any) -> tuple[dm.Pipeline, Any]:
+    p = dm.Pipeline()
+    return p, p | dm.Create(values)
+
+
+def test_par_do_has_outputs_by_tag_attribute_and_order() -> None:
+    p, numbers = created(1, 2)
+    out = numbers | dm.ParDo(Sort(), 1).with_outputs("large", main="small")
+    assert out.keys() == ("small", "large")
+    assert out.small is out["small"] is out[0]
+    assert out.large.ref == nodes.Ref("ParDo", "large")
+    small, large = out
+    assert (small, large) == (out.small, out.large)
+    node: Any = p.plan()["ParDo"]
+    assert (node.tags, node.args, node.metadata) == (("large",), (1,), ("timestamp",))
+    with pytest.raises(dm.InvalidArgument, match="there is no output 'middle'"):
+        out["middle"]
+    with pytest.raises(AttributeError, match="there is no output 'middle'"):
+        _ = out.middle
+
+
+def test_outputs_flatten_together() -> None:
+    p, numbers = created(1, 2)
+    both = numbers | dm.ParDo(Sort(), 1).with_outputs("large") | dm.Flatten()
+    assert p.plan()["Flatten"].inputs == (nodes.Ref("ParDo"), nodes.Ref("ParDo", "large"))
+    assert both.ref == nodes.Ref("Flatten")
+
+
+def test_exception_handling_gives_a_pair_with_the_dead_letters() -> None:
+    p, numbers = created(1, 2)
+    out, dead = numbers | dm.ParDo(Sort(), 1).with_outputs("large").with_exception_handling()
+    assert out.large.ref.tag == "large"
+    assert dead.ref == nodes.Ref("ParDo", "dead_letters")
+    node: Any = p.plan()["ParDo"]
+    assert node.dead_letters == "dead_letters"
+
+
+@pytest.mark.parametrize("tags", [("a", "a"), ("main",)])
+def test_each_output_needs_a_tag_of_its_own(tags: tuple[str, ...]) -> None:
+    with pytest.raises(dm.InvalidArgument, match="a tag of its own"):
+        dm.ParDo(Sort(), 1).with_outputs(*tags)
+
+
+def test_the_dead_letters_need_a_tag_of_their_own() -> None:
+    with pytest.raises(dm.InvalidArgument, match="tag of their own"):
+        dm.ParDo(Sort(), 1).with_outputs("bad").with_exception_handling("bad")
+    _, numbers = created(1)
+    with pytest.raises(dm.InvalidArgument, match="tag of their own"):
+        numbers | dm.ParDo(Sort(), 1).with_exception_handling("bad").with_outputs("bad")
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: dm.Map(lambda x, y: x), r"a parameter 'y' that nothing fills"),
+        (lambda: dm.Map(lambda: 1), "cannot be called with an element"),
+        (lambda: dm.Map(lambda x: x, 1), "cannot be called with an element"),
+        (lambda: dm.Map(lambda x: x, y=1), "cannot be called with an element"),
+        (lambda: dm.Map(3), "Map takes a function, got 3"),  # type: ignore[arg-type]
+        (lambda: dm.ParDo(Sort), r"a DoFn is wanted, got the class Sort\nHint: write Sort\(…\)"),
+        (lambda: dm.Partition(lambda x, n: 0, 0), "`n` must be an int of at least 1, got 0"),
+        (lambda: dm.WithKeys(3), "`key` must be a function, a field's name or a tuple of names, got 3"),  # type: ignore[arg-type]
+        (lambda: dm.WithKeys(len, value="x"), "`value` goes with field names"),
+        (lambda: dm.Create("text"), "Create takes an iterable of values, got the text"),
+        (lambda: dm.Create(3), "Create takes an iterable of values, got 3"),  # type: ignore[arg-type]
+        (lambda: dm.CombinePerKey(3), "CombinePerKey takes a CombineFn or an associative function, got 3"),  # type: ignore[arg-type]
+        (lambda: dm.WithTimestamps(len, late_data_horizon=-1), "`late_data_horizon` must not be negative"),
+        (lambda: dm.AsIter([1]), "a side input is a collection"),  # type: ignore[arg-type]
+        (lambda: dm.Top(0), "`n` must be at least 1, got 0"),
+        (lambda: dm.Together(), "needs at least one combiner"),
+    ],
+)
+def test_wrong_arguments_are_refused_where_they_are_given(make: Any, problem: str) -> None:
+    with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=problem):
+        make()
+
+
+@pytest.mark.parametrize("name", ["watermark_percentile", "production_time", "trigger", "is_retraction"])
+def test_metadata_that_is_not_told_yet_is_refused_at_construction(name: str) -> None:
+    fn = eval(f"lambda x, {name}: x")  # noqa: S307 - the parameter's name is the case
+    with pytest.raises(dm.NotYetSupported, match=f"asks for '{name}', which no runner tells yet"):
+        dm.Map(fn)
+
+
+def test_side_inputs_stand_among_the_arguments() -> None:
+    p, numbers = created(1, 2)
+    factor = p | "factor" >> dm.Create([10])
+    names = p | "names" >> dm.Create([(1, "one")])
+    _ = numbers | dm.Map(lambda x, f, names: (x * f, names), dm.AsSingleton(factor, default=1), names=dm.AsDict(names))
+    node: Any = p.plan()["Map"]
+    assert node.args == (nodes.SideInput(nodes.Ref("factor"), "singleton", 1),)
+    assert node.kwargs == {"names": nodes.SideInput(nodes.Ref("names"), "dict")}
+    assert node.inputs == (nodes.Ref("Create"), nodes.Ref("factor"), nodes.Ref("names"))
+
+
+def test_a_bare_collection_is_no_argument() -> None:
+    p, numbers = created(1)
+    other = p | "other" >> dm.Create([10])
+    with pytest.raises(dm.InvalidType, match=r"does not say how it is to be seen\nHint: wrap it in dm.AsSingleton"):
+        numbers | dm.Map(lambda x, y: x, other)
+
+
+def test_as_dict_wants_pairs() -> None:
+    _, numbers = created(1)
+    with pytest.raises(dm.InvalidType, match="groups pairs"):
+        dm.AsDict(numbers)
+
+
+def test_field_names_make_a_node_that_runners_read_by_column() -> None:
+    p, rows = created({"carrier": "UA", "delay": 1})
+    _ = rows | dm.WithKeys(("carrier",), value="delay")
+    node = p.plan()["WithKeys"]
+    assert isinstance(node, nodes.ToPairs)
+    assert (node.key, node.value) == (("carrier",), "delay")
+
+
+def test_create_takes_event_times_and_dicts() -> None:
+    p = dm.Pipeline()
+    _ = p | "timed" >> dm.Create([dm.TimestampedValue("x", 60), "y"])
+    _ = p | "dict" >> dm.Create({"a": 1})
+    timed: Any = p.plan()["timed"]
+    assert timed.source.elements == ("x", "y")
+    assert timed.source.event_times == (dm.event_time(60), dm.MIN_TIMESTAMP)
+    plain: Any = p.plan()["dict"]
+    assert (plain.source.elements, plain.source.event_times) == ((("a", 1),), None)
+
+
+def test_a_collection_flattened_with_itself_is_read_through_a_copy() -> None:
+    p, numbers = created(1)
+    _ = (numbers, numbers) | dm.Flatten()
+    assert p.plan()["Flatten"].inputs == (nodes.Ref("Create"), nodes.Ref("Flatten/input 2"))
+
+
+def test_a_grouping_takes_the_strategy_of_its_input() -> None:
+    p, pairs = created(("a", 1))
+    windowed = pairs | dm.Window.into(dm.FixedWindows("1 hour")).accumulating()
+    _ = windowed | dm.Map(lambda x: x) | dm.CombinePerKey(max)
+    node: Any = p.plan()["CombinePerKey"]
+    assert node.strategy == windowed.strategy
+    assert node.combine == dm.Max()

@@ -1,0 +1,171 @@
+"""Element types: inferred where hints are, refused only where nothing could be right."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, NamedTuple, Optional, TypeVar
+
+import attrs
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.transforms.typehints import clashes, may_be_pair, type_of_values
+
+T = TypeVar("T")
+
+
+class Flight(NamedTuple):
+    carrier: str
+    dep_delay: float
+    origin: str
+
+
+@attrs.frozen
+class Plane:
+    tail: str
+
+
+class Box(Generic[T]):
+    pass
+
+
+class Span(dm.CombineFn[float, list[float], str]):
+    pass
+
+
+def created(values: list[Any]) -> Any:
+    return dm.Pipeline() | dm.Create(values)
+
+
+def length(text: str) -> int:
+    return len(text)
+
+
+def words(text: str) -> Iterator[str]:
+    yield from text.split()
+
+
+def generic(value: T) -> T:
+    return value
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2], int),
+        ([1, None], Optional[int]),  # noqa: UP045 - what typing makes at run time
+        ([("a", 1), ("b", 2)], tuple[str, int]),
+        ([Flight("UA", 1.0, "JFK")], Flight),
+        ([], Any),
+        ([1, "a", 2.0, b"", None], Any),
+    ],
+)
+def test_create_knows_the_type_of_its_values(values: list[Any], expected: Any) -> None:
+    assert type_of_values(values) == expected
+
+
+@pytest.mark.parametrize(
+    ("transform", "expected"),
+    [
+        (dm.Map(length), int),
+        (dm.Map(len), Any),
+        (dm.Map(float), float),
+        (dm.Map(generic), Any),
+        (dm.FlatMap(words), str),
+        (dm.Filter(lambda x: x), str),
+        (dm.Count.per_element(), tuple[str, int]),
+        (dm.WithKeys(length), tuple[int, str]),
+        (dm.ToList.globally(), list[str]),
+        (dm.Map(lambda x: x).with_output_types(bytes), bytes),
+    ],
+)
+def test_types_follow_the_hints(transform: dm.PTransform, expected: Any) -> None:
+    assert (created(["a", "b"]) | transform).element_type == expected
+
+
+@pytest.mark.parametrize(
+    ("transform", "expected"),
+    [
+        (dm.Sum.per_key(), tuple[str, int]),
+        (dm.Mean.per_key(), tuple[str, float]),
+        (dm.Top.per_key(2), tuple[str, list[int]]),
+        (dm.GroupByKey(), tuple[str, list[int]]),
+        (dm.CombinePerKey(Span()), tuple[str, str]),
+        (dm.KvSwap(), tuple[int, str]),
+        (dm.Max.globally(), tuple[str, int]),
+    ],
+)
+def test_types_of_pairs_follow_through_groupings(transform: dm.PTransform, expected: Any) -> None:
+    assert (created([("a", 1)]) | transform).element_type == expected
+
+
+@pytest.mark.parametrize("values", [[1], ["ab"], [Flight("UA", 1.0, "JFK")], [("a", 1, 2)], [Plane("N1")], [None]])
+def test_grouping_what_is_certainly_no_pair_is_refused(values: list[Any]) -> None:
+    for transform in (dm.GroupByKey(), dm.Sum.per_key(), dm.Keys(), dm.Distinct.per_key()):
+        with pytest.raises(dm.InvalidType, match=r"groups pairs \(key, value\), got elements of type"):
+            created(values) | transform
+
+
+@pytest.mark.parametrize(
+    "hint", [Any, object, tuple, list, tuple[int, ...], tuple[str, int], Box[int], Iterable[int], int | tuple[int, int]]
+)
+def test_what_may_be_a_pair_passes(hint: Any) -> None:
+    assert may_be_pair(hint)
+
+
+def test_a_function_annotated_for_something_else_is_refused_with_both_types() -> None:
+    with pytest.raises(dm.InvalidType, match=r"'Map' calls length\(text: str\) on elements of type int"):
+        created([1]) | dm.Map(length)
+    with pytest.raises(dm.InvalidType, match="'FlatMap' calls words"):
+        created([1]) | dm.FlatMap(words)
+
+
+def test_values_that_do_not_add_are_refused() -> None:
+    with pytest.raises(dm.InvalidType, match=r"combines by Sum\(\), which cannot take values of type str"):
+        created([("a", "b")]) | dm.Sum.per_key()
+    with pytest.raises(dm.InvalidType, match="cannot take values of type Flight"):
+        created([Flight("UA", 1.0, "JFK")]) | dm.WithKeys("carrier") | dm.Mean.per_key()
+    with pytest.raises(dm.InvalidType, match="cannot take values of type str"):
+        created([("a", "b")]) | dm.CombinePerKey(Span())
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (int, float), (float, int), (bool, int), (Any, int), (int, Any), (object, str), (int, T), (Plane, Flight),
+        (int | str, int), (int, int | str), (Flight, tuple), (tuple, Flight), (list[int], list[str]), (dict, Box),
+        (Iterable[int], list), (list, Iterable[int]), (dt.date, dt.datetime), (tuple[int, ...], tuple[int, int]),
+        (None, Optional[int]),  # noqa: UP045 - both spellings are met
+    ],
+)  # fmt: skip
+def test_what_might_be_right_does_not_clash(given: Any, wanted: Any) -> None:
+    if (given, wanted) != (dict, Box):
+        assert not clashes(given, wanted)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (int, str),
+        (str, int),
+        (tuple[int, int], tuple[int, int, int]),
+        (None, int),
+        (int | None, str),
+        (Flight, str),
+        (str, Plane),
+    ],
+)
+def test_what_can_never_be_right_clashes(given: Any, wanted: Any) -> None:
+    assert clashes(given, wanted)
+
+
+def test_a_field_that_the_rows_do_not_have_is_refused() -> None:
+    flights = created([Flight("UA", 1.0, "JFK")])
+    with pytest.raises(
+        dm.InvalidArgument, match=r"the field 'delay', which Flight does not have\nHint: its fields are .*dep_delay"
+    ):
+        flights | dm.WithKeys("carrier", value="delay")
+    assert (flights | dm.WithKeys(("carrier", "origin"), value="dep_delay")).element_type == tuple[
+        tuple[str, str], float
+    ]

@@ -1,0 +1,119 @@
+"""The windowing chain: last call wins, order does not matter, checked when complete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+
+HOURLY = dm.FixedWindows("1 hour")
+
+
+def test_the_chain_is_a_value_and_its_last_call_wins() -> None:
+    chain = dm.Window.into(HOURLY).accumulating()
+    assert chain.discarding().strategy.accumulation_mode is dm.AccumulationMode.CLEAR_ALWAYS
+    assert chain.strategy.accumulation_mode is dm.AccumulationMode.ACCUMULATE_ALWAYS
+
+
+def test_lateness_may_be_set_before_or_after_the_trigger() -> None:
+    on_time_only = dm.AfterWatermark()
+    before = dm.Window.into(HOURLY).allowed_lateness("1 hour").trigger(on_time_only).allowed_lateness(0)
+    after = dm.Window.into(HOURLY).trigger(on_time_only)
+    assert before.strategy == after.strategy
+
+
+def test_a_trigger_that_may_lose_data_is_refused_when_the_chain_is_used() -> None:
+    chain = dm.Window.into(HOURLY).trigger(dm.AfterWatermark()).allowed_lateness("1 hour")
+    with pytest.raises(dm.InvalidArgument, match="may finish before its window expires"):
+        _ = chain.strategy
+    with pytest.raises(dm.InvalidArgument, match="may finish before its window expires"):
+        dm.Pipeline() | dm.Create([1]) | chain
+    assert chain.trigger(dm.AfterWatermark(), may_lose_data=True).strategy.may_lose_data
+
+
+def test_options_are_taken_as_text_or_members() -> None:
+    as_text = dm.Window.into(HOURLY).on_time("fire_if_non_empty").closing("fire_always").late_data("duplicate_window")
+    as_members = (
+        dm.Window.into(HOURLY)
+        .on_time(dm.OnTimeBehavior.FIRE_IF_NON_EMPTY)
+        .closing(dm.ClosingBehavior.FIRE_ALWAYS)
+        .late_data(dm.LateData.DUPLICATE_WINDOW)
+    )
+    assert as_text.timestamp_combiner("EARLIEST").strategy == (
+        as_members.timestamp_combiner(dm.TimestampCombiner.EARLIEST).strategy
+    )
+
+
+def test_a_whole_strategy_is_applied_and_changed() -> None:
+    strategy = dm.Window.into(HOURLY).accumulating().strategy
+    assert dm.Window.into(strategy).strategy == strategy
+    assert dm.Window.into(strategy).allowed_lateness("1 hour").strategy.accumulates
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda chain: chain.accumulating_and_retracting(),
+        lambda chain: chain.accumulation("accumulate_always", retracting=True),
+        lambda chain: chain.accumulation(dm.AccumulationMode.CLEAR_BY_DEFAULT),
+    ],
+)
+def test_what_is_not_there_yet_says_so(ask: Any) -> None:
+    with pytest.raises(dm.NotYetSupported, match="not there yet"):
+        ask(dm.Window.into(HOURLY))
+
+
+@pytest.mark.parametrize(
+    ("ask", "problem"),
+    [
+        (lambda: dm.Window.into("1 hour"), "a window function is wanted, got '1 hour'"),  # type: ignore[arg-type]
+        (lambda: dm.Window.into(HOURLY).trigger(1), "a trigger is wanted, got 1"),  # type: ignore[arg-type]
+        (lambda: dm.Window.into(HOURLY).allowed_lateness(-1), "`allowed_lateness` must not be negative"),
+        (lambda: dm.Window.into(HOURLY).on_time("sometimes"), "'sometimes' is no OnTimeBehavior"),
+        (lambda: dm.Window.into(HOURLY).accumulation("clear_always", retracting=True), "retractions take back"),
+    ],
+)
+def test_wrong_values_are_refused_where_they_are_given(ask: Any, problem: str) -> None:
+    with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=problem):
+        ask()
+
+
+def test_a_trigger_alone_keeps_the_window_function_of_the_input() -> None:
+    p = dm.Pipeline()
+    windowed = p | dm.Create([1]) | dm.Window.into(HOURLY).allowed_lateness("2 hours")
+    changed = windowed | dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
+    assert changed.strategy.window_fn == HOURLY
+    assert changed.strategy.allowed_lateness == dm.duration("2 hours")
+    assert changed.strategy.accumulates
+    node: Any = p.plan()["Window.trigger"]
+    assert not node.assigns
+
+
+def test_a_new_window_starts_fresh() -> None:
+    p = dm.Pipeline()
+    pairs = p | dm.Create([("a", 1)]) | dm.Window.into(dm.Sessions("1 hour")).accumulating() | dm.Sum.per_key()
+    again = pairs | "again" >> dm.Window.into(dm.Sessions("2 hours"))
+    assert again.strategy.merges
+    assert not again.strategy.accumulates
+
+
+def test_after_a_grouping_merged_windows_merge_no_more() -> None:
+    p = dm.Pipeline()
+    sessions = p | dm.Create([("a", 1)]) | dm.Window.into(dm.Sessions("1 hour"))
+    grouped = sessions | dm.GroupByKey()
+    node: Any = p.plan()["GroupByKey"]
+    assert node.strategy.merges
+    assert not grouped.strategy.merges
+    assert p.plan().strategy(grouped.ref) == grouped.strategy
+
+
+def test_flatten_wants_one_window_function() -> None:
+    p = dm.Pipeline()
+    one = p | "a" >> dm.Create([1]) | "hours" >> dm.Window.into(HOURLY)
+    two = p | "b" >> dm.Create([1]) | "days" >> dm.Window.into(dm.FixedWindows("1 day"))
+    with pytest.raises(dm.InvalidArgument, match=r"windowed differently: 'hours' by .*1 hour.*'days' by"):
+        (one, two) | dm.Flatten()
+    three = p | "c" >> dm.Create([1]) | "more hours" >> dm.Window.into(HOURLY).accumulating()
+    assert not ((one, three) | dm.Flatten()).strategy.accumulates

@@ -1,0 +1,202 @@
+"""The check for users' window functions: it passes ours, a validity window, and finds what is wrong with others."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import pytest
+
+from dataflow_model.testing.window_fns import check_window_fn
+from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime, event_time
+from dataflow_model.values import IntervalWindow, Window
+from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@attrs.frozen
+class ValidityWindows(WindowFn):
+    """Each element is valid until the next one's event time; the last one for ever."""
+
+    is_merging: ClassVar[bool] = True
+
+    def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
+        return (IntervalWindow(min(event_time, EventTime(int(MAX_TIMESTAMP) - 1)), MAX_TIMESTAMP),)
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        by_start = [
+            (start, list(group)) for start, group in itertools.groupby(windows, key=lambda window: window.start)
+        ]
+        ends = [start for start, _ in by_start[1:]] + [MAX_TIMESTAMP]
+        return [(group, IntervalWindow(start, end)) for (start, group), end in zip(by_start, ends, strict=True)]
+
+
+@attrs.frozen
+class _Rule(WindowFn):
+    """A window function like sessions of ten seconds, for its subclasses to break."""
+
+    is_merging: ClassVar[bool] = True
+
+    def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
+        return Sessions(10).assign(event_time, element)
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        return Sessions(10).merge(windows)
+
+
+class NotEqualToItsCopy(WindowFn):
+    def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
+        return GlobalWindows().assign(event_time, element)
+
+
+@attrs.frozen
+class MergesButDoesNotSaySo(_Rule):
+    is_merging: ClassVar[bool] = False
+
+
+@attrs.frozen
+class FailsAtTheEndOfTime(_Rule):
+    def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
+        return (IntervalWindow(event_time, event_time + Duration(10)),)
+
+
+@attrs.frozen
+class AssignsTheWindowBefore(_Rule):
+    def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
+        end = max(int(event_time), -(2**62))
+        return (IntervalWindow(EventTime(end - 10), EventTime(end)),)
+
+
+@attrs.frozen
+class AssignsNothingIterable(_Rule):
+    def assign(self, event_time: EventTime, element: Any) -> Any:
+        return None
+
+
+@attrs.frozen
+class AssignsText(_Rule):
+    def assign(self, event_time: EventTime, element: Any) -> Any:
+        return ["window"]
+
+
+@attrs.frozen
+class MergesNeighboursOnly(_Rule):
+    """Merges two at a time and stops: windows are left that would merge again."""
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        for one, other in itertools.pairwise(windows):
+            if other.start < one.end:
+                yield (one, other), IntervalWindow(one.start, max(one.end, other.end))
+                return
+
+
+@attrs.frozen
+class MergesWindowsThatTouch(_Rule):
+    """Merges what is ready already: the element at the very end changes a window that the watermark has passed."""
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        run: list[Window] = []
+        for window in windows:
+            if run and window.start > max(one.end for one in run):
+                yield run, IntervalWindow(run[0].start, max(one.end for one in run))
+                run = []
+            run.append(window)
+        if run:
+            yield run, IntervalWindow(run[0].start, max(one.end for one in run))
+
+
+@attrs.frozen
+class KeepsAtMostTwoEvents(_Rule):
+    """Merges only pairs of fresh windows, so that what is merged depends on who came first."""
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        fresh = [window for window in windows if int(window.end) - int(window.start) == 10_000_000]
+        for one, other in itertools.pairwise(fresh):
+            if other.start < one.end:
+                return [((one, other), IntervalWindow(one.start, other.end))]
+        return []
+
+
+@attrs.frozen
+class NamesAWindowTwice(_Rule):
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        return [(windows[:1], windows[0]), (windows[:1], windows[0])]
+
+
+@attrs.frozen
+class MergesIntoABystander(_Rule):
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        return [(windows[:1], windows[-1])] if len(windows) > 1 else []
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        GlobalWindows(),
+        FixedWindows("1 hour", "7 minutes"),
+        FixedWindows("1 hour", phase_shift=True),
+        SlidingWindows("1 hour", "25 minutes"),
+        SlidingWindows("1 minute", "1 hour"),
+        Sessions("1 minute"),
+        Sessions(Duration(1)),
+        CalendarWindows.days(timezone="America/New_York"),
+        CalendarWindows.months(),
+        ValidityWindows(),
+    ],
+    ids=repr,
+)
+def test_a_window_function_that_keeps_the_rules_passes(fn: WindowFn) -> None:
+    check_window_fn(fn)
+
+
+def test_elements_may_be_given_where_the_function_looks_at_them() -> None:
+    check_window_fn(FixedWindows("1 hour", phase_shift=True), elements=[("UA", 1), ("AA", 2)])
+
+
+@pytest.mark.parametrize(
+    ("fn", "rule"),
+    [
+        (NotEqualToItsCopy(), "must equal its pickled copy"),
+        (MergesButDoesNotSaySo(), "`is_merging` is False"),
+        (AssignsTheWindowBefore(), "must not assign an element to a window that ends before it"),
+        (AssignsNothingIterable(), "must assign a sequence of windows, got None"),
+        (AssignsText(), "must assign windows, got 'window'"),
+        (MergesNeighboursOnly(), "must merge alike one by one and all at once|must have nothing left to merge"),
+        (
+            MergesWindowsThatTouch(),
+            r"must leave \[.*\) as it is once the watermark is past its end; element \d changed it",
+        ),
+        (KeepsAtMostTwoEvents(), "must not depend on the order|must merge alike one by one"),
+        (NamesAWindowTwice(), "must merge each window of .* at most once; .* is named twice"),
+        (MergesIntoABystander(), "must name .* as a source too"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, WindowFn) else "",
+)
+def test_a_broken_rule_is_named_with_the_elements_that_show_it(fn: WindowFn, rule: str) -> None:
+    with pytest.raises(AssertionError, match=rule) as raised:
+        check_window_fn(fn)
+    assert repr(fn) in str(raised.value)
+
+
+def test_a_function_that_raises_at_the_end_of_time_is_found() -> None:
+    with pytest.raises(ValueError, match="must end after it starts"):
+        check_window_fn(FailsAtTheEndOfTime())
+
+
+def test_the_counterexample_shows_elements_and_event_times() -> None:
+    with pytest.raises(AssertionError, match=r"element 0: None at EventTime\(1970-.*\n  element 1: None at EventTime"):
+        check_window_fn(MergesWindowsThatTouch())
+
+
+def test_each_element_is_valid_until_the_next_ones_event_time() -> None:
+    clock = ["00:26", "01:25", "02:24", "03:06", "03:39", "04:19", "06:39", "07:26", "07:46"]
+    times = [event_time(f"2000-01-01T12:{minute}Z") for minute in clock]
+    fn = ValidityWindows()
+    windows: list[Window] = []
+    for time in reversed(times):
+        windows = sorted({*windows, *fn.assign(time, None)}, key=lambda window: (window.start, window.end))
+        windows = [target for _, target in fn.merge(windows)]
+    assert windows == [IntervalWindow(one, other) for one, other in itertools.pairwise([*times, MAX_TIMESTAMP])]
