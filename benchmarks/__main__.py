@@ -4,10 +4,11 @@
 turns, and takes medians; `agree` says whether both gave the same answer on the run before the timed ones, which wrote
 Parquet. A ratio below its target is good.
 
-**What is consumed.** Where no sink is named, the alternative writes to Spark's `noop` sink, which takes each row inside
-the JVM and keeps none; ours gives each bundle to a Python function that takes its length. With a Parquet sink both
-write files; ours writes the pane's index and timing too. Spark's file source lists a sentinel file after the events, to
-close the last windows; ours ends the input itself. Both read the same Parquet files, in the same micro-batches.
+**What is consumed.** Where no sink is named, the alternative writes to Spark's `noop` sink, which takes each row
+inside the JVM and keeps none; ours goes to a sink that takes each bundle of records on the workers, by the interface
+that users' sinks have, counts it and keeps none. With a Parquet sink both write files; ours the pane's index and
+timing too. Spark's file source lists a sentinel file after the events, to close the last windows; ours ends the input
+itself. Both read the same Parquet files, in the same micro-batches.
 
 **What is in a time.** All of a run: planning, starting the query, the empty micro-batches at its end, the checkpoint.
 Not in it: starting Spark (but for the memory comparison, where each side is a process of its own).

@@ -25,11 +25,16 @@ def agree(ours: Path, theirs: Path) -> bool:
 
 
 def _read(folder: Path) -> pa.Table:
-    files = sorted(str(path) for path in folder.rglob("*.parquet"))
+    # Names that begin with `_` or `.` are not data, by the custom that all readers of Parquet follow.
+    files = [str(path) for path in folder.rglob("*.parquet") if not _hidden(path.relative_to(folder))]
     table = ds.dataset(files, format="parquet").to_table()
     columns = {name: _plain(table[name]) for name in _COLUMNS if name in table.column_names}
     plain = pa.table(columns)
     return plain.sort_by([(name, "ascending") for name in plain.column_names]).combine_chunks()
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -107,4 +107,5 @@ def _write_file(target: Events, path: Path, keys: np.ndarray, event_time: np.nda
 
 def _date(path: Path, number: int) -> None:
     """Set the file's time of change, by which Spark orders the files of a stream."""
-    os.utime(path, (_EPOCH // 10**6 + number,) * 2)
+    seconds = _EPOCH // 10**6 + number
+    os.utime(path, (seconds, seconds))

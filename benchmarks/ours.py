@@ -1,8 +1,7 @@
 """The same jobs through this package's public API.
 
 Each takes what its counterpart in `theirs` takes. With a folder the panes' index and timing are written too, two
-columns more than theirs. Without one each bundle goes to a function that only takes its length, as Spark's `noop` sink
-takes every row and keeps none.
+columns more than theirs. Without one they go to the `Discard` sink on the workers, as theirs go to Spark's `noop` sink.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ import pyarrow as pa
 
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
+from benchmarks.discard import Discard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ def batch_sessions(spark: SparkSession, events: Events, out: Path | None) -> Non
 def batch_map(spark: SparkSession, events: Events, out: Path | None, function: Callable[[Any], Any]) -> None:
     """Call a Python function for each pair of key and value."""
     with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
-        _pairs(pipeline, events) | dm.Map(function) | _sink(events, out, panes=False)
+        _ = _pairs(pipeline, events) | dm.Map(function) | _sink(events, out, panes=False)
 
 
 def streaming_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
@@ -63,15 +63,11 @@ def _pairs(pipeline: Any, events: Events) -> Any:
 
 
 def _sums(pipeline: Any, events: Events, windows: Any, out: Path | None) -> None:
-    _pairs(pipeline, events) | dm.Window.into(windows) | dm.Sum.per_key() | _sink(events, out, panes=True)
+    _ = _pairs(pipeline, events) | dm.Window.into(windows) | dm.Sum.per_key() | _sink(events, out, panes=True)
 
 
 def _sink(events: Events, out: Path | None, *, panes: bool) -> Any:
     if out is None:
-        return dm.io.ForeachBundle(_take)
+        return dm.Write(Discard())
     schema = pa.schema({"key": pa.string() if events.string_keys else pa.int64(), "value": pa.int64()})
     return dm.io.WriteParquet(str(out), schema=schema, panes=panes)
-
-
-def _take(bundle: Sequence[Any]) -> None:
-    len(bundle)

@@ -52,7 +52,7 @@ class ReadDataFrame(ReadRows):
             )
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        schema = to_arrow_schema(df.schema)
+        schema = to_arrow_schema(df.schema, timezone="UTC")
         for option, name in (("event_time", event_time), ("processing_time", processing_time)):
             if isinstance(name, str):
                 check_time_column(schema, name, option)

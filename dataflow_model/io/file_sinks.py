@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import json
 import pickle
 import uuid
 from pathlib import Path
@@ -14,34 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataflow_model.errors import InvalidType, PlanError, SinkError, explain
+from dataflow_model.io.file_writer import FileSinkWriter, Staged
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.paths import absolute_path
 from dataflow_model.io.publishing import DEAD_LETTERS, STAGING, discard, publish, safe_name, staging_directory
 from dataflow_model.io.schemas import with_pane_fields
-from dataflow_model.io.shapes import Misfit, fit, infer_schema
-from dataflow_model.plan.sinks import Record, Sink, SinkWriter
-from dataflow_model.time import MIN_TIMESTAMP
-from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+from dataflow_model.plan.sinks import Sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["FileSink", "FileSinkWriter", "JsonSink", "ParquetSink"]
-
-_BUFFERED_ROWS = 131_072
-"""Rows in a row group at most, and rows that are seen before a schema is inferred."""
-
-
-@attrs.frozen
-class _Staged:
-    """What one task tells the driver."""
-
-    task_id: str
-    file: str | None
-    rows: int
-    dead_file: str | None
-    dead_letters: int
-    schema: pa.Schema | None
+__all__ = ["FileSink", "JsonSink", "ParquetSink"]
 
 
 def _checked_schema(value: Any) -> pa.Schema | None:
@@ -68,16 +50,16 @@ class FileSink(Sink):
     """
 
     path: str = attrs.field(converter=absolute_path)
-    schema: pa.Schema | None = attrs.field(default=None, converter=_checked_schema)
+    schema: pa.Schema | None = attrs.field(default=None, converter=_checked_schema, repr=False)
     panes: bool = False
-    label: str = "Write"
+    label: str = attrs.field(default="Write", repr=False)
     suffix: ClassVar[str] = ""
 
     @abc.abstractmethod
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return something with `write_batch(batch)` and `close()`."""
 
-    def unify(self, directory: Path, staged: Sequence[_Staged]) -> None:
+    def unify(self, directory: Path, staged: Sequence[Staged]) -> None:
         """Make the staged files agree where each task has inferred its own schema, if the format needs it."""
 
     @property
@@ -154,7 +136,7 @@ class ParquetSink(FileSink):
         """Return a Parquet writer."""
         return pq.ParquetWriter(path, schema)
 
-    def unify(self, directory: Path, staged: Sequence[_Staged]) -> None:
+    def unify(self, directory: Path, staged: Sequence[Staged]) -> None:
         """Rewrite the files whose inferred schema is narrower than that of all."""
         schemas = {one.task_id: one.schema for one in staged if one.schema is not None}
         if len({str(schema) for schema in schemas.values()}) < 2:  # noqa: PLR2004
@@ -196,176 +178,5 @@ class JsonSink(FileSink):
         return JsonLinesWriter(path)
 
 
-class FileSinkWriter(SinkWriter):
-    """One task's file and its dead letters, in the staging directory."""
-
-    def __init__(self, sink: FileSink, commit_id: str, task_id: str) -> None:
-        self._sink = sink
-        self._task_id = task_id
-        self._directory = staging_directory(sink.path, commit_id)
-        # A name of its own: another attempt at the same task may still be writing.
-        self._name = f"{safe_name(task_id)}-{uuid.uuid4().hex[:12]}"
-        self._schema = sink.full_schema
-        self._unseen: list[Record] = []
-        self._batches: list[pa.RecordBatch] = []
-        self._buffered = 0
-        self._rows = 0
-        self._dead_letters = 0
-        self._file: Any = None
-        self._dead_file: JsonLinesWriter | None = None
-
-    def write(self, records: Sequence[Record]) -> None:
-        """Stage records; those that do not fit the schema go to the dead letters."""
-        if self._schema is None:
-            self._unseen.extend(records)
-            if len(self._unseen) >= _BUFFERED_ROWS:
-                self._infer()
-        elif records:
-            batch, misfits = fit(records, self._schema, panes=self._sink.panes)
-            self._add(batch)
-            self._bury(misfits)
-
-    def write_columns(self, table: pa.Table) -> None:
-        """Stage rows that are columns already, under the names that the file is to have (those of `panes` too).
-
-        Rows whose types are not those of the schema take the way of `write`.
-        """
-        if self._schema is None:
-            self._infer()
-        if self._schema is None:
-            self._schema = table.schema.remove_metadata()
-        cast = _cast(table, self._schema)
-        if cast is not None:
-            for batch in cast.to_batches():
-                self._add(batch)
-            return
-        for batch in table.to_batches():
-            records = [Record(row, MIN_TIMESTAMP, GLOBAL_WINDOW, NO_FIRING) for row in batch.to_pylist()]
-            fitting, misfits = fit(records, self._schema, panes=False)
-            self._add(fitting)
-            self._bury(misfits)
-
-    def close(self) -> bytes:
-        """Finish the files and return the message for the commit."""
-        if self._schema is None:
-            self._infer()
-        self._flush()
-        with self._explained():
-            for file in (self._file, self._dead_file):
-                if file is not None:
-                    file.close()
-        return pickle.dumps(
-            _Staged(
-                self._task_id,
-                None if self._file is None else self._name + self._sink.suffix,
-                self._rows,
-                None if self._dead_file is None else self._name + ".dead",
-                self._dead_letters,
-                self._schema,
-            )
-        )
-
-    def abort(self) -> None:
-        """Remove this task's files."""
-        for file, suffix in ((self._file, self._sink.suffix), (self._dead_file, ".dead")):
-            if file is not None:
-                file.close()
-                (self._directory / (self._name + suffix)).unlink(missing_ok=True)
-        self._unseen, self._batches = [], []
-
-    def _infer(self) -> None:
-        records, self._unseen = self._unseen, []
-        self._schema = infer_schema(records, panes=self._sink.panes)
-        if self._schema is not None:
-            self.write(records)
-        elif records:  # not one of them has a shape
-            self._bury(fit(records, pa.schema([]), panes=False)[1])
-
-    def _add(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            self._batches.append(batch)
-            self._buffered += batch.num_rows
-            self._rows += batch.num_rows
-            if self._buffered >= _BUFFERED_ROWS:
-                self._flush()
-
-    def _flush(self) -> None:
-        if not self._batches:
-            return
-        with self._explained():
-            if self._file is None:
-                self._directory.mkdir(parents=True, exist_ok=True)
-                self._file = self._sink.file_writer(self._directory / (self._name + self._sink.suffix), self._schema)
-            for batch in pa.Table.from_batches(self._batches).combine_chunks().to_batches():
-                self._file.write_batch(batch)
-        self._batches, self._buffered = [], 0
-
-    def _bury(self, misfits: Sequence[Misfit]) -> None:
-        if not misfits:
-            return
-        with self._explained():
-            if self._dead_file is None:
-                self._directory.mkdir(parents=True, exist_ok=True)
-                self._dead_file = JsonLinesWriter(self._directory / (self._name + ".dead"))
-            for misfit in misfits:
-                row = {"row": repr(misfit.value), "label": self._sink.label, "reason": misfit.reason}
-                self._dead_file.write_line(json.dumps(row, ensure_ascii=False))
-        self._dead_letters += len(misfits)
-
-    def _explained(self) -> _Explained:
-        return _Explained(f"{self._sink.label!r} cannot write below {self._sink.path}")
-
-
-@attrs.frozen
-class _Explained:
-    """Turns an `OSError` inside a `with` into a `SinkError`."""
-
-    problem: str
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, OSError):
-            raise SinkError(explain(f"{self.problem}: {error}", hint="mind free space and permissions")) from error
-
-
-def _opened(messages: Sequence[bytes]) -> list[_Staged]:
+def _opened(messages: Sequence[bytes]) -> list[Staged]:
     return [pickle.loads(message) for message in messages]
-
-
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """Return the table with the schema's columns, or `None` when its rows must be looked at one by one."""
-    if set(table.column_names) - set(schema.names):
-        return None
-    columns = []
-    for field in schema:
-        column = table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        if column.null_count and not field.nullable:
-            return None
-        if column.type != field.type:
-            if not _widens(column.type, field.type):
-                return None
-            try:
-                column = column.cast(field.type)
-            except pa.ArrowException:
-                return None
-        columns.append(column)
-    return pa.table(columns, schema=schema)
-
-
-def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Tell whether values of one type are values of the other; whether each fits is for the cast to say."""
-    same: tuple[Callable[[pa.DataType], bool], ...] = (
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_timestamp,
-        lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
-    )
-    if pa.types.is_dictionary(given):
-        return _widens(given.value_type, wanted) or given.value_type == wanted
-    return (
-        any(test(given) and test(wanted) for test in same)
-        or pa.types.is_null(given)
-        or (pa.types.is_integer(given) and pa.types.is_floating(wanted))
-    )

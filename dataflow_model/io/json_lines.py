@@ -7,7 +7,7 @@ import datetime as dt
 import decimal
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -30,8 +30,7 @@ class JsonLinesWriter:
         names = batch.schema.names
         columns = [_json_values(column) for column in batch.columns]
         self._file.writelines(
-            json.dumps(dict(zip(names, row, strict=True)), default=_plain, ensure_ascii=False) + "\n"
-            for row in zip(*columns, strict=True)
+            _ENCODER.encode(dict(zip(names, row, strict=True))) + "\n" for row in zip(*columns, strict=True)
         )
 
     def write_line(self, line: str) -> None:
@@ -69,3 +68,6 @@ def _plain(value: Any) -> Any:
             return str(value)
         case _:
             return str(value)
+
+
+_ENCODER: Final = json.JSONEncoder(default=_plain, ensure_ascii=False)

@@ -33,7 +33,7 @@ class Misfit:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return an element's columns: a record's fields; `key` and `value` (or the value's fields) of a pair; else `value`.
+    """Return an element's columns: a record's fields; `key` and `value` (or its fields) of a pair; else `value`.
 
     Raises:
         ValueError: for a pair whose value has a field `key` too.
@@ -206,8 +206,8 @@ def _inferred(values: list[Any]) -> pa.DataType:
 def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
     """Return the values as a column, or `None` when one does not fit."""
     kind = field.type
-    lossy = _LOSSY_INTO_INTEGERS if pa.types.is_integer(kind) else _LOSSY_INTO_DATES if pa.types.is_date(kind) else ()
-    if lossy and any(issubclass(one, lossy) for one in set(map(type, values))):
+    kinds = set(map(type, values))
+    if any(test(kind) and any(issubclass(one, lossy) for one in kinds) for test, lossy in _LOSSY):
         return None
     if pa.types.is_nested(kind):
         values = [_plain(value, kind) for value in values]
@@ -221,8 +221,13 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
     return None if array.null_count and not field.nullable else array
 
 
-_LOSSY_INTO_INTEGERS: Final = (float, np.floating, decimal.Decimal)
-_LOSSY_INTO_DATES: Final = (dt.datetime,)
+# What Arrow would take, and round or change in meaning.
+_LOSSY: Final = (
+    (pa.types.is_integer, (float, np.floating, decimal.Decimal)),
+    (pa.types.is_floating, (bool, np.bool_)),
+    (pa.types.is_timestamp, (float, np.floating)),
+    (pa.types.is_date, (dt.datetime, int)),
+)
 
 
 def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Array:

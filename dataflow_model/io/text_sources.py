@@ -71,7 +71,7 @@ class CsvSource(FileSource):
 
 @attrs.frozen(kw_only=True)
 class JsonSource(FileSource):
-    """Rows of files with one JSON object a line. A field that is missing is null, one that is unknown is passed over."""
+    """Rows of files with one JSON object a line. A missing field is null, an unknown one is passed over."""
 
     kind: ClassVar[str] = "JSON"
 

@@ -49,15 +49,15 @@ class _WriteColumns(Write):
 class WriteParquet(_WriteColumns):
     """Write a collection as Parquet files in a directory, each commit's files once and only when it is committed.
 
-    A record (named tuple, dict, attrs class, dataclass) gives its fields; a pair gives `key`, then `value` or the value's
-    fields; anything else gives `value`. A row that does not fit the schema goes to `_dead_letters/` as a line of JSON
-    and is counted. The directory only grows: a new run adds its files to what is there. Any reader of Parquet can read
-    it, since readers skip names that begin with `_`.
+    A record (named tuple, dict, attrs class, dataclass) gives its fields; a pair gives `key`, then `value` or the
+    value's fields; anything else gives `value`. A row that does not fit the schema goes to `_dead_letters/` as a line
+    of JSON and is counted. The directory only grows: a new run adds its files to what is there. Any reader of Parquet
+    can read it, since readers skip names that begin with `_`.
 
     Args:
         path: the directory; the driver and all workers must see the same one.
-        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else, in a bounded run, from the
-            first rows.
+        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else, in a bounded run,
+            from the first rows.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
 
     Raises:

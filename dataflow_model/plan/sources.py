@@ -150,6 +150,11 @@ class DataFrameSource(RowSource):
     origin: str | None = None
     sequence: str | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without the DataFrame, which is a handle of the driver's."""
+        rest = (self.event_time, self.processing_time, self.watermark, self.is_bounded, self.origin, self.sequence)
+        return type(self), (None, *rest)
+
 
 @attrs.frozen
 class AddStep:

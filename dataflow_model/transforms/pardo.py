@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import DeadLetter, DoFn, FlatMapFn, metadata_of
+from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.pcollection import OutputTuple
 from dataflow_model.transforms.ptransform import PTransform
@@ -57,6 +58,13 @@ class ParDo(PTransform):
             raise InvalidType(explain(f"a DoFn is wanted, got the class {fn.__name__}", hint=f"write {fn.__name__}(…)"))
         if not isinstance(fn, DoFn):
             fn = FlatMapFn(_callable(fn, self))
+        if fn.late_data_horizon is not None and not isinstance(fn.late_data_horizon, Duration):
+            raise InvalidType(
+                explain(
+                    f"`late_data_horizon` of {type(fn).__name__} must be a Duration, got {fn.late_data_horizon!r}",
+                    hint=f"write late_data_horizon = dm.duration({fn.late_data_horizon!r})",
+                )
+            )
         self.fn: DoFn = fn
         self.args = args
         self.kwargs: Mapping[str, Any] = kwargs

@@ -67,9 +67,9 @@ class PTransform:
         return self._but(_output_type=element_type)
 
     def _but(self, **changes: Any) -> Self:
-        # object.__setattr__, so that a user's transform may be a frozen attrs class or dataclass.
+        # A user's transform may be frozen and have slots: no plain assignment then, and a copy has only its fields.
         changed = copy.copy(self)
-        for name, value in changes.items():
+        for name, value in {**getattr(self, "__dict__", {}), **changes}.items():
             object.__setattr__(changed, name, value)
         return changed
 

@@ -121,6 +121,8 @@ class AfterEach(_ManyTriggers):
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
         """Fire with the child; with the last one's finish, finish."""
+        if not all(context.is_finished(earlier) for earlier in range(child)):
+            return  # its turn has not begun
         result = context.invoke_child(child)
         if result.fired:
             context.trigger()

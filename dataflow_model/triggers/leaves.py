@@ -78,6 +78,11 @@ class AfterWatermark(Trigger):
         context.trigger()
         context.done()
 
+    def reset(self, context: TriggerContext) -> None:
+        """Wait for the end of the window from the turn's beginning: it may pass before another element comes."""
+        if context.now(TimeDomain.EVENT_TIME) < context.window.end:
+            context.set_timer(_TAG, context.window.end, TimeDomain.EVENT_TIME)
+
     def on_merge(self, context: TriggerContext) -> None:
         """Rewind to unfired where the merged window ends ahead of the watermark."""
         if context.window.end > context.now(TimeDomain.EVENT_TIME):

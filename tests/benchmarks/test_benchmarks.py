@@ -81,6 +81,8 @@ def test_answers_agree_whatever_their_order_files_and_types(tmp_path: Path) -> N
         pq.write_table(part, two / name)
     pq.write_table(answer.set_column(3, "value", pa.array([1, 3])), wrong / "0.parquet")
     pq.write_table(answer.slice(0, 0), empty / "0.parquet")
+    (two / "_dead_letters").mkdir()
+    pq.write_table(answer, two / "_dead_letters" / "0.parquet")
     assert agree(one, two)
     assert not agree(one, wrong)
     assert not agree(empty, empty)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.transforms.associative import AssociativeFn
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 NUMBERS = st.lists(st.integers(-1000, 1000))
 COMBINERS: list[dm.CombineFn[Any, Any, Any]] = [
     dm.Sum(), dm.Count(), dm.Mean(), dm.Min(), dm.Max(), dm.Top(3), dm.Top(3, key=abs, reverse=True), dm.ToSet(),
     AssociativeFn(sum), dm.Together(count=dm.Count(), most=max),
 ]  # fmt: skip
+
+
+def largest(values: Iterable[Any]) -> Any:
+    return max(values)
 
 
 def folded(combine: dm.CombineFn[Any, Any, Any], values: list[Any]) -> Any:
@@ -29,7 +36,7 @@ def folded(combine: dm.CombineFn[Any, Any, Any], values: list[Any]) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    return left == right or (left != left and right != right)  # noqa: PLR0124 - NaN
+    return bool(left == right) or (left != left and right != right)  # noqa: PLR0124 - NaN
 
 
 @pytest.mark.parametrize("combine", COMBINERS, ids=repr)
@@ -65,7 +72,7 @@ def test_accumulators_pickle_and_output_leaves_them_usable(combine: dm.CombineFn
     ("combine", "nothing"),
     [
         (dm.Sum(), 0), (dm.Count(), 0), (dm.Min(), None), (dm.Max(), None), (dm.Top(1), []), (dm.ToList(), []),
-        (dm.ToSet(), set()), (AssociativeFn(sum), 0), (AssociativeFn(lambda vs: max(vs)), None),
+        (dm.ToSet(), set()), (AssociativeFn(sum), 0), (AssociativeFn(largest), None),
     ],
 )  # fmt: skip
 def test_the_value_of_nothing(combine: dm.CombineFn[Any, Any, Any], nothing: Any) -> None:

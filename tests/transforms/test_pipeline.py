@@ -46,7 +46,7 @@ def test_an_automatic_label_is_the_name_of_the_transform() -> None:
 def test_a_label_is_refused_the_second_time_in_its_scope() -> None:
     numbers = dm.Pipeline() | dm.Create([1]) | dm.Map(str)
     with pytest.raises(dm.InvalidArgument, match=r"there is a transform 'Map' already(.|\n)*Hint: .*another name"):
-        numbers | dm.Map(int)
+        _ = numbers | dm.Map(int)
 
 
 def test_the_same_label_stands_in_two_scopes() -> None:
@@ -66,7 +66,7 @@ def test_labelling_leaves_the_transform_as_it_was() -> None:
 @pytest.mark.parametrize("label", ["", "  "])
 def test_an_empty_label_is_refused(label: str) -> None:
     with pytest.raises(dm.InvalidArgument, match="must not be empty"):
-        label >> dm.Map(str)
+        _ = label >> dm.Map(str)
 
 
 @pytest.mark.parametrize(
@@ -84,37 +84,37 @@ def test_an_empty_label_is_refused(label: str) -> None:
 )
 def test_what_is_no_transform_is_refused_with_what_was_probably_meant(wrong: object, hint: str) -> None:
     with pytest.raises(dm.InvalidType, match=rf"only transforms(.|\n)*Hint: .*{hint}"):
-        dm.Pipeline() | dm.Create([1]) | wrong
+        _ = dm.Pipeline() | dm.Create([1]) | wrong
 
 
 def test_a_transform_over_collections_is_refused_at_the_beginning() -> None:
     with pytest.raises(dm.InvalidType, match="'Map' reads a collection, got the pipeline itself"):
-        dm.Pipeline() | dm.Map(str)
+        _ = dm.Pipeline() | dm.Map(str)
 
 
 def test_a_source_is_refused_behind_a_collection() -> None:
     with pytest.raises(dm.InvalidType, match="'more' begins a pipeline"):
-        dm.Pipeline() | dm.Create([1]) | "more" >> dm.Create([2])
+        _ = dm.Pipeline() | dm.Create([1]) | "more" >> dm.Create([2])
 
 
 def test_a_tuple_is_refused_where_one_collection_is_wanted() -> None:
     p = dm.Pipeline()
     with pytest.raises(dm.InvalidType, match="'Map' reads one collection"):
-        (p | "a" >> dm.Create([1]), p | "b" >> dm.Create([2])) | dm.Map(str)
+        _ = (p | "a" >> dm.Create([1]), p | "b" >> dm.Create([2])) | dm.Map(str)
 
 
 @pytest.mark.parametrize("several", [[1, 2], (), {}, "text", {1, 2}])
 def test_plain_values_before_a_transform_are_refused(several: Any) -> None:
     with pytest.raises(dm.InvalidType, match="no collection"):
-        several | dm.Flatten()
+        _ = several | dm.Flatten()
 
 
 def test_collections_of_two_pipelines_do_not_mix() -> None:
     one, other = dm.Pipeline() | dm.Create([1]), dm.Pipeline() | dm.Create([2])
     with pytest.raises(dm.InvalidArgument, match="belongs to another pipeline"):
-        (one, other) | dm.Flatten()
+        _ = (one, other) | dm.Flatten()
     with pytest.raises(dm.InvalidArgument, match="belongs to another pipeline"):
-        one | dm.Map(lambda x, y: x + y, dm.AsSingleton(other))
+        _ = one | dm.Map(lambda x, y: x + y, dm.AsSingleton(other))
 
 
 def test_a_transform_that_fails_to_apply_leaves_no_trace() -> None:
@@ -125,7 +125,7 @@ def test_a_transform_that_fails_to_apply_leaves_no_trace() -> None:
     p = dm.Pipeline()
     numbers = p | dm.Create([1])
     with pytest.raises(dm.InvalidType):
-        numbers | Half()
+        _ = numbers | Half()
     assert labels(p) == ["Create"]
     _ = numbers | "Half" >> Twice()
     assert labels(p) == ["Create", "Half/Map", "Half/keep"]
@@ -142,8 +142,9 @@ def test_a_user_transform_needs_no_init_and_may_be_frozen() -> None:
             return pcoll | dm.Map(lambda x: x + self.amount)
 
     p = dm.Pipeline()
-    _ = p | dm.Create([1]) | "add 2" >> Add(2)
+    added = p | dm.Create([1]) | ("add 2" >> Add(2)).with_output_types(int)
     assert labels(p) == ["Create", "add 2/Map"]
+    assert added.element_type is int
 
 
 def test_leaving_the_block_runs_and_waits() -> None:
@@ -151,7 +152,8 @@ def test_leaving_the_block_runs_and_waits() -> None:
     with dm.Pipeline(runner=runner) as p:
         _ = p | dm.Create([1])
     assert (runner.until, runner.waited) == ([None], 1)
-    assert p.result is runner
+    result: Any = p.result
+    assert result is runner
 
 
 def test_leaving_the_block_by_an_exception_runs_nothing() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dataflow_model as dm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def largest(values: Iterable[Any]) -> Any:
+    return max(values)
 
 
 def run(build: Any, *values: Any) -> list[Any]:
@@ -29,7 +36,7 @@ def run(build: Any, *values: Any) -> list[Any]:
         (lambda c: c | dm.Distinct.per_key(), (("a", 1), ("a", 1), ("a", 2)), [("a", 1), ("a", 2)]),
         (lambda c: c | dm.Count.per_element(), ("b", "a", "b"), [("a", 1), ("b", 2)]),
         (lambda c: c | dm.Mean.globally(), (1, 2), [1.5]),
-        (lambda c: c | dm.CombineGlobally(lambda vs: max(vs)), tuple(range(100)), [99]),
+        (lambda c: c | dm.CombineGlobally(largest), tuple(range(100)), [99]),
         (lambda c: c | dm.CombineGlobally(sum), (), []),
         (lambda c: c | dm.Top.globally(2), (3, 1, 2), [[3, 2]]),
         (lambda c: c | dm.WithKeys("k", value="v") | dm.Sum.per_key(), ({"k": 1, "v": 2}, {"k": 1, "v": 3}), [(1, 5)]),

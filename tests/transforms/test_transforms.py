@@ -15,6 +15,14 @@ class Sort(dm.DoFn):
         yield dm.TaggedOutput("large", element) if element > limit else element
 
 
+def nothing_taken() -> int:
+    return 1
+
+
+class Backward(dm.DoFn):
+    late_data_horizon: Any = "1 hour"
+
+
 def created(*values: Any) -> tuple[dm.Pipeline, Any]:
     p = dm.Pipeline()
     return p, p | dm.Create(values)
@@ -63,14 +71,14 @@ def test_the_dead_letters_need_a_tag_of_their_own() -> None:
         dm.ParDo(Sort(), 1).with_outputs("bad").with_exception_handling("bad")
     _, numbers = created(1)
     with pytest.raises(dm.InvalidArgument, match="tag of their own"):
-        numbers | dm.ParDo(Sort(), 1).with_exception_handling("bad").with_outputs("bad")
+        _ = numbers | dm.ParDo(Sort(), 1).with_exception_handling("bad").with_outputs("bad")
 
 
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
         (lambda: dm.Map(lambda x, y: x), r"a parameter 'y' that nothing fills"),
-        (lambda: dm.Map(lambda: 1), "cannot be called with an element"),
+        (lambda: dm.Map(nothing_taken), "cannot be called with an element"),
         (lambda: dm.Map(lambda x: x, 1), "cannot be called with an element"),
         (lambda: dm.Map(lambda x: x, y=1), "cannot be called with an element"),
         (lambda: dm.Map(3), "Map takes a function, got 3"),  # type: ignore[arg-type]
@@ -82,9 +90,10 @@ def test_the_dead_letters_need_a_tag_of_their_own() -> None:
         (lambda: dm.Create(3), "Create takes an iterable of values, got 3"),  # type: ignore[arg-type]
         (lambda: dm.CombinePerKey(3), "CombinePerKey takes a CombineFn or an associative function, got 3"),  # type: ignore[arg-type]
         (lambda: dm.WithTimestamps(len, late_data_horizon=-1), "`late_data_horizon` must not be negative"),
+        (lambda: dm.ParDo(Backward()), "`late_data_horizon` of Backward must be a Duration, got '1 hour'"),
         (lambda: dm.AsIter([1]), "a side input is a collection"),  # type: ignore[arg-type]
         (lambda: dm.Top(0), "`n` must be at least 1, got 0"),
-        (lambda: dm.Together(), "needs at least one combiner"),
+        (dm.Together, "needs at least one combiner"),
     ],
 )
 def test_wrong_arguments_are_refused_where_they_are_given(make: Any, problem: str) -> None:
@@ -105,8 +114,9 @@ def test_side_inputs_stand_among_the_arguments() -> None:
     names = p | "names" >> dm.Create([(1, "one")])
     _ = numbers | dm.Map(lambda x, f, names: (x * f, names), dm.AsSingleton(factor, default=1), names=dm.AsDict(names))
     node: Any = p.plan()["Map"]
-    assert node.args == (nodes.SideInput(nodes.Ref("factor"), "singleton", 1),)
-    assert node.kwargs == {"names": nodes.SideInput(nodes.Ref("names"), "dict")}
+    (first,), second = node.args, node.kwargs["names"]
+    assert (first.ref, first.view, first.default) == (nodes.Ref("factor"), "singleton", 1)
+    assert (second.ref, second.view) == (nodes.Ref("names"), "dict")
     assert node.inputs == (nodes.Ref("Create"), nodes.Ref("factor"), nodes.Ref("names"))
 
 
@@ -114,7 +124,7 @@ def test_a_bare_collection_is_no_argument() -> None:
     p, numbers = created(1)
     other = p | "other" >> dm.Create([10])
     with pytest.raises(dm.InvalidType, match=r"does not say how it is to be seen\nHint: wrap it in dm.AsSingleton"):
-        numbers | dm.Map(lambda x, y: x, other)
+        _ = numbers | dm.Map(lambda x, y: x, other)
 
 
 def test_as_dict_wants_pairs() -> None:

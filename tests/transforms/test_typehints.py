@@ -104,7 +104,7 @@ def test_types_of_pairs_follow_through_groupings(transform: dm.PTransform, expec
 def test_grouping_what_is_certainly_no_pair_is_refused(values: list[Any]) -> None:
     for transform in (dm.GroupByKey(), dm.Sum.per_key(), dm.Keys(), dm.Distinct.per_key()):
         with pytest.raises(dm.InvalidType, match=r"groups pairs \(key, value\), got elements of type"):
-            created(values) | transform
+            _ = created(values) | transform
 
 
 @pytest.mark.parametrize(
@@ -116,32 +116,31 @@ def test_what_may_be_a_pair_passes(hint: Any) -> None:
 
 def test_a_function_annotated_for_something_else_is_refused_with_both_types() -> None:
     with pytest.raises(dm.InvalidType, match=r"'Map' calls length\(text: str\) on elements of type int"):
-        created([1]) | dm.Map(length)
+        _ = created([1]) | dm.Map(length)
     with pytest.raises(dm.InvalidType, match="'FlatMap' calls words"):
-        created([1]) | dm.FlatMap(words)
+        _ = created([1]) | dm.FlatMap(words)
 
 
 def test_values_that_do_not_add_are_refused() -> None:
     with pytest.raises(dm.InvalidType, match=r"combines by Sum\(\), which cannot take values of type str"):
-        created([("a", "b")]) | dm.Sum.per_key()
+        _ = created([("a", "b")]) | dm.Sum.per_key()
     with pytest.raises(dm.InvalidType, match="cannot take values of type Flight"):
-        created([Flight("UA", 1.0, "JFK")]) | dm.WithKeys("carrier") | dm.Mean.per_key()
+        _ = created([Flight("UA", 1.0, "JFK")]) | dm.WithKeys("carrier") | dm.Mean.per_key()
     with pytest.raises(dm.InvalidType, match="cannot take values of type str"):
-        created([("a", "b")]) | dm.CombinePerKey(Span())
+        _ = created([("a", "b")]) | dm.CombinePerKey(Span())
 
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
         (int, float), (float, int), (bool, int), (Any, int), (int, Any), (object, str), (int, T), (Plane, Flight),
-        (int | str, int), (int, int | str), (Flight, tuple), (tuple, Flight), (list[int], list[str]), (dict, Box),
+        (int | str, int), (int, int | str), (Flight, tuple), (tuple, Flight), (list[int], list[str]),
         (Iterable[int], list), (list, Iterable[int]), (dt.date, dt.datetime), (tuple[int, ...], tuple[int, int]),
         (None, Optional[int]),  # noqa: UP045 - both spellings are met
     ],
 )  # fmt: skip
 def test_what_might_be_right_does_not_clash(given: Any, wanted: Any) -> None:
-    if (given, wanted) != (dict, Box):
-        assert not clashes(given, wanted)
+    assert not clashes(given, wanted)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +164,6 @@ def test_a_field_that_the_rows_do_not_have_is_refused() -> None:
     with pytest.raises(
         dm.InvalidArgument, match=r"the field 'delay', which Flight does not have\nHint: its fields are .*dep_delay"
     ):
-        flights | dm.WithKeys("carrier", value="delay")
-    assert (flights | dm.WithKeys(("carrier", "origin"), value="dep_delay")).element_type == tuple[
-        tuple[str, str], float
-    ]
+        _ = flights | dm.WithKeys("carrier", value="delay")
+    expected = tuple[tuple[str, str], float]
+    assert (flights | dm.WithKeys(("carrier", "origin"), value="dep_delay")).element_type == expected

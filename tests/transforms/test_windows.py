@@ -29,7 +29,7 @@ def test_a_trigger_that_may_lose_data_is_refused_when_the_chain_is_used() -> Non
     with pytest.raises(dm.InvalidArgument, match="may finish before its window expires"):
         _ = chain.strategy
     with pytest.raises(dm.InvalidArgument, match="may finish before its window expires"):
-        dm.Pipeline() | dm.Create([1]) | chain
+        _ = dm.Pipeline() | dm.Create([1]) | chain
     assert chain.trigger(dm.AfterWatermark(), may_lose_data=True).strategy.may_lose_data
 
 
@@ -114,6 +114,6 @@ def test_flatten_wants_one_window_function() -> None:
     one = p | "a" >> dm.Create([1]) | "hours" >> dm.Window.into(HOURLY)
     two = p | "b" >> dm.Create([1]) | "days" >> dm.Window.into(dm.FixedWindows("1 day"))
     with pytest.raises(dm.InvalidArgument, match=r"windowed differently: 'hours' by .*1 hour.*'days' by"):
-        (one, two) | dm.Flatten()
+        _ = (one, two) | dm.Flatten()
     three = p | "c" >> dm.Create([1]) | "more hours" >> dm.Window.into(HOURLY).accumulating()
     assert not ((one, three) | dm.Flatten()).strategy.accumulates

@@ -77,6 +77,8 @@ class Fragment:
         self._cuts = cuts
         self._side_values = side_values or {}
         self._consumers = {ref: plan.consumers(ref) for node in plan.nodes for ref in node.inputs}
+        # Asked once: looking into a signature costs more than most functions that have one.
+        self._metadata_names = {node.label: node.metadata for node in plan.nodes if isinstance(node, ParDo)}
         self._set_up: set[str] = set()
         self._root = Bundle()
 
@@ -191,7 +193,7 @@ class Fragment:
         if node.label not in self._set_up:
             node.fn.setup()
             self._set_up.add(node.label)
-        plain = not node.metadata and not node.args and not node.kwargs and node.dead_letters is None
+        plain = not (self._metadata_names[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
         if plain and isinstance(node.fn, MapFn):
             mapped = _map(node, flow)
             if mapped is not None:
@@ -203,7 +205,7 @@ class Fragment:
     def _par_do_each(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
         outputs = {tag: _Flow.empty() for tag in (MAIN, *node.tags, *([node.dead_letters] if node.dead_letters else []))}
         node.fn.start_bundle()
-        windowed = "window" in node.metadata or bool(node.side_inputs)
+        windowed = "window" in self._metadata_names[node.label] or bool(node.side_inputs)
         for value, cause, time, windows in zip(flow.values, flow.causes, flow.times, flow.windows, strict=True):
             for seen in [(window,) for window in windows] if windowed else [windows]:
                 try:
@@ -222,7 +224,7 @@ class Fragment:
     def _call(self, node: ParDo, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> list[Any]:
         """Call the user's function for one element; a generator is run to its end here, where errors are caught."""
         kwargs: dict[str, Any] = {}
-        for name in node.metadata:
+        for name in self._metadata_names[node.label]:
             kwargs[name] = self._metadata(name, value, cause, time, windows)
         for name, given in node.kwargs.items():
             kwargs[name] = self._argument(given, windows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -23,11 +23,13 @@ from dataflow_model.triggers import TimeDomain, TriggerMachine
 from dataflow_model.values import PaneInfo, PaneTiming, encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.bundle import Order
     from dataflow_model.values import Window
+
+    _Due: TypeAlias = tuple[int, Window, KeyState, bytes]
 
 __all__ = ["GroupingEngine", "StoredKey"]
 
@@ -127,12 +129,22 @@ class GroupingEngine:
         if watermark <= self.watermark:
             return
         previous, self.watermark = self.watermark, watermark
-        for deadline, window, state, encoded in self._take_due(_EVENT, watermark):
+        fired: set[tuple[bytes, Window]] = set()
+        due: list[_Due] = []
+        for _, window, state, encoded in self._take_due(_EVENT, watermark):
+            if window in state.reopened:
+                due.append((int(MIN_TIMESTAMP), window, state, encoded))
+            if window in state.cells:
+                fired_at = self._run_event_timers(state.cells[window], window)
+                due.append((expiry_of(window, self.lateness) if fired_at is None else fired_at, window, state, encoded))
+                if fired_at is not None:
+                    fired.add((encoded, window))
+        for deadline, window, state, encoded in sorted(due, key=_by_deadline):
             self._begin(WATERMARK, (deadline, int(window.end), int(window.start), encoded))
             if window in state.reopened:
                 self._reopened(state, window)
-            if window in state.cells:
-                self._watermark_reaches(state, window, previous)
+            else:
+                self._watermark_reaches(state, window, previous, fired=(encoded, window) in fired)
             self._mark(encoded)
 
     # What a runner reads off ---------------------------------------------------------------------------------------
@@ -164,10 +176,44 @@ class GroupingEngine:
 
     def load(self, stored: dict[bytes, StoredKey], *, watermark: int, clock: int, output_watermark: int) -> None:
         """Take up where an earlier run of this shard stopped."""
+        self.apply(stored)
+        self.stand_at(watermark=watermark, clock=clock, output_watermark=output_watermark)
+
+    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
+        for encoded, entry in changes.items():
+            self.keys.pop(encoded, None)
+            if entry is None:
+                self._stored.pop(encoded, None)
+                self._enqueue(encoded, None, None, None)
+            else:
+                self._stored[encoded] = entry
+                self._enqueue(encoded, entry.event_due, entry.clock_due, entry.hold)
+
+    def stand_at(self, *, watermark: int, clock: int, output_watermark: int) -> None:
+        """Set the clocks of the shard, as `position` gave them."""
         self.watermark, self.clock, self._output_watermark = watermark, clock, output_watermark
-        self._stored = dict(stored)
-        for encoded, entry in stored.items():
-            self._enqueue(encoded, entry.event_due, entry.clock_due, entry.hold)
+
+    def position(self) -> dict[str, int]:
+        """Return the clocks of the shard, for `stand_at`."""
+        return {"watermark": self.watermark, "clock": self.clock, "output_watermark": self._output_watermark}
+
+    def settle(self, freeze: Callable[[KeyState], bytes]) -> dict[bytes, StoredKey | None]:
+        """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
+        changes = self.take_touched(freeze)
+        for encoded, entry in changes.items():
+            if entry is not None:
+                self._stored[encoded] = entry
+        self.keys.clear()
+        return changes
+
+    def stored(self, encoded: bytes) -> StoredKey | None:
+        """Return a settled key's state; `None` where there is none."""
+        return self._stored.get(encoded)
+
+    def stored_keys(self) -> int:
+        """Return how many keys have settled state."""
+        return len(self._stored)
 
     def take_touched(self, freeze: Callable[[KeyState], bytes]) -> dict[bytes, StoredKey | None]:
         """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
@@ -190,13 +236,16 @@ class GroupingEngine:
 
     # Firing --------------------------------------------------------------------------------------------------------
 
-    def _watermark_reaches(self, state: KeyState, window: Window, previous: int) -> None:
-        """Run what a new watermark brings for one window: its timers, its passing, its expiry, as one event."""
+    def _run_event_timers(self, cell: Cell, window: Window) -> int | None:
+        """Run a window's event-time timers up to the watermark; return the deadline that fired its tree, if any."""
+        self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
+        return self.machine.due(cell.tree, window, _EVENT, self.watermark)
+
+    def _watermark_reaches(self, state: KeyState, window: Window, previous: int, *, fired: bool) -> None:
+        """Do what a new watermark brings for one window: its firing, its passing, its expiry, as one event."""
         cell = state.cells[window]
         passing = previous < window.end <= self.watermark
         expiring = self.watermark >= expiry_of(window, self.lateness)
-        self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
-        fired = self.machine.due(cell.tree, window, _EVENT, self.watermark) is not None
         forced = fired and passing and self.strategy.on_time is OnTimeBehavior.FIRE_ALWAYS
         if expiring:
             closed = cell.tree.is_finished() and not fired
@@ -208,16 +257,18 @@ class GroupingEngine:
             self._fire(state, window, cell, passing=passing, forced=forced)
 
     def _run_clock(self, until: int, now: int, phase: int) -> None:
-        for deadline, window, state, encoded in self._take_due(_CLOCK, until):
+        due: list[_Due] = []
+        for _, window, state, encoded in self._take_due(_CLOCK, until):
             cell = state.cells.get(window)
-            if cell is None:
-                continue
-            self._begin(phase, (deadline, int(window.end), int(window.start), encoded))
-            self.machine.clocks(watermark=self.watermark, processing_time=now)
-            fired_at = self.machine.due(cell.tree, window, _CLOCK, until)
-            if fired_at is not None:
-                self._fire(state, window, cell, passing=False, forced=False, at=fired_at)
-            self._mark(encoded)
+            if cell is not None:
+                self.machine.clocks(watermark=self.watermark, processing_time=now)
+                fired_at = self.machine.due(cell.tree, window, _CLOCK, until)
+                if fired_at is not None:
+                    due.append((fired_at, window, state, encoded))
+                self._mark(encoded)
+        for fired_at, window, state, encoded in sorted(due, key=_by_deadline):
+            self._begin(phase, (fired_at, int(window.end), int(window.start), encoded))
+            self._fire(state, window, state.cells[window], passing=False, forced=False, at=fired_at)
 
     def _catch_up(self, state: KeyState) -> None:
         """Run event-time timers that an element has set at or behind the watermark, and expire what it rebounded."""
@@ -225,7 +276,8 @@ class GroupingEngine:
             cell = state.cells[window]
             due = cell.tree.next_due(_EVENT)
             if self.watermark >= expiry_of(window, self.lateness) or (due is not None and due <= self.watermark):
-                self._watermark_reaches(state, window, self.watermark)
+                fired = self._run_event_timers(cell, window) is not None
+                self._watermark_reaches(state, window, self.watermark, fired=fired)
 
     def _fire(
         self,
@@ -333,11 +385,11 @@ class GroupingEngine:
                 known[encoded] = when
                 heapq.heappush(queue, (when, encoded))
 
-    def _take_due(self, domain: TimeDomain, until: int) -> list[tuple[int, Window, KeyState, bytes]]:
-        """Return what is due at `until` or before, by deadline, then window end, start and key."""
+    def _take_due(self, domain: TimeDomain, until: int) -> list[_Due]:
+        """Return what has a timer or an expiry at `until` or before; when it fires, the triggers have yet to say."""
         self._refresh()
         queue, due = self._queues[domain], self._due[domain]
-        found: list[tuple[int, Window, KeyState, bytes]] = []
+        found: list[_Due] = []
         while queue and queue[0][0] <= until:
             when, encoded = heapq.heappop(queue)
             if due.get(encoded) != when:
@@ -346,7 +398,6 @@ class GroupingEngine:
             state = self._state(encoded)
             found += [(when, window, state, encoded) for when, window in self._due_windows(state, domain) if when <= until]
             self._mark(encoded)
-        found.sort(key=_by_deadline)
         return found
 
     def _due_windows(self, state: KeyState, domain: TimeDomain) -> Iterable[tuple[int, Window]]:
@@ -367,6 +418,6 @@ def _by_end(window: Window) -> tuple[int, int]:
     return int(window.end), int(window.start)
 
 
-def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> tuple[int, int, int, bytes]:
+def _by_deadline(entry: _Due) -> tuple[int, int, int, bytes]:
     deadline, window, _, encoded = entry
     return deadline, int(window.end), int(window.start), encoded

@@ -7,6 +7,7 @@ general path, and gives the same answer there. All of them are pure functions; n
 from __future__ import annotations
 
 from dataflow_model.runners.engine.columns.accumulators import COLUMNS, finish, fits, supports
+from dataflow_model.runners.engine.columns.allocation import keep_freed_memory
 from dataflow_model.runners.engine.columns.keys import group_positions, key_codes, shard_of, split_by_shard
 from dataflow_model.runners.engine.columns.partials import merge_partials, partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
@@ -16,6 +17,7 @@ __all__ = [
     "finish",
     "fits",
     "group_positions",
+    "keep_freed_memory",
     "key_codes",
     "merge_partials",
     "merge_sessions",

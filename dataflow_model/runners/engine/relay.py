@@ -37,6 +37,10 @@ class RelayEngine:
             )
         )
 
+    def output_watermark(self) -> int:
+        """Return the input's: a relay holds nothing."""
+        return self.watermark
+
     def take_output(self) -> Bundle:
         """Return what has passed since the last call."""
         output, self._output = self._output, Bundle()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import time
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import UnsupportedOnRunner, explain
+from dataflow_model.errors import PlanError, UnsupportedOnRunner, explain
+from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import (
     AddStep,
     ClockStep,
@@ -74,22 +77,20 @@ def instants_of(reads: Sequence[Read], clock: int | None = None) -> Iterator[Ins
     static = [read for read in reads if isinstance(read.source, ElementsSource)]
     scripts = [read for read in reads if isinstance(read.source, ScriptSource)]
     files = [read for read in reads if isinstance(read.source, ColumnSource)]
-    moving = _script_instants(scripts) if scripts else _file_instants(files, wall_clock() if clock is None else clock)
-    first = next(moving, None)
-    if first is None:
-        first = Instant(wall_clock() if clock is None else clock, 0)
-        first.closes = True
-    for read in static:
-        first.elements[read.label] = {"main": _static(read, first.clock)}
-    ended: Instant | None = None
-    if static:
-        # What the program holds is all there at the first instant, and over with it.
-        ended = Instant(first.clock, first.step, watermarks={read.label: int(MAX_TIMESTAMP) for read in static})
-    yield first
-    if ended is not None:
-        ended.closes = first.closes
-        yield ended
-    yield from moving
+    if scripts and files:
+        raise PlanError(
+            explain(
+                f"{scripts[0].label!r} scripts the clock, and {files[0].label!r} has another",
+                hint="a pipeline has one clock: give the rows to the script, or test the two apart",
+            )
+        )
+    if scripts:
+        if static:
+            yield Instant(0, -2, {read.label: {MAIN: _static(read, 0)} for read in static})
+            yield Instant(0, -1, watermarks={read.label: int(MAX_TIMESTAMP) for read in static})
+        yield from _script_instants(scripts)
+    else:
+        yield from _file_instants(files, static, wall_clock() if clock is None else clock)
 
 
 def _static(read: Read, clock: int) -> Bundle:
@@ -123,7 +124,7 @@ def _script_instants(reads: Sequence[Read]) -> Iterator[Instant]:
                 values = [value for value, _ in step.elements]
                 times = [int(at) for _, at in step.elements]
                 orders: list[Any] = [(read.label, row, place) for place in range(len(values))]
-                instant.elements[read.label] = {"main": Bundle.fresh(values, times, orders, clock)}
+                instant.elements[read.label] = {MAIN: Bundle.fresh(values, times, orders, clock)}
             case WatermarkStep():
                 instant.watermarks[read.label] = int(step.watermark)
             case ClockStep():
@@ -136,74 +137,112 @@ def _script_instants(reads: Sequence[Read]) -> Iterator[Instant]:
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
+_Lane = tuple[str, str]
+"""A source's label and the tag of one of its outputs."""
+
+
 @attrs.define
 class _Arrived:
-    """One element, or bad row, of a file: when it was seen, where it stands, what it is."""
+    """The elements and bad rows of files, in columns: when each was seen, where it stands, what it is."""
 
-    tick: int
-    order: tuple[str, int]
-    read: Read
-    tag: str
-    value: Any
-    event_time: int
+    ticks: list[int] = attrs.field(factory=list)
+    orders: list[Any] = attrs.field(factory=list)
+    lanes: list[_Lane] = attrs.field(factory=list)
+    values: list[Any] = attrs.field(factory=list)
+    times: list[int] = attrs.field(factory=list)
+
+    def add(self, lane: _Lane, ticks: list[int], orders: list[Any], values: list[Any], times: list[int]) -> None:
+        """Add what came to one lane."""
+        self.ticks += ticks
+        self.orders += orders
+        self.lanes += [lane] * len(values)
+        self.values += values
+        self.times += times
+
+    def in_order(self) -> _Arrived:
+        """Return all sorted by tick and order; itself where it is sorted already, as one file is."""
+        places = list(zip(self.ticks, self.orders, strict=True))
+        if all(map(operator.le, places, places[1:])):
+            return self
+        rows = sorted(range(len(places)), key=places.__getitem__)
+        columns = (self.ticks, self.orders, self.lanes, self.values, self.times)
+        return _Arrived(*([column[row] for row in rows] for column in columns))
+
+    def by_tick(self) -> Iterator[tuple[int, dict[_Lane, Bundle]]]:
+        """Yield each tick with what came to each lane."""
+        one_lane = len(set(self.lanes)) == 1
+        start = 0
+        for tick, group in itertools.groupby(self.ticks):
+            stop = start + sum(1 for _ in group)
+            rows: dict[_Lane, Any] = {self.lanes[start]: range(start, stop)}
+            if not one_lane:
+                rows = {}
+                for row in range(start, stop):
+                    rows.setdefault(self.lanes[row], []).append(row)
+            yield tick, {lane: self._bundle(some, tick) for lane, some in rows.items()}
+            start = stop
+
+    def _bundle(self, rows: Sequence[int], tick: int) -> Bundle:
+        return Bundle.fresh(
+            [self.values[row] for row in rows], [self.times[row] for row in rows], [self.orders[row] for row in rows], tick
+        )
 
 
-def _file_instants(reads: Sequence[Read], clock: int) -> Iterator[Instant]:
-    """Yield one instant a tick, and one for the sources whose last tick it was."""
-    arrived = [entry for read in reads for entry in _read_all(read, clock)]
-    arrived.sort(key=lambda entry: (entry.tick, entry.order))
-    last_tick = {read.label: clock for read in reads}
-    last_tick.update({entry.read.label: entry.tick for entry in arrived})
-    if not arrived and reads:
-        yield Instant(clock, 0, closes=True)
-        yield Instant(clock, 1, watermarks={read.label: int(MAX_TIMESTAMP) for read in reads}, closes=True)
-        return
-    greatest: dict[str, int] = {}
-    start = 0
-    while start < len(arrived):
-        tick = arrived[start].tick
-        stop = start
+def _file_instants(reads: Sequence[Read], static: Sequence[Read], clock: int) -> Iterator[Instant]:
+    """Yield one instant a tick, and one for the sources whose last tick it was.
+
+    What the program holds is all there at the first tick, and over with it; so is a source that has no rows.
+    """
+    gathered = _Arrived()
+    for read in reads:
+        _read_all(read, clock, gathered)
+    arrived = gathered.in_order()
+    sources = {read.label: read.source for read in reads}
+    first = arrived.ticks[0] if arrived.ticks else clock
+    last_tick = dict.fromkeys([*(read.label for read in static), *sources], first)
+    last_tick.update({label: tick for tick, (label, _) in zip(arrived.ticks, arrived.lanes, strict=True)})
+    last_ticks = set(last_tick.values())
+    greatest = dict.fromkeys(sources, int(MIN_TIMESTAMP))
+    no_rows: list[tuple[int, dict[_Lane, Bundle]]] = [(first, {})]
+    for tick, bundles in arrived.by_tick() if arrived.ticks else no_rows:
         instant = Instant(tick, 0, closes=True)
-        while stop < len(arrived) and arrived[stop].tick == tick:
-            entry = arrived[stop]
-            stop += 1
-            label = entry.read.label
-            bundle = instant.elements.setdefault(label, {}).setdefault(entry.tag, Bundle())
-            fresh = Bundle.fresh([entry.value], [entry.event_time], [entry.order], tick)
-            bundle.extend(fresh)
-            if entry.tag == "main":
-                greatest[label] = max(entry.event_time, greatest.get(label, int(MIN_TIMESTAMP)))
+        for (label, tag), bundle in bundles.items():
+            instant.elements.setdefault(label, {})[tag] = bundle
+            if tag == MAIN:
+                greatest[label] = max(greatest[label], *bundle.times)
         for label in instant.elements:
-            instant.watermarks[label] = _estimate(next(read for read in reads if read.label == label).source, greatest, label, tick)
+            instant.watermarks[label] = _estimate(sources[label], greatest[label], tick)
+        if tick == first:
+            instant.elements.update({read.label: {MAIN: _static(read, tick)} for read in static})
         yield instant
-        ended = {label: int(MAX_TIMESTAMP) for label, last in last_tick.items() if last == tick}
-        if ended:
+        if tick in last_ticks:
+            ended = {label: int(MAX_TIMESTAMP) for label, last in last_tick.items() if last == tick}
             yield Instant(tick, 1, watermarks=ended, closes=True)
-        start = stop
 
 
-def _estimate(source: Source, greatest: dict[str, int], label: str, tick: int) -> int:
+def _estimate(source: Source, greatest: int, tick: int) -> int:
     if source.event_time == ARRIVAL:
         return tick
-    return int(source.watermark.watermark(EventTime(greatest.get(label, int(MIN_TIMESTAMP)))))
+    return int(source.watermark.watermark(EventTime(greatest)))
 
 
-def _read_all(read: Read, clock: int) -> Iterator[_Arrived]:
+def _read_all(read: Read, clock: int, arrived: _Arrived) -> None:
+    """Add a source's rows, origin by origin."""
     source = read.source
     assert isinstance(source, ColumnSource)  # noqa: S101 - the caller has looked
     for origin in source.origins():
+        name = f"{read.label}:{origin.name}"
         row = 0
         for batch in source.read(origin.name, 0, None):
             decoded = source.decode(batch)
             ticks = [clock] * len(decoded.values) if decoded.clock is None else decoded.clock.tolist()
             times = ticks if decoded.event_times is None else decoded.event_times.tolist()
-            name = f"{read.label}:{origin.name}"
-            for value, position, tick, at in zip(decoded.values, decoded.positions.tolist(), ticks, times, strict=True):
-                yield _Arrived(tick, (name, row + position), read, "main", value, at)
+            orders = [(name, row + position) for position in decoded.positions.tolist()]
+            arrived.add((read.label, MAIN), ticks, orders, decoded.values, times)
             for bad in decoded.bad:
                 if read.dead_letters is None:
                     raise source.refusal(read.label, origin.name, row, bad)
                 tick = clock if bad.processing_time is None else bad.processing_time
                 letter = source.dead_letter(read.label, origin.name, row, bad)
-                yield _Arrived(tick, (name, row + bad.index), read, read.dead_letters, letter, tick)
+                arrived.add((read.label, read.dead_letters), [tick], [(name, row + bad.index)], [letter], [tick])
             row += batch.num_rows

@@ -151,7 +151,9 @@ def _occurring(cells: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64],
         raise OverflowError(f"{limit} cells of key and window")
     if limit > _SPARSE * len(cells) + _SMALL:
         return _number(cells)
-    occurring = np.flatnonzero(np.bincount(cells, minlength=limit))
+    seen = np.zeros(limit, np.bool_)
+    seen[cells] = True
+    occurring = np.flatnonzero(seen)
     numbers = np.empty(limit, np.int64)
     numbers[occurring] = np.arange(len(occurring))
     return numbers[cells], occurring

@@ -1,0 +1,83 @@
+"""The console script `dataflow-model`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataflow_model import __version__
+from dataflow_model.errors import DataflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: those of the command line by default.
+
+    Returns:
+        the exit status: 0 if all went well, 1 if not, and 2 for arguments that make no sense.
+
+    Example:
+        >>> main(["demo", "--data", "nowhere.parquet", "--runner", "local"])
+        1
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        good: bool = options.command(options)
+    except DataflowError as error:
+        print(f"dataflow-model: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("dataflow-model: stopped", file=sys.stderr)
+        return 130
+    return 0 if good else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dataflow-model", description="The Dataflow Model in Python.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_demo(commands.add_parser("demo", help="run one pipeline on real flights, on every runner"))
+    return parser
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run one pipeline over the flights of 2013 in process, as a Spark batch job and as a Spark stream; "
+        "compare the answers and draw what happened. The exit status is 1 if they disagree."
+    )
+    parser.add_argument("--runner", choices=("local", "batch", "streaming"), help="run on this one only")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="the flights (data/flights.parquet)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo.png"), metavar="PATH", help="where to draw the picture (demo.png)"
+    )
+    parser.add_argument("--rows", type=_positive, metavar="N", help="use the first N rows only")
+    parser.set_defaults(command=_demo)
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is wanted, got {text!r}")
+    return number
+
+
+def _demo(options: argparse.Namespace) -> bool:
+    from dataflow_model.demo import show
+
+    return show(options.data, runner=options.runner, picture=options.out, rows=options.rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""The demo: a year of New York's departures, by one pipeline function, on every runner."""
+
+from __future__ import annotations
+
+from dataflow_model.demo.pipeline import DELAY, LATENESS, flights
+from dataflow_model.demo.show import show
+
+__all__ = ["DELAY", "LATENESS", "flights", "show"]

@@ -1,0 +1,152 @@
+"""What the demo's runs gave: panes by key and window, folded answers, and the same answers by a plain group-by."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dataflow_model.demo.pipeline import TIME_ZONE
+from dataflow_model.plan.sinks import Record
+from dataflow_model.values import PaneTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+__all__ = ["Answer", "Outcome", "Place", "by_place", "differences", "fold", "pane_differences", "plain_answers"]
+
+Place = tuple[str, int, int]
+"""A carrier and the bounds of a window, in microseconds."""
+
+_TOLERANCE: Final = 1e-9
+_DAY: Final = 86_400_000_000
+
+
+@attrs.frozen
+class Answer:
+    """Departures and mean delay in minutes; for cancelled flights their number alone."""
+
+    count: int
+    mean: float | None = None
+
+    def agrees_with(self, other: Answer | None) -> bool:
+        """Tell whether counts are equal and means are to 1e-9.
+
+        Example:
+            >>> Answer(3, 0.1 + 0.2).agrees_with(Answer(3, 0.3)), Answer(3, 0.3).agrees_with(Answer(4, 0.3))
+            (True, False)
+        """
+        if other is None or self.count != other.count or (self.mean is None) != (other.mean is None):
+            return False
+        if self.mean is None or other.mean is None:
+            return True
+        return math.isclose(self.mean, other.mean, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+
+
+@attrs.frozen
+class Outcome:
+    """One runner's run.
+
+    Attributes:
+        name: what the report calls the runner.
+        rows: how many rows it read.
+        seconds: wall time from `run()` to the end.
+        hourly, cancelled: the panes, in the order in which they came.
+        dropped: how many elements were dropped, late or closed, by its own count.
+    """
+
+    name: str
+    rows: int
+    seconds: float
+    hourly: list[Record]
+    cancelled: list[Record]
+    dropped: int
+
+    def timings(self) -> Counter[PaneTiming]:
+        """Count the hourly panes by timing."""
+        return Counter(record.pane.timing for record in self.hourly)
+
+
+def by_place(records: Iterable[Record]) -> dict[Place, list[Record]]:
+    """Sort panes by key and window, those of one place in the order in which they came."""
+    found: dict[Place, list[Record]] = {}
+    for record in records:
+        place = (record.value[0], int(record.window.start), int(record.window.end))
+        found.setdefault(place, []).append(record)
+    return found
+
+
+def fold(records: Iterable[Record]) -> dict[Place, Answer]:
+    """Return what each key and window came to: accumulating panes replace one another, so the last one stands."""
+    return {place: answer_of(panes[-1]) for place, panes in by_place(records).items()}
+
+
+def answer_of(record: Record) -> Answer:
+    """Return a pane's value."""
+    value = record.value[1]
+    return Answer(value) if isinstance(value, int) else Answer(value.count, value.mean)
+
+
+def differences(ours: Mapping[Place, Answer], theirs: Mapping[Place, Answer]) -> int:
+    """Count the keys and windows at which two sets of answers differ or only one has any."""
+    return sum(
+        place not in ours or not ours[place].agrees_with(theirs.get(place)) for place in ours.keys() | theirs.keys()
+    )
+
+
+def pane_differences(ours: Iterable[Record], theirs: Iterable[Record]) -> int:
+    """Count the panes that differ: in value, event time, processing time, timing, index or trigger."""
+    first, second = by_place(ours), by_place(theirs)
+    count = 0
+    for place in first.keys() | second.keys():
+        some, others = first.get(place, []), second.get(place, [])
+        count += abs(len(some) - len(others))
+        count += sum(not _same_pane(one, other) for one, other in zip(some, others, strict=False))
+    return count
+
+
+def _same_pane(one: Record, other: Record) -> bool:
+    return (
+        (one.pane, one.event_time, one.processing_time) == (other.pane, other.event_time, other.processing_time)
+        and one.is_retraction == other.is_retraction
+        and answer_of(one).agrees_with(answer_of(other))
+    )
+
+
+def plain_answers(path: str | Path) -> tuple[dict[Place, Answer], dict[Place, Answer]]:
+    """Compute the hourly answers and the cancelled flights by pyarrow's group-by, with no word of watermarks."""
+    table = pq.read_table(path, columns=["scheduled_departure", "carrier", "dep_delay"])
+    departed = table.filter(pc.is_valid(table["dep_delay"]))
+    cancelled = table.filter(pc.is_null(table["dep_delay"]))
+    hours = pc.floor_temporal(departed["scheduled_departure"], unit="hour")
+    hourly = (
+        pa.table({"carrier": departed["carrier"], "hour": hours.cast(pa.int64()), "delay": departed["dep_delay"]})
+        .group_by(["carrier", "hour"])
+        .aggregate([("delay", "count"), ("delay", "mean")])
+    )
+    answers: dict[Place, Answer] = {}
+    for row in hourly.to_pylist():
+        answers[row["carrier"], row["hour"], row["hour"] + _DAY // 24] = Answer(row["delay_count"], row["delay_mean"])
+    return answers, _cancelled(cancelled)
+
+
+def _cancelled(table: pa.Table) -> dict[Place, Answer]:
+    local = table["scheduled_departure"].cast(pa.timestamp("us", TIME_ZONE))
+    starts = pc.floor_temporal(local, unit="day")
+    # From the start of the day to that of the day that holds the instant 36 hours later: 23, 24 or 25 hours.
+    ends = pc.floor_temporal(pc.add(starts, pa.scalar(_DAY * 3 // 2, pa.duration("us"))), unit="day")
+    counted: Counter[Any] = Counter(
+        zip(
+            table["carrier"].to_pylist(),
+            starts.cast(pa.int64()).to_pylist(),
+            ends.cast(pa.int64()).to_pylist(),
+            strict=True,
+        )
+    )
+    return {place: Answer(count) for place, count in counted.items()}

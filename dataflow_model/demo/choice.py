@@ -1,0 +1,80 @@
+"""What the demo shows of a year: the worst day, and the hour of it that was refined most."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+import attrs
+
+from dataflow_model.demo.answers import Place, by_place, fold
+from dataflow_model.demo.pipeline import TIME_ZONE
+from dataflow_model.plan.sinks import Record
+from dataflow_model.values import PaneTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["ZONE", "Shown", "choose", "local", "worst_day"]
+
+ZONE: Final = ZoneInfo(TIME_ZONE)
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_ENOUGH: Final = 300
+"""Departures of a day that is worth a picture."""
+_MOST_PANES: Final = 9
+"""Of a window whose panes can still be told apart in the picture."""
+
+
+@attrs.frozen
+class Shown:
+    """A window and its panes.
+
+    Attributes:
+        place: the carrier and the window.
+        panes: its panes, in the order in which they came.
+    """
+
+    place: Place
+    panes: tuple[Record, ...]
+
+
+def local(micros: int) -> datetime.datetime:
+    """Return an instant as New York's clocks showed it.
+
+    Example:
+        >>> local(1_362_747_600_000_000).isoformat()
+        '2013-03-08T08:00:00-05:00'
+    """
+    return (_EPOCH + datetime.timedelta(microseconds=micros)).astimezone(ZONE)
+
+
+def worst_day(hourly: Iterable[Record]) -> datetime.date | None:
+    """Return the day, in New York, whose departures had the greatest mean delay; `None` without departures."""
+    departures: Counter[datetime.date] = Counter()
+    minutes: Counter[datetime.date] = Counter()
+    for (_, start, _), answer in fold(hourly).items():
+        day = local(start).date()
+        departures[day] += answer.count
+        minutes[day] += round(answer.count * (answer.mean or 0))
+    busy = [day for day, count in departures.items() if count >= _ENOUGH] or list(departures)
+    return max(busy, key=lambda day: (minutes[day] / departures[day], day), default=None)
+
+
+def choose(hourly: Iterable[Record], day: datetime.date) -> list[Shown]:
+    """Return the day's windows, the one that tells most first.
+
+    One that has panes of all three timings comes before one that has not, and of these the one with the most late
+    panes, as long as they can be told apart.
+    """
+    places = by_place(record for record in hourly if local(int(record.window.start)).date() == day)
+    shown = [Shown(place, tuple(panes)) for place, panes in places.items()]
+    return sorted(shown, key=_worth, reverse=True)
+
+
+def _worth(shown: Shown) -> tuple[int, int, int, Place]:
+    timings = [pane.pane.timing for pane in shown.panes]
+    late = timings.count(PaneTiming.LATE)
+    crowded = len(timings) > _MOST_PANES
+    return len(set(timings)), -crowded, late, shown.place

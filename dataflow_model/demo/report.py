@@ -1,0 +1,210 @@
+"""What the demo prints: the runs, the refinements of a few windows, and whether all answers agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyarrow.parquet as pq
+from rich.table import Table
+
+from dataflow_model.demo.answers import answer_of, by_place, differences, fold, pane_differences
+from dataflow_model.demo.choice import choose, local, worst_day
+from dataflow_model.demo.pipeline import DELAY, LATENESS
+from dataflow_model.time import duration_text
+from dataflow_model.values import PaneTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from dataflow_model.demo.answers import Answer, Outcome, Place
+    from dataflow_model.demo.choice import Shown
+    from dataflow_model.plan.sinks import Record
+
+__all__ = ["Check", "checks", "introduce", "tell_checks", "tell_refinements", "tell_run", "tell_summary"]
+
+EARLY_SHARE: Final = 0.10
+LATE_SHARE: Final = 0.01
+_SHOWN: Final = 6
+_STYLES: Final = {PaneTiming.EARLY: "blue", PaneTiming.ON_TIME: "green", PaneTiming.LATE: "red"}
+
+
+@attrs.frozen
+class Check:
+    """One thing that must hold, and whether it did."""
+
+    text: str
+    holds: bool
+
+
+def introduce(console: Console, path: Path) -> None:
+    """Say what is about to run."""
+    rows = pq.ParquetFile(path).metadata.num_rows
+    console.print(
+        f"[bold]{rows:,} flights from New York in 2013[/bold], replayed as they became known: departures and mean "
+        "delay per carrier and hour of schedule.\n"
+        f"Watermark {duration_text(DELAY)} behind the newest schedule, {duration_text(LATENESS)} of lateness allowed, "
+        "early panes, late panes, accumulating.\n"
+    )
+
+
+def tell_run(console: Console, outcome: Outcome) -> None:
+    """Print a line about a run that has ended."""
+    speed = outcome.rows / outcome.seconds
+    console.print(
+        f"[bold]{outcome.name}[/bold]: {outcome.rows:,} rows in {outcome.seconds:.1f} s, {speed:,.0f} rows/s, "
+        f"{len(outcome.hourly):,} panes"
+    )
+
+
+def tell_refinements(console: Console, outcome: Outcome) -> None:
+    """Print some windows of the worst day, and every pane of one of them."""
+    day = worst_day(outcome.hourly)
+    if day is None:
+        return
+    shown = choose(outcome.hourly, day)
+    table = Table(title=f"{day:%d %B %Y}: departures, mean delay in minutes", title_justify="left")
+    for heading in ("carrier", "hour", "first early pane", "on-time pane", "last late pane", "panes"):
+        table.add_column(heading, justify="left" if heading in {"carrier", "hour"} else "right")
+    some = sorted(shown[:_SHOWN], key=lambda one: (one.place[1], one.place[0]))
+    for one in some:
+        firsts = {timing: [pane for pane in one.panes if pane.pane.timing is timing] for timing in _STYLES}
+        table.add_row(
+            one.place[0],
+            _hours(one.place),
+            _value(firsts[PaneTiming.EARLY][:1]),
+            _value(firsts[PaneTiming.ON_TIME]),
+            _value(firsts[PaneTiming.LATE][-1:]),
+            str(len(one.panes)),
+        )
+    console.print(table)
+    if shown:
+        console.print(_all_panes(shown[0]))
+
+
+def _all_panes(shown: Shown) -> Table:
+    carrier = shown.place[0]
+    table = Table(title=f"Every pane of {carrier}, {_hours(shown.place)}", title_justify="left")
+    for heading in ("pane", "timing", "emitted", "departures", "mean delay"):
+        table.add_column(heading, justify="left" if heading == "timing" else "right")
+    for pane in shown.panes:
+        answer = answer_of(pane)
+        timing = pane.pane.timing
+        table.add_row(
+            str(pane.pane.index),
+            f"[{_STYLES[timing]}]{timing.name}[/]",
+            f"{local(int(pane.processing_time)):%H:%M}",
+            str(answer.count),
+            _minutes(answer),
+        )
+    return table
+
+
+def tell_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
+    """Print one line a runner: windows, panes by timing, dropped elements, speed."""
+    table = Table(title="What each runner gave", title_justify="left")
+    table.add_column("runner")
+    for heading in ("windows", "panes", "early", "on time", "late", "dropped", "cancelled", "seconds", "rows/s"):
+        table.add_column(heading, justify="right")
+    for outcome in outcomes:
+        timings = outcome.timings()
+        panes = len(outcome.hourly)
+        table.add_row(
+            outcome.name,
+            f"{len(by_place(outcome.hourly)):,}",
+            f"{panes:,}",
+            *(
+                f"{timings[timing]:,} ({_share(timings[timing], panes):.1%})"
+                for timing in (PaneTiming.EARLY, PaneTiming.ON_TIME, PaneTiming.LATE)
+            ),
+            f"{outcome.dropped:,}",
+            f"{sum(answer.count for answer in fold(outcome.cancelled).values()):,}",
+            f"{outcome.seconds:.1f}",
+            f"{outcome.rows / outcome.seconds:,.0f}",
+        )
+    console.print(table)
+
+
+def checks(outcomes: Sequence[Outcome], plain: tuple[Mapping[Place, Answer], Mapping[Place, Answer]]) -> list[Check]:
+    """Return what must hold of the runs.
+
+    Args:
+        outcomes: the runs, batch among them or not.
+        plain: the hourly answers and the cancelled flights as a plain group-by has them.
+    """
+    found: list[Check] = []
+    for outcome in outcomes:
+        wrong = differences(fold(outcome.hourly), plain[0]) + differences(fold(outcome.cancelled), plain[1])
+        found.append(
+            Check(
+                f"{outcome.name}: the last panes are the answers of a plain group-by"
+                + (f", but for {wrong:,} of them" if wrong else f" ({len(plain[0]):,} hours, {len(plain[1]):,} days)"),
+                wrong == 0,
+            )
+        )
+        found.append(Check(f"{outcome.name}: {outcome.dropped:,} elements were dropped", outcome.dropped == 0))
+    found += _pairs(outcomes)
+    for outcome in outcomes:
+        if outcome.name == "Spark batch":
+            continue  # early panes belong to a clock, and a batch job has none
+        timings, panes = outcome.timings(), len(outcome.hourly)
+        early, late = _share(timings[PaneTiming.EARLY], panes), _share(timings[PaneTiming.LATE], panes)
+        found.append(
+            Check(
+                f"{outcome.name}: {early:.1%} of the panes are early (at least {EARLY_SHARE:.0%}), "
+                f"{late:.1%} late (at least {LATE_SHARE:.0%})",
+                early >= EARLY_SHARE and late >= LATE_SHARE,
+            )
+        )
+    return found
+
+
+def _pairs(outcomes: Sequence[Outcome]) -> list[Check]:
+    """Compare runs with one another: streams pane for pane, a stream with a batch job by what the panes come to."""
+    found = []
+    for place, one in enumerate(outcomes):
+        for other in outcomes[place + 1 :]:
+            names = f"{one.name} and {other.name}"
+            if "Spark batch" in {one.name, other.name}:
+                wrong = differences(fold(one.hourly), fold(other.hourly))
+                wrong += differences(fold(one.cancelled), fold(other.cancelled))
+                what, unit = "agree on every answer", "answers"
+            else:
+                wrong = pane_differences(one.hourly, other.hourly) + pane_differences(one.cancelled, other.cancelled)
+                what, unit = "agree pane for pane, timing and processing time included", "panes"
+            found.append(
+                Check(f"{names} {what}" if wrong == 0 else f"{names} differ in {wrong:,} {unit}", wrong == 0)
+            )
+    return found
+
+
+def tell_checks(console: Console, found: Sequence[Check]) -> bool:
+    """Print the checks; return whether all hold."""
+    for check in found:
+        mark = "[green]✓[/green]" if check.holds else "[bold red]✗[/bold red]"
+        console.print(f"{mark} {check.text}", highlight=False)
+    good = all(check.holds for check in found)
+    console.print("[bold green]All answers agree.[/]" if good else "[bold red]Not all is as it should be.[/]")
+    return good
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _hours(place: Place) -> str:
+    return f"{local(place[1]):%H:%M}–{local(place[2]):%H:%M}"
+
+
+def _value(panes: Sequence[Record]) -> str:
+    if not panes:
+        return "–"
+    answer = answer_of(panes[0])
+    return f"{answer.count}, {_minutes(answer)}"
+
+
+def _minutes(answer: Answer) -> str:
+    return "–" if answer.mean is None else f"{answer.mean:.1f}"

@@ -1,0 +1,105 @@
+"""Running the demo's job: the same function on each runner, timed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+
+import dataflow_model as dm
+from dataflow_model.demo.answers import Outcome
+from dataflow_model.demo.pipeline import flights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataflow_model.plan.runner import Runner
+
+__all__ = ["ROWS_PER_BATCH", "first_rows", "java_is_there", "run_local", "run_on", "spark_runs"]
+
+ROWS_PER_BATCH: Final = 60_000
+"""The year in six micro-batches; their size changes no pane, only how often state is made durable."""
+
+
+def run_local(path: Path) -> Outcome:
+    """Run the job in process."""
+    return run_on(dm.LocalRunner(), "LocalRunner", path)
+
+
+@contextlib.contextmanager
+def spark_runs(cores: int = 2) -> Iterator[Any]:
+    """Yield a function `(mode, path) -> Outcome` over one Spark session, which is closed in the end."""
+    from dataflow_model.runners.spark.session import local_session
+
+    spark = local_session("dataflow-model demo", cores)
+
+    def run(mode: str, path: Path) -> Outcome:
+        if mode == "batch":
+            return run_on(dm.SparkRunner(spark, mode="batch"), "Spark batch", path)
+        with tempfile.TemporaryDirectory(prefix="dataflow-model-demo-") as checkpoint:
+            runner = dm.SparkRunner(
+                spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=ROWS_PER_BATCH
+            )
+            return run_on(runner, "Spark streaming", path)
+
+    try:
+        yield run
+    finally:
+        spark.stop()
+
+
+def run_on(runner: Runner, name: str, path: Path) -> Outcome:
+    """Run the job on a runner until it has ended.
+
+    Example:
+        >>> import pyarrow as pa, tempfile
+        >>> path = Path(tempfile.mkdtemp(), "flights.parquet")
+        >>> _ = first_rows(Path("data/flights.parquet"), 100, path)
+        >>> outcome = run_on(dm.LocalRunner(), "local", path)
+        >>> outcome.rows, outcome.dropped
+        (100, 0)
+    """
+    p = dm.Pipeline(runner=runner)
+    job = flights(p, path)
+    job.hourly | "hourly panes" >> dm.io.Collect()
+    job.cancelled | "cancelled panes" >> dm.io.Collect()
+    start = time.perf_counter()
+    result = p.run(until="drained")
+    result.wait_until_finish()
+    seconds = time.perf_counter() - start
+    return Outcome(
+        name,
+        pq.ParquetFile(path).metadata.num_rows,
+        seconds,
+        result.collected("hourly panes"),
+        result.collected("cancelled panes"),
+        sum(
+            count
+            for counters in result.metrics().values()
+            for counter, count in counters.items()
+            if counter.startswith("dropped_")
+        ),
+    )
+
+
+def first_rows(path: Path, rows: int, target: Path) -> Path:
+    """Write the first rows of a Parquet file, in their order, to another."""
+    with pq.ParquetFile(path) as file, pq.ParquetWriter(target, file.schema_arrow) as writer:
+        for batch in file.iter_batches(use_threads=False):
+            writer.write_batch(batch.slice(0, rows))
+            rows -= min(rows, batch.num_rows)
+            if rows == 0:
+                break
+    return target
+
+
+def java_is_there() -> bool:
+    """Tell whether Spark would find a Java to start; of which version, Spark sees itself."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java") is not None or (home is not None and Path(home, "bin", "java").exists())

@@ -1,0 +1,111 @@
+"""The demo from beginning to end: run, tell, compare, draw."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from dataflow_model.demo import report
+from dataflow_model.demo.answers import plain_answers
+from dataflow_model.demo.running import first_rows, java_is_there, run_local, spark_runs
+from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner, explain
+
+if TYPE_CHECKING:
+    from dataflow_model.demo.answers import Outcome
+
+__all__ = ["RUNNERS", "find_data", "show"]
+
+RUNNERS: Final = ("local", "batch", "streaming")
+
+
+def show(
+    data: Path | None = None,
+    *,
+    runner: str | None = None,
+    picture: Path | None = None,
+    rows: int | None = None,
+    console: Console | None = None,
+) -> bool:
+    """Run the demo.
+
+    Args:
+        data: the flights; by default the file in `data/` of the checkout or of the current directory.
+        runner: `"local"`, `"batch"` or `"streaming"`; all three after each other by default.
+        picture: where to draw the picture; nowhere by default.
+        rows: use only that many rows, the first to become known.
+        console: where to tell about it; standard output by default.
+
+    Returns:
+        whether all answers agree, and enough panes were early and late to prove it.
+
+    Raises:
+        InvalidArgument: when there are no data.
+        UnsupportedOnRunner: when a Spark runner is asked for by name and there is no Java.
+    """
+    console = console or Console()
+    path = find_data() if data is None else data
+    if not path.is_file():
+        raise InvalidArgument(
+            explain(f"there are no flights in {path}", hint="name the file: --data data/flights.parquet")
+        )
+    if runner in {"batch", "streaming"} and not java_is_there():
+        raise UnsupportedOnRunner(
+            explain(
+                f"--runner {runner} runs on Spark, which needs Java 17 or newer, and none was found",
+                hint="set JAVA_HOME or install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless); "
+                "--runner local needs none",
+            )
+        )
+    with tempfile.TemporaryDirectory(prefix="dataflow-model-demo-") as folder:
+        if rows is not None:
+            path = first_rows(path, rows, Path(folder, "flights.parquet"))
+        return _show(path, RUNNERS if runner is None else (runner,), picture, console)
+
+
+def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: Console) -> bool:
+    report.introduce(console, path)
+    outcomes: list[Outcome] = []
+
+    def note(outcome: Outcome) -> None:
+        report.tell_run(console, outcome)
+        if not outcomes:
+            report.tell_refinements(console, outcome)
+        outcomes.append(outcome)
+
+    if "local" in runners:
+        note(run_local(path))
+    modes = [mode for mode in runners if mode != "local"]
+    if modes and not java_is_there():
+        console.print("Spark batch and streaming are left out: no Java was found.")
+        console.print("Hint: set JAVA_HOME or install Java 17 or newer, and run this again")
+    elif modes:
+        with spark_runs() as run:
+            for mode in modes:
+                note(run(mode, path))
+    report.tell_summary(console, outcomes)
+    good = report.tell_checks(console, report.checks(outcomes, plain_answers(path)))
+    if picture is not None:
+        from dataflow_model.demo.picture import draw
+
+        # Panes with refinements, which a Spark batch job does not have.
+        streamed = [outcome for outcome in outcomes if outcome.name != "Spark batch"]
+        if streamed:
+            draw(path, streamed[-1], picture)
+            console.print(f"The picture: {picture}")
+        else:
+            console.print("No picture: a batch job refines nothing. Hint: --runner local or --runner streaming")
+    return good
+
+
+def find_data() -> Path:
+    """Return where the flights are: in the current directory's `data/`, else the checkout's.
+
+    Example:
+        >>> find_data().name
+        'flights.parquet'
+    """
+    here = Path("data", "flights.parquet")
+    return here if here.is_file() else Path(__file__).parents[2] / here

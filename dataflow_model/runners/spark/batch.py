@@ -1,0 +1,1 @@
+"""Placeholder until the bounded job is in."""

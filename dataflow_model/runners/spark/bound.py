@@ -1,0 +1,24 @@
+"""Sources bound to what the driver found, so that every task reads the same files with the same columns."""
+
+from __future__ import annotations
+
+import attrs
+
+from dataflow_model.plan.graph import Plan
+from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.sources import ColumnSource
+from dataflow_model.plan.stages import StagedPlan
+
+__all__ = ["bound_plan"]
+
+
+def bound_plan(staged: StagedPlan) -> StagedPlan:
+    """Return a staged plan whose file sources know their columns."""
+    nodes = tuple(
+        attrs.evolve(node, source=node.source.bound())
+        if isinstance(node, Read) and isinstance(node.source, ColumnSource)
+        else node
+        for node in staged.plan.nodes
+    )
+    plan = Plan(nodes, staged.plan.strategies, staged.plan.late_data)
+    return attrs.evolve(staged, plan=plan)

@@ -1,0 +1,184 @@
+"""A keyed stage in streaming: one call per shard and micro-batch, whatever the number of keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from dataflow_model.plan.sources import ScriptSource
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.timeline import Timeline
+from dataflow_model.runners.spark.rows import Kind, PackedBundle, Row, dump, load
+from dataflow_model.runners.spark.shard_state import ShardState
+from dataflow_model.runners.spark.stage0 import FIRST, STATIC_STEP, pack_arrivals
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from dataflow_model.runners.engine.timeline import At, Observations
+    from dataflow_model.runners.spark.offsets import Control
+    from dataflow_model.runners.spark.program import Program
+    from dataflow_model.runners.spark.state_log import StateStore
+
+__all__ = ["run_shard"]
+
+
+@attrs.define
+class _Inbox:
+    """What a shard has been sent for one micro-batch."""
+
+    control: Control | None = None
+    seen: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)
+    timeline: Timeline | None = None
+    watermarks: dict[str, list[list[int]]] = attrs.field(factory=dict)
+    bundles: list[PackedBundle] = attrs.field(factory=list)
+
+
+def run_shard(program: Program, depth: int, label: int, rows: Iterable[Row], store: StateStore) -> Iterator[Row]:
+    """Run one micro-batch of one shard.
+
+    Rows for later stages are passed on; the others are brought into the total order of events and run. State is
+    durable once the last row has been taken.
+    """
+    inbox = _Inbox()
+    for row in rows:
+        if row.stage > depth:
+            yield row
+        else:
+            _receive(inbox, row)
+    state = ShardState.open(program, depth, label, store)
+    timeline = inbox.timeline
+    if timeline is None:
+        if inbox.control is None:
+            return  # no micro-batch of ours: nothing was sent but rows in passing
+        timeline = _timeline(program, state, inbox)
+    yield from _run(program, depth, label, state, timeline, inbox)
+    metrics = _metrics(depth, label, state)
+    state.commit(program, depth, label)
+    yield Row(label, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
+
+
+def _receive(inbox: _Inbox, row: Row) -> None:
+    match row.kind:
+        case Kind.DATA:
+            inbox.bundles.append(load(row.payload))
+        case Kind.CONTROL:
+            inbox.control = load(row.payload)
+        case Kind.SEEN:
+            inbox.seen.append(load(row.payload))
+        case Kind.TIMELINE:
+            inbox.timeline = load(row.payload)
+        case Kind.WATERMARK:
+            producer, values = load(row.payload)
+            inbox.watermarks.setdefault(producer, []).append(values)
+        case _:
+            raise AssertionError(f"a row of kind {row.kind!r} has no business here")
+
+
+def _timeline(program: Program, state: ShardState, inbox: _Inbox) -> Timeline:
+    """Make the timeline of a micro-batch from what the driver decided and the reads observed."""
+    control = inbox.control
+    assert control is not None  # noqa: S101 - the caller has looked
+    sources = {read.label: read.source for read in program.staged.sources}
+    for seen, counts in inbox.seen:
+        state.meta.counters.setdefault(seen.label, Counter()).update(counts)
+    if control.steps is None:
+        state.meta.replay.observe([seen for seen, _ in inbox.seen])
+        return state.meta.replay.timeline(sources, control.open_origins, control.ended, control.wall)
+    timeline = Timeline(watermarks={name: [] for name in sources})
+    now = {name: state.shard.watermarks.get(name, int(MIN_TIMESTAMP)) for name in sources}
+    for place in control.steps:
+        if place.label:
+            now[place.label] = now[place.label] if place.watermark is None else place.watermark
+        elif place.at[1] == STATIC_STEP + 1:
+            now.update({name: int(MAX_TIMESTAMP) for name, source in sources.items() if not isinstance(source, ScriptSource)})
+        elif place.watermark == MAX_TIMESTAMP:
+            now.update(dict.fromkeys(now, int(MAX_TIMESTAMP)))
+        timeline.at.append(place.at)
+        timeline.closes.append(not place.label and place.watermark is not None)
+        for name, watermark in now.items():
+            timeline.watermarks[name].append(watermark)
+    return timeline
+
+
+def _run(
+    program: Program, depth: int, label: int, state: ShardState, timeline: Timeline, inbox: _Inbox
+) -> Iterator[Row]:
+    """Run the instants in order, and pack what comes of them."""
+    elements = _by_instant(state, timeline, inbox.bundles)
+    watermarks: dict[str, list[int]] = dict(timeline.watermarks)
+    for producer, from_shards in inbox.watermarks.items():
+        watermarks[producer] = np.min(np.array(from_shards, np.int64), axis=0).tolist()
+    passed: dict[str, Bundle] = {}
+    places: dict[str, list[At]] = {}
+    outputs: dict[str, list[int]] = {name: [] for name in state.shard.engines}
+    for number, at in enumerate(timeline.at):
+        arrivals, output = state.shard.instant(
+            at[0],
+            elements.get(at, {}),
+            {producer: values[number] for producer, values in watermarks.items()},
+            closes=timeline.closes[number],
+        )
+        for cut, bundle in arrivals.items():
+            passed.setdefault(cut, Bundle()).extend(bundle)
+            places.setdefault(cut, []).extend([at] * len(bundle))
+        for name, watermark in output.items():
+            outputs[name].append(watermark)
+    yield from pack_arrivals(program, passed, label, places)
+    last = len(program.staged.stages)
+    for later in range(depth + 1, last + 1):
+        for name, values in outputs.items():
+            if any(name in program.staged.feeds[node.label] for node in program.staged.stages[later - 1]):
+                payload = dump((name, values))
+                yield from (Row(shard, later, Kind.WATERMARK, payload) for shard in program.labels)
+    if depth < last and label == program.labels[0]:
+        payload = dump(timeline)
+        yield from (Row(shard, depth + 1, Kind.TIMELINE, payload) for shard in program.labels)
+
+
+def _by_instant(
+    state: ShardState, timeline: Timeline, bundles: list[PackedBundle]
+) -> Mapping[At, dict[str, Bundle]]:
+    """Sort elements by instant; those whose instant is not complete wait in state."""
+    bundles = [*state.meta.waiting, *bundles]
+    state.meta.waiting = []
+    instants = set(timeline.at)
+    first = timeline.at[0] if timeline.at else None
+    elements: dict[At, dict[str, Bundle]] = {}
+    for packed in bundles:
+        rows: dict[At, list[int]] = {}
+        if isinstance(packed.at, tuple):
+            rows[packed.at] = list(range(len(packed.bundle)))
+        else:
+            for row, at in enumerate(packed.at):
+                rows.setdefault(at, []).append(row)
+        waiting: list[int] = []
+        for at, some in rows.items():
+            stands = at
+            if at == FIRST and first is not None:
+                stands = first
+                packed.bundle.produced = [first[0]] * len(packed.bundle)
+            if stands not in instants:
+                waiting += some
+                continue
+            box = elements.setdefault(stands, {})
+            part = packed.bundle if len(rows) == 1 else packed.bundle.take(some)
+            if packed.cut in box:
+                box[packed.cut].extend(part)
+            else:
+                box[packed.cut] = part
+        if waiting:
+            at_of = packed.at if isinstance(packed.at, tuple) else [packed.at[row] for row in waiting]
+            state.meta.waiting.append(PackedBundle(packed.cut, at_of, packed.bundle.take(waiting)))
+    return elements
+
+
+def _metrics(depth: int, label: int, state: ShardState) -> dict[str, Any]:
+    counters = {name: dict(engine.counters) for name, engine in state.shard.engines.items()}
+    sources = {name: dict(counts) for name, counts in state.meta.counters.items() if name not in counters}
+    watermarks = {**state.shard.watermarks, **{name: engine.output_watermark() for name, engine in state.shard.engines.items()}}
+    return {"depth": depth, "shard": label, "counters": counters, "sources": sources, "watermarks": watermarks, "cache": state.how}

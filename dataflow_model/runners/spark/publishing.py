@@ -1,0 +1,188 @@
+"""Sinks under Spark: tasks stage their rows, the commit of a micro-batch publishes all sinks and the progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pickle
+import uuid
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import attrs
+
+from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.sinks import MessageSink, Record
+from dataflow_model.runners.spark.rows import Kind, PackedBundle, dump, load
+from dataflow_model.time import EventTime, ProcessingTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dataflow_model.plan.sinks import SinkWriter
+    from dataflow_model.runners.spark.program import Program
+    from dataflow_model.runners.spark.rows import Row
+
+__all__ = ["Publisher", "Staging", "read_collected", "read_progress"]
+
+_PROGRESS: Final = "progress.json"
+
+
+@attrs.define
+class Staging:
+    """What one task has staged: the sinks' messages by label, and metrics in passing."""
+
+    messages: dict[str, bytes] = attrs.field(factory=dict)
+    metrics: list[dict[str, Any]] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Publisher:
+    """Writes and publishes the sinks of a program.
+
+    Args:
+        program: the program.
+        directory: where the run keeps its own files, beside Spark's checkpoint.
+    """
+
+    program: Program
+    directory: str
+
+    def stage(self, batch: int, rows: Iterable[Row]) -> Staging:
+        """Write one task's rows to where no reader sees them yet."""
+        staging = Staging()
+        writers: dict[str, SinkWriter] = {}
+        task = uuid.uuid4().hex[:12]
+        try:
+            for row in rows:
+                if row.kind == Kind.METRICS:
+                    staging.metrics.append(load(row.payload))
+                elif row.kind == Kind.OUTPUT:
+                    packed: PackedBundle = load(row.payload)
+                    if packed.cut not in writers:
+                        writers[packed.cut] = self._sink(packed.cut).open(self._commit_id(batch), task)
+                    writers[packed.cut].write(records_of(packed))
+            staging.messages = {label: writer.close() for label, writer in writers.items()}
+        except BaseException:
+            for writer in writers.values():
+                writer.abort()
+            raise
+        return staging
+
+    def commit(self, batch: int, staged: Sequence[Staging]) -> None:
+        """Publish what the tasks have staged; again for the same micro-batch, it changes nothing."""
+        rows: dict[str, Counter[str]] = {}
+        for write in self.program.staged.sinks:
+            messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
+            write.sink.commit(self._commit_id(batch), messages)
+            rows[write.label] = Counter(write.sink.counts(messages))
+            if isinstance(write.sink, MessageSink):
+                records = write.sink.records(messages)
+                rows[write.label]["elements_in"] += len(records)
+                if records:
+                    _keep(self._collected(write.label), self._commit_id(batch), records)
+        _write_progress(pathlib.Path(self.directory), batch, [part for staging in staged for part in staging.metrics], rows)
+
+    def abort(self, batch: int, staged: Sequence[Staging]) -> None:
+        """Remove what the tasks have staged."""
+        for write in self.program.staged.sinks:
+            messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
+            write.sink.abort(self._commit_id(batch), messages)
+
+    def _commit_id(self, batch: int) -> str:
+        return f"{self.program.run_id}-{batch:08d}"
+
+    def _sink(self, label: str) -> Any:
+        node = self.program.staged.plan[label]
+        assert isinstance(node, Write)  # noqa: S101 - only sinks are sent output
+        return node.sink
+
+    def _collected(self, label: str) -> pathlib.Path:
+        return _collected(self.directory, label)
+
+
+def records_of(packed: PackedBundle) -> list[Record]:
+    """Return packed elements as sinks take them, one for each window."""
+    bundle = packed.bundle
+    return [
+        Record(value, EventTime(time), window, pane, order=(*at, *order), processing_time=ProcessingTime(produced))
+        for at, value, time, windows, pane, order, produced in zip(
+            packed.instants(),
+            bundle.values,
+            bundle.times,
+            bundle.windows,
+            bundle.panes,
+            bundle.orders,
+            bundle.produced,
+            strict=True,
+        )
+        for window in windows
+    ]
+
+
+def read_collected(directory: str, label: str) -> list[Record]:
+    """Return what a sink that keeps its records has received, in emission order."""
+    records: list[Record] = []
+    for path in sorted(_collected(directory, label).glob("*.pickle")):
+        records.extend(pickle.loads(path.read_bytes()))  # noqa: S301 - written by `commit`
+    records.sort(key=lambda record: record.order)
+    return records
+
+
+def read_progress(directory: str) -> dict[str, Any]:
+    """Return the progress that the last commit wrote; empty before the first."""
+    try:
+        progress: dict[str, Any] = json.loads(pathlib.Path(directory, _PROGRESS).read_text())
+    except FileNotFoundError:
+        return {}
+    return progress
+
+
+def _collected(directory: str, label: str) -> pathlib.Path:
+    return pathlib.Path(directory, "collected", quote(label, safe=""))
+
+
+def _keep(directory: pathlib.Path, commit_id: str, records: list[Record]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    _replace(directory / f"{commit_id}.pickle", dump(records))
+
+
+def _replace(path: pathlib.Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one, never a part."""
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    fresh.write_bytes(content)
+    os.replace(fresh, path)
+
+
+def _write_progress(
+    directory: pathlib.Path, batch: int, metrics: Sequence[dict[str, Any]], rows: dict[str, Counter[str]]
+) -> None:
+    """Write counters and watermarks; those of shards are totals, those of sinks are added up over commits."""
+    before = read_progress(str(directory))
+    counters: dict[str, Counter[str]] = {}
+    watermarks: dict[str, int] = {}
+    cache: Counter[str] = Counter(before.get("cache", {}))
+    for part in metrics:
+        for label, counts in part["counters"].items():
+            counters.setdefault(label, Counter()).update(counts)
+        if part["depth"] == 1:
+            for label, counts in part["sources"].items():
+                counters[label] = Counter(counts)  # every shard is told the same
+        for label, watermark in part["watermarks"].items():
+            watermarks[label] = min(watermark, watermarks.get(label, watermark))
+        cache[part["cache"]] += 1
+    sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
+    if before.get("batch", -1) < batch:
+        for label, counts in rows.items():
+            sinks[label].update(counts)
+    progress = {
+        "batch": batch,
+        "counters": counters or before.get("counters", {}),
+        "sinks": sinks,
+        "watermarks": watermarks or before.get("watermarks", {}),
+        "cache": cache,
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    _replace(directory / _PROGRESS, json.dumps(progress).encode())

@@ -1,0 +1,104 @@
+"""Rows between stages: opaque to Spark, one for a whole bundle."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import cloudpickle
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.timeline import At
+
+__all__ = ["SCHEMA", "SCHEMA_DDL", "Kind", "PackedBundle", "Row", "arrow_batches", "dump", "load"]
+
+SCHEMA_DDL: Final = "shard int, stage int, kind string, payload binary"
+SCHEMA: Final = pa.schema(
+    [("shard", pa.int32()), ("stage", pa.int32()), ("kind", pa.string()), ("payload", pa.binary())]
+)
+_BATCH_BYTES: Final = 16 << 20
+
+
+class Kind:
+    """What a row is.
+
+    `DATA` elements for keyed nodes; `OUTPUT` elements for sinks; `CONTROL` what the driver decided for a micro-batch;
+    `SEEN` what a read of a row range observed; `TIMELINE` the instants of a micro-batch; `WATERMARK` a keyed node's
+    output watermark at each of them; `METRICS` counters.
+    """
+
+    DATA: Final = "data"
+    OUTPUT: Final = "output"
+    CONTROL: Final = "control"
+    SEEN: Final = "seen"
+    TIMELINE: Final = "timeline"
+    WATERMARK: Final = "watermark"
+    METRICS: Final = "metrics"
+
+
+@attrs.frozen
+class Row:
+    """One row: for `shard` at `stage`; stages before that pass it on."""
+
+    shard: int
+    stage: int
+    kind: str
+    payload: bytes
+
+
+@attrs.frozen
+class PackedBundle:
+    """Elements for one cut; `at` holds the instant of each element, or one for all."""
+
+    cut: str
+    at: list[At] | At
+    bundle: Bundle
+
+    def instants(self) -> list[At]:
+        """Return the instant of each element."""
+        return self.at if isinstance(self.at, list) else [self.at] * len(self.bundle)
+
+
+def dump(value: Any) -> bytes:
+    """Pickle a payload; what plain pickle cannot name, such as classes of the main program, goes by value."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        by_value: bytes = cloudpickle.dumps(value, protocol=5)
+        return by_value
+
+
+def load(payload: bytes) -> Any:
+    """Read what `dump` wrote."""
+    return pickle.loads(payload)  # noqa: S301 - written by this pipeline's own tasks
+
+
+def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Yield rows as record batches of a bounded size."""
+    held: list[Row] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row.payload)
+        if size >= _BATCH_BYTES:
+            yield _batch(held)
+            held, size = [], 0
+    if held:
+        yield _batch(held)
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([row.shard for row in rows], pa.int32()),
+            pa.array([row.stage for row in rows], pa.int32()),
+            pa.array([row.kind for row in rows], pa.string()),
+            pa.array([row.payload for row in rows], pa.binary()),
+        ],
+        schema=SCHEMA,
+    )

@@ -1,0 +1,143 @@
+"""The soft state of a shard: what a worker remembers between micro-batches, and how it catches up with the log.
+
+The cache belongs to a worker process. It is valid only for the token that it claims: a worker that has missed some
+micro-batches applies just those deltas; one whose last attempt did not become durable starts from the log.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.shard import StageShard
+from dataflow_model.runners.engine.timeline import ReplayProgress
+from dataflow_model.runners.spark.rows import dump
+from dataflow_model.runners.spark.state_log import Delta, StateLog, keys_of
+
+if TYPE_CHECKING:
+    from dataflow_model.runners.spark.program import Program
+    from dataflow_model.runners.spark.rows import PackedBundle
+    from dataflow_model.runners.spark.state_log import StateStore
+
+__all__ = ["ShardMeta", "ShardState"]
+
+_KEPT: Final = 64
+_cache: dict[tuple[str, int, int], ShardState] = {}
+
+
+@attrs.define
+class ShardMeta:
+    """What a shard keeps beside its keys; small, and stored whole with every delta.
+
+    Attributes:
+        positions: the clocks of each engine.
+        watermarks: what each producer's output watermark is known to be.
+        counters: of each keyed node, and at the first shard of the sources.
+        replay: how far the sources have come; only stage 1 uses it.
+        waiting: elements whose instant is not complete.
+        begun: whether there has been an instant.
+    """
+
+    positions: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    watermarks: dict[str, int] = attrs.field(factory=dict)
+    counters: dict[str, Counter[str]] = attrs.field(factory=dict)
+    replay: ReplayProgress = attrs.field(factory=ReplayProgress)
+    waiting: list[PackedBundle] = attrs.field(factory=list)
+    begun: bool = False
+
+
+@attrs.define
+class ShardState:
+    """One shard of one stage, in this worker's memory.
+
+    Attributes:
+        shard: the engines.
+        meta: the rest.
+        token: of the micro-batch that it stands after.
+        known: by record of the log, the keys in it.
+        how: whether the cache was `"fresh"`, `"behind"` or `"void"` this time.
+    """
+
+    shard: StageShard
+    meta: ShardMeta = attrs.field(factory=ShardMeta)
+    token: str = ""
+    known: list[set[tuple[str, bytes]]] = attrs.field(factory=list)
+    how: str = "void"
+    _log: StateLog | None = None
+
+    @classmethod
+    def open(cls, program: Program, depth: int, label: int, store: StateStore) -> ShardState:
+        """Return the shard as of its durable state; it is out of the cache until `commit` puts it back.
+
+        Raises:
+            StateCorruption: when the durable state is damaged.
+        """
+        log = StateLog(store, f"shard {label} of stage {depth}")
+        token = log.open()
+        state = _cache.pop((program.digest, depth, label), None)
+        how = "fresh"
+        if state is None or state.token != token:
+            deltas = log.since(state.token) if state is not None and state.token else None
+            how = "behind"
+            if state is None or deltas is None:
+                state, how = cls._new(program, depth), "void"
+                deltas = log.since("")
+            state._catch_up(log, deltas or [], whole=how == "void")
+        state._log, state.how, state.token = log, how, token
+        return state
+
+    @classmethod
+    def _new(cls, program: Program, depth: int) -> ShardState:
+        return cls(StageShard(program.staged, depth, program.side_values, thaw=pickle.loads))
+
+    def commit(self, program: Program, depth: int, label: int) -> None:
+        """Make what has changed durable, then let the cache have it."""
+        assert self._log is not None  # noqa: S101 - opened
+        entries: dict[tuple[str, bytes], Any] = {}
+        for name, engine in self.shard.engines.items():
+            if isinstance(engine, GroupingEngine):
+                self.meta.positions[name] = engine.position()
+                entries.update({(name, encoded): entry for encoded, entry in engine.settle(dump).items()})
+            self.meta.counters[name] = engine.counters
+        self.meta.watermarks = dict(self.shard.watermarks)
+        self.token = self._log.append(Delta(self.meta, entries), self._current, self.known)
+        self._log = None
+        while len(_cache) >= _KEPT:
+            _cache.pop(next(iter(_cache)))
+        _cache[program.digest, depth, label] = self
+
+    def bytes_written(self) -> int:
+        """Return how many bytes went to the log this time."""
+        return self._log.bytes_written if self._log is not None else 0
+
+    def _catch_up(self, log: StateLog, deltas: list[Delta], *, whole: bool) -> None:
+        for delta in deltas:
+            self.meta = delta.meta
+            by_owner: dict[str, dict[bytes, Any]] = {}
+            for (name, encoded), entry in delta.entries.items():
+                by_owner.setdefault(name, {})[encoded] = entry
+            for name, changes in by_owner.items():
+                engine = self.shard.engines[name]
+                assert isinstance(engine, GroupingEngine)  # noqa: S101 - only groupings have keyed state
+                engine.apply(changes)
+        # Which keys each record holds: those of records that were just read are known, the others keep theirs.
+        if whole:
+            self.known = keys_of(deltas)
+        else:
+            kept = len(log.records) - len(deltas)
+            self.known = self.known[:kept] + keys_of(deltas)
+        for name, engine in self.shard.engines.items():
+            engine.counters = Counter(self.meta.counters.get(name, {}))
+            if isinstance(engine, GroupingEngine) and name in self.meta.positions:
+                engine.stand_at(**self.meta.positions[name])
+        self.shard.watermarks = dict(self.meta.watermarks)
+
+    def _current(self, place: tuple[str, bytes]) -> Any:
+        name, encoded = place
+        engine = self.shard.engines[name]
+        assert isinstance(engine, GroupingEngine)  # noqa: S101
+        return engine.stored(encoded)

@@ -1,0 +1,256 @@
+"""What Spark calls in a streaming query: the source, the keyed stages, the sink."""
+
+from __future__ import annotations
+
+import base64
+import pathlib
+import pickle
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pandas as pd
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming import StatefulProcessor
+
+from dataflow_model.runners.spark.keyed_stage import run_shard
+from dataflow_model.runners.spark.offsets import Feed, begin
+from dataflow_model.runners.spark.program import PackedProgram
+from dataflow_model.runners.spark.publishing import Publisher, Staging
+from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
+from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
+from dataflow_model.plan.sources import ElementsSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from dataflow_model.runners.spark.offsets import Control
+    from dataflow_model.runners.spark.stage0 import Slice
+
+__all__ = ["OUR_SINK", "OUR_SOURCE", "KeyedStage", "SinkProvider", "SourceProvider", "program_options"]
+
+OUR_SOURCE: Final = "dataflow_model_source"
+OUR_SINK: Final = "dataflow_model_sink"
+
+
+def program_options(packed: PackedProgram, **more: str) -> dict[str, str]:
+    """Return the options that carry a program to our source and sink."""
+    return {"program": base64.b64encode(dump(packed)).decode(), **more}
+
+
+def _packed(options: Any) -> PackedProgram:
+    packed: PackedProgram = pickle.loads(base64.b64decode(options["program"]))  # noqa: S301 - made by the driver
+    return packed
+
+
+class Work(InputPartition):
+    """What one task of stage 0 does: row ranges, and in one task of a micro-batch the control rows."""
+
+    def __init__(
+        self,
+        number: int,
+        control: Control,
+        *,
+        leads: bool,
+        part: Slice | None = None,
+        scripts: list[tuple[str, int, int, dict[int, Any]]] | None = None,
+    ) -> None:
+        self.number = number
+        self.control = control
+        self.leads = leads
+        self.part = part
+        self.scripts = scripts or []
+
+
+class _StreamReader(DataSourceStreamReader):
+    """Reads all sources of a pipeline that are not DataFrames."""
+
+    def __init__(self, packed: PackedProgram, options: dict[str, str]) -> None:
+        self.packed = packed
+        self.rows = int(options["rows_per_batch"])
+        self.parallelism = int(options["parallelism"])
+        self.requests = options["requests"]
+
+    def _feed(self) -> Feed:
+        return Feed(self.packed.unpack().staged.sources, self.rows, self.parallelism)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return begin()
+
+    def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        del limit
+        drain = pathlib.Path(self.requests, "drain").exists()
+        return self._feed().next(start, drain=drain)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:  # type: ignore[override]
+        feed = self._feed()
+        control = feed.control(start, end)
+        parts: list[Slice | None] = [*feed.slices(start, end)] if not feed.scripts else []
+        scripts = feed.script_rows(start, end) if feed.scripts else []
+        return [
+            Work(number, control, leads=number == 0, part=part, scripts=scripts if number == 0 else None)
+            for number, part in enumerate(parts or [None])
+        ]
+
+    def read(self, partition: Work) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return arrow_batches(self._rows(partition))
+
+    def _rows(self, work: Work) -> Iterator[Row]:
+        program = self.packed.unpack()
+        home = program.labels[work.number % len(program.labels)]
+        if work.leads:
+            if program.staged.stages:
+                payload = dump(work.control)
+                yield from (Row(label, 1, Kind.CONTROL, payload) for label in program.labels)
+            if work.control.first:
+                at = None if work.control.steps is None else (0, STATIC_STEP)
+                for read in program.staged.sources:
+                    if isinstance(read.source, ElementsSource):
+                        yield from read_static(program, read.label, at, home)
+        for label, first, last, places in work.scripts:
+            yield from read_script(program, label, first, last, places, home)
+        if work.part is not None:
+            yield from read_slice(program, work.part, work.control.wall, home)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the sources keep what they have."""
+
+
+class SourceProvider(DataSource):
+    """The source that Spark is given."""
+
+    @classmethod
+    def name(cls) -> str:
+        return OUR_SOURCE
+
+    def schema(self) -> str:
+        return SCHEMA_DDL
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        del schema
+        return _StreamReader(_packed(self.options), dict(self.options))
+
+
+class _SparkStore:
+    """The state store of one shard behind `StateStore`."""
+
+    def __init__(self, head: Any, log: Any) -> None:
+        self.head = head
+        self.log = log
+
+    def get_head(self) -> bytes | None:
+        found = self.head.get()
+        return None if found is None else bytes(found[0])
+
+    def put_head(self, head: bytes) -> None:
+        self.head.update((head,))
+
+    def get(self, sequence: int, part: int) -> bytes | None:
+        found = self.log.getValue((sequence, part))
+        return None if found is None else bytes(found[0])
+
+    def put(self, sequence: int, part: int, payload: bytes) -> None:
+        self.log.updateValue((sequence, part), (payload,))
+
+    def remove(self, sequence: int, part: int) -> None:
+        self.log.removeKey((sequence, part))
+
+
+@attrs.define
+class KeyedStage(StatefulProcessor):
+    """A keyed stage as Spark's stateful processor; the grouping key is the shard."""
+
+    packed: PackedProgram
+    depth: int
+    _store: Any = None
+
+    def init(self, handle: Any) -> None:
+        """Open the state variables."""
+        self._store = _SparkStore(
+            handle.getValueState("head", "records binary"), handle.getMapState("log", "sequence long, part int", "payload binary")
+        )
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """Run one micro-batch of one shard."""
+        del timerValues
+        held = run_shard(self.packed.unpack(), self.depth, int(key[0]), _rows_of(rows), self._store)
+        out = list(held)
+        yield pd.DataFrame(
+            {
+                "shard": pd.array([row.shard for row in out], "int32"),
+                "stage": pd.array([row.stage for row in out], "int32"),
+                "kind": [row.kind for row in out],
+                "payload": [row.payload for row in out],
+            }
+        )
+
+    def close(self) -> None:
+        """Do nothing: the cache outlives the micro-batch."""
+
+
+def _rows_of(frames: Iterator[pd.DataFrame]) -> Iterator[Row]:
+    for frame in frames:
+        for shard, stage, kind, payload in zip(
+            frame["shard"], frame["stage"], frame["kind"], frame["payload"], strict=True
+        ):
+            yield Row(int(shard), int(stage), kind, bytes(payload))
+
+
+class _Staged(WriterCommitMessage):
+    def __init__(self, staging: Staging) -> None:
+        self.staging = staging
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    """Writes all sinks of a pipeline: tasks stage, one commit publishes."""
+
+    def __init__(self, packed: PackedProgram, options: dict[str, str]) -> None:
+        self.packed = packed
+        self.directory = options["directory"]
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _Staged(Publisher(self.packed.unpack(), self.directory).stage(_batch_id(), _rows_of_batches(iterator)))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        staged = [message.staging for message in messages if message is not None]
+        Publisher(self.packed.unpack(), self.directory).commit(batchId, staged)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        staged = [message.staging for message in messages if message is not None]
+        Publisher(self.packed.unpack(), self.directory).abort(batchId, staged)
+
+
+class SinkProvider(DataSource):
+    """The sink that Spark is given."""
+
+    @classmethod
+    def name(cls) -> str:
+        return OUR_SINK
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
+        del schema, overwrite
+        return _StreamWriter(_packed(self.options), dict(self.options))
+
+
+def _rows_of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+    for batch in batches:
+        for shard, stage, kind, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield Row(shard, stage, kind, payload)
+
+
+def _batch_id() -> int:
+    from pyspark import TaskContext  # noqa: PLC0415 - only a task has one
+
+    context = TaskContext.get()
+    found = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+    return int(found) if found else 0
+
+

@@ -1,0 +1,192 @@
+"""A pipeline as one Structured Streaming query: source, chain of keyed stages, sink."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import UnsupportedOnRunner, explain
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.sources import ColumnSource, DataFrameSource
+from dataflow_model.runners.local.execution import side_values
+from dataflow_model.runners.progress import live_progress
+from dataflow_model.runners.spark.bound import bound_plan
+from dataflow_model.runners.spark.checkpoint import Checkpoint
+from dataflow_model.runners.spark.failures import find_our_error
+from dataflow_model.runners.spark.labels import shard_labels
+from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.spark.publishing import read_collected, read_progress
+from dataflow_model.runners.spark.rows import SCHEMA_DDL
+from dataflow_model.runners.spark.session import ROCKSDB
+from dataflow_model.runners.spark.shipping import ship_package
+from dataflow_model.runners.spark.stages import OUR_SINK, OUR_SOURCE, KeyedStage, SinkProvider, SourceProvider, program_options
+from dataflow_model.time import EventTime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.spark.runner import SparkRunner
+
+__all__ = ["StreamingResult", "start"]
+
+_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_POLL_SECONDS: Final = 0.05
+
+
+def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> StreamingResult:
+    """Start the query of a staged plan."""
+    for read in staged.sources:
+        if isinstance(read.source, DataFrameSource):
+            raise UnsupportedOnRunner(
+                explain(f"{read.label!r} reads a DataFrame, which mode='streaming' does not take yet", hint="read its files instead")
+            )
+    spark = runner.spark
+    assert runner.checkpoint is not None  # noqa: S101 - checked at construction
+    checkpoint = Checkpoint.open(runner.checkpoint, staged.plan, runner.shards())
+    ship_package(spark)
+    if until == "drained" and any(isinstance(read.source, ColumnSource) and not read.source.is_bounded for read in staged.sources):
+        (checkpoint.requests / "until_drained").touch()
+    sides = side_values(staged.plan)
+    program = Program(bound_plan(staged), sides, shard_labels(checkpoint.shards), checkpoint.run_id)
+    packed = program.pack()
+    spark.dataSource.register(SourceProvider)
+    spark.dataSource.register(SinkProvider)
+    options = program_options(
+        packed,
+        rows_per_batch=str(runner.max_rows_per_batch),
+        parallelism=str(checkpoint.shards),
+        requests=str(checkpoint.requests),
+        directory=checkpoint.ours,
+    )
+    frame = spark.readStream.format(OUR_SOURCE).options(**options).load()
+    for depth in range(1, len(staged.stages) + 1):
+        frame = frame.groupBy("shard").transformWithStateInPandas(KeyedStage(packed, depth), SCHEMA_DDL, "Append", "None")
+    with _Settings(spark, {_PROVIDER: ROCKSDB, _PARTITIONS: str(checkpoint.shards)}):
+        query = (
+            frame.writeStream.format(OUR_SINK)
+            .options(**options)
+            .option("checkpointLocation", checkpoint.spark)
+            .trigger(processingTime=f"{int(runner.trigger_interval) // 1000} milliseconds")
+            .start()
+        )
+    return StreamingResult(query, checkpoint, staged)
+
+
+class _Settings:
+    """Session settings that a query takes with it when it starts; the user's come back after that."""
+
+    def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
+        self.spark = spark
+        self.settings = settings
+        self.before: dict[str, str | None] = {}
+
+    def __enter__(self) -> None:
+        for name, value in self.settings.items():
+            self.before[name] = self.spark.conf.get(name, None)
+            self.spark.conf.set(name, value)
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self.before.items():
+            if value is None:
+                self.spark.conf.unset(name)
+            else:
+                self.spark.conf.set(name, value)
+
+
+class StreamingResult:
+    """A streaming run; see `PipelineResult`. A watcher thread stops the query when its input is over."""
+
+    def __init__(self, query: StreamingQuery, checkpoint: Checkpoint, staged: StagedPlan) -> None:
+        self.query = query
+        self._checkpoint = checkpoint
+        self._staged = staged
+        self._state = RunnerState.RUNNING
+        self._error: BaseException | None = None
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="dataflow_model watcher", daemon=True)
+        self._watcher.start()
+
+    @property
+    def state(self) -> RunnerState:
+        """How the run stands now."""
+        return self._state
+
+    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
+        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
+        self._over.wait(timeout)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return self._state
+
+    def stop(self) -> None:
+        """Stop; the run goes on from its checkpoint when it is started again."""
+        self.query.stop()
+        self._over.wait()
+
+    def drain(self) -> None:
+        """Stop reading, advance the watermark to +∞, emit what is pending, and end for good."""
+        (self._checkpoint.requests / "drain").touch()
+        self.wait_until_finish()
+
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return counters by transform label, as of the last micro-batch."""
+        progress = read_progress(self._checkpoint.ours)
+        found: dict[str, dict[str, Any]] = {node.label: {} for node in self._staged.plan.nodes}
+        for part in ("counters", "sinks"):
+            for label, counts in progress.get(part, {}).items():
+                found.setdefault(label, {}).update(counts)
+        return found
+
+    def cache(self) -> Mapping[str, int]:
+        """Return how often a worker's copy of a shard was fresh, behind or void."""
+        return dict(read_progress(self._checkpoint.ours).get("cache", {}))
+
+    def watermarks(self) -> Mapping[str, EventTime]:
+        """Return the output watermark of each source and keyed node, as of the last micro-batch."""
+        progress = read_progress(self._checkpoint.ours)
+        return {label: EventTime(watermark) for label, watermark in progress.get("watermarks", {}).items()}
+
+    def collected(self, label: str) -> list[Record]:
+        """Return what the sink with this label has kept, in emission order."""
+        return read_collected(self._checkpoint.ours, label)
+
+    def _watch(self) -> None:
+        try:
+            with live_progress() as progress:
+                while self.query.isActive and not self._is_last():
+                    progress.update(self.metrics(), self.watermarks())
+                    time.sleep(_POLL_SECONDS)
+            finished = self._is_last()
+            if self.query.isActive:
+                self.query.stop()
+            failure = self.query.exception()
+            if failure is not None and not finished:
+                self._error, self._state = find_our_error(failure), RunnerState.FAILED
+            elif not finished:
+                self._state = RunnerState.STOPPED
+            elif (self._checkpoint.requests / "drain").exists():
+                (self._checkpoint.requests / "drained").touch()
+                self._state = RunnerState.DRAINED
+            else:
+                self._state = RunnerState.DONE
+        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
+            self._error, self._state = find_our_error(error), RunnerState.FAILED
+        finally:
+            self._over.set()
+
+    def _is_last(self) -> bool:
+        """Tell whether the micro-batch that ends the input has been committed."""
+        progress = self.query.lastProgress
+        if progress is None:
+            return False
+        return any('"last": true' in str(source.endOffset) or '"last":true' in str(source.endOffset) for source in progress.sources)
+
+

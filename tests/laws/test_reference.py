@@ -1,0 +1,24 @@
+"""The engine against the plain reference, pane for pane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given, note, settings
+
+import dataflow_model as dm
+from dataflow_model.testing import assert_panes, run_script, strategies
+from tests.laws.reference import Reference
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.testing import TestStream
+
+
+@settings(max_examples=300)
+@given(strategies.test_streams(), strategies.windowing_strategies())
+def test_the_engine_and_the_plain_reference_give_the_same_panes(
+    script: TestStream, strategy: WindowingStrategy
+) -> None:
+    note("\n".join(map(repr, script.steps)))
+    assert_panes(run_script(script, strategy, dm.Sum()), Reference(strategy).run(script))

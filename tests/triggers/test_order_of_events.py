@@ -1,0 +1,94 @@
+"""Each trigger sees the events one by one, in order; ties between elements, watermarks and clock values."""
+
+from __future__ import annotations
+
+import pytest
+
+import dataflow_model as dm
+from tests.engine.scripting import fixed, run, script
+
+REPEATED_COUNT = dm.Repeatedly(dm.AfterCount(2))
+REPEATED_DELAY = dm.Repeatedly(dm.AfterProcessingTime(5))
+EARLY_AND_LATE = dm.AfterWatermark(early=dm.AfterProcessingTime(5), late=dm.AfterCount(1))
+
+
+def test_five_elements_in_one_bundle_give_two_panes_of_two_and_leave_one() -> None:
+    assert run("e 1@1+2@1+4@1+8@1+16@1", fixed(REPEATED_COUNT)).brief == [(3, "EARLY"), (12, "EARLY"), (16, "ON_TIME")]
+
+
+def test_a_clock_value_past_several_deadlines_fires_a_window_once() -> None:
+    trigger = dm.AfterAny(dm.Repeatedly(dm.AfterProcessingTime(5)), dm.Repeatedly(dm.AfterProcessingTime(7)))
+    given = run("e 1@1, p 100, e 2@1, p 200", fixed(trigger))
+    assert given.values == [1, 2]
+    assert given.clocks == [5, 105]
+
+
+def test_a_watermark_past_end_and_expiry_fires_a_window_once() -> None:
+    given = run("e 1@1, w 100, e 2@1", fixed(EARLY_AND_LATE, lateness=20))
+    assert given.brief == [(1, "ON_TIME")]
+    assert given.panes[0].info.is_last
+    assert given.counters["dropped_because_late"] == 1
+
+
+def test_the_processing_time_of_a_pane_is_the_deadline_that_fired_it() -> None:
+    assert run("p 3, e 1@1, p 100", fixed(REPEATED_DELAY)).clocks == [8]
+
+
+def test_the_processing_time_of_a_pane_without_a_deadline_is_the_clock() -> None:
+    assert run("p 3, e 1@1, p 6, w 10", fixed()).clocks == [6]
+    assert run("p 3, e 1@1, p 6, e 2@1", fixed(REPEATED_COUNT)).clocks == [6]
+
+
+def test_panes_of_one_clock_value_come_in_the_order_of_their_deadlines() -> None:
+    given = run("e 1@11, p 2, e 2@1, p 100", fixed(REPEATED_DELAY))
+    assert given.values == [1, 2]
+    assert given.clocks == [5, 7]
+
+
+def test_the_order_goes_by_the_deadline_that_fired_and_not_by_an_earlier_one_that_did_not() -> None:
+    trigger = dm.AfterEach(dm.AfterAll(dm.AfterProcessingTime(1), dm.AfterProcessingTime(9)), dm.AfterCount(9))
+    either = dm.AfterAny(trigger, dm.AfterAll(dm.AfterCount(2), dm.AfterProcessingTime(5)))
+    given = run("e 1@1, p 0.5, e 2@11+4@11, p 100", fixed(either))
+    assert given.values == [6, 1]
+    assert given.clocks == [5.5, 9]
+
+
+def test_an_element_at_a_deadline_comes_before_the_timer() -> None:
+    assert run("e 1@1, p 5, e 2@1, p 6", fixed(REPEATED_DELAY)).values == [3]
+
+
+def test_timers_at_the_clock_run_when_the_clock_leaves_it() -> None:
+    given = run("e 1@1, p 5, e 2@1, w 10, p 6, e 4@11", fixed(REPEATED_DELAY, lateness=20))
+    assert given.brief == [(3, "ON_TIME"), (4, "ON_TIME")]
+    assert given.clocks[0] == 5
+
+
+def test_timers_at_the_clock_run_after_the_last_event() -> None:
+    assert run("e 1@1, p 5", fixed(REPEATED_DELAY)).brief == [(1, "EARLY")]
+
+
+def test_a_watermark_comes_before_the_timers_at_the_same_clock_value() -> None:
+    given = run("e 1@1, p 5, w 10, p 6", fixed(EARLY_AND_LATE, lateness=20))
+    assert given.brief == [(1, "ON_TIME")]
+
+
+def test_an_event_time_timer_behind_the_watermark_runs_right_after_the_element_that_set_it() -> None:
+    given = run("w 12, p 1, e 1@1, e 2@1", fixed(lateness=20))
+    assert given.brief == [(1, "LATE"), (2, "LATE")]
+
+
+def test_windows_that_one_watermark_fires_go_by_their_end() -> None:
+    windowing = dm.Window.into(dm.SlidingWindows(20, 10))
+    given = run("e 4@21, e 2@11, e 1@1, w 100", windowing)
+    assert given.values == [1, 3, 6, 4]
+
+
+def test_windows_that_one_watermark_fires_go_by_end_then_key() -> None:
+    stream = script("").add(1, 1, key="b").add(2, 11, key="a").add(4, 1, key="a").watermark(100)
+    assert [(pane.key, pane.value) for pane in run(stream, fixed()).panes] == [("a", 4), ("b", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize("text", ["e 1@1, w 9", "e 1@1, w 9.999999"])
+def test_a_watermark_short_of_the_end_does_not_pass_the_window(text: str) -> None:
+    assert run(f"{text}, p 7", fixed()).clocks == [7]
+    assert run("e 1@1, w 10, p 7", fixed()).clocks == [0]
