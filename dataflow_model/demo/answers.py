@@ -13,13 +13,24 @@ import pyarrow.parquet as pq
 
 from dataflow_model.demo.pipeline import TIME_ZONE
 from dataflow_model.plan.sinks import Record
-from dataflow_model.values import PaneTiming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["Answer", "Outcome", "Place", "by_place", "differences", "fold", "pane_differences", "plain_answers"]
+    from dataflow_model.values import PaneTiming
+
+__all__ = [
+    "Answer",
+    "Outcome",
+    "Place",
+    "answer_of",
+    "by_place",
+    "differences",
+    "fold",
+    "pane_differences",
+    "plain_answers",
+]
 
 Place = tuple[str, int, int]
 """A carrier and the bounds of a window, in microseconds."""
@@ -122,9 +133,9 @@ def _same_pane(one: Record, other: Record) -> bool:
 def plain_answers(path: str | Path) -> tuple[dict[Place, Answer], dict[Place, Answer]]:
     """Compute the hourly answers and the cancelled flights by pyarrow's group-by, with no word of watermarks."""
     table = pq.read_table(path, columns=["scheduled_departure", "carrier", "dep_delay"])
-    departed = table.filter(pc.is_valid(table["dep_delay"]))
-    cancelled = table.filter(pc.is_null(table["dep_delay"]))
-    hours = pc.floor_temporal(departed["scheduled_departure"], unit="hour")
+    departed = table.filter(table["dep_delay"].is_valid())
+    cancelled = table.filter(table["dep_delay"].is_null())
+    hours = _floor(departed["scheduled_departure"], "hour")
     hourly = (
         pa.table({"carrier": departed["carrier"], "hour": hours.cast(pa.int64()), "delay": departed["dep_delay"]})
         .group_by(["carrier", "hour"])
@@ -138,9 +149,9 @@ def plain_answers(path: str | Path) -> tuple[dict[Place, Answer], dict[Place, An
 
 def _cancelled(table: pa.Table) -> dict[Place, Answer]:
     local = table["scheduled_departure"].cast(pa.timestamp("us", TIME_ZONE))
-    starts = pc.floor_temporal(local, unit="day")
+    starts = _floor(local, "day")
     # From the start of the day to that of the day that holds the instant 36 hours later: 23, 24 or 25 hours.
-    ends = pc.floor_temporal(pc.add(starts, pa.scalar(_DAY * 3 // 2, pa.duration("us"))), unit="day")
+    ends = _floor(pc.call_function("add", [starts, pa.scalar(_DAY * 3 // 2, pa.duration("us"))]), "day")
     counted: Counter[Any] = Counter(
         zip(
             table["carrier"].to_pylist(),
@@ -150,3 +161,7 @@ def _cancelled(table: pa.Table) -> dict[Place, Answer]:
         )
     )
     return {place: Answer(count) for place, count in counted.items()}
+
+
+def _floor(times: Any, unit: str) -> Any:
+    return pc.call_function("floor_temporal", [times], pc.RoundTemporalOptions(unit=unit))

@@ -38,7 +38,7 @@ _IDEAL: Final = "#9aa5b1"
 _MARGIN: Final = HOUR // 8
 _LABELS: Final = HOUR * 29 // 20
 """What the picture of one window has beside it: a margin for the watermark, and room for the panes' values."""
-_SETTINGS: Final = {
+_SETTINGS: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
     "axes.titlesize": 12,
@@ -148,9 +148,7 @@ def _draw_hour(axes: Axes, scene: Scene, shown: Shown) -> None:
     axes.set_ylim(_date(bottom), _date(top))
     axes.set_xticks([_date(start + quarter * HOUR // 4) for quarter in range(5)])
     axes.set_xlabel(axes.get_xlabel(), loc="left")
-    axes.legend(
-        axes.get_legend_handles_labels()[0], ["ideal watermark", "watermark"], loc="lower right", frameon=False
-    )
+    axes.legend(axes.get_legend_handles_labels()[0], ["ideal watermark", "watermark"], loc="lower right", frameon=False)
 
 
 def _label_panes(axes: Axes, shown: Shown, bottom: int, top: int) -> None:
@@ -162,7 +160,8 @@ def _label_panes(axes: Axes, shown: Shown, bottom: int, top: int) -> None:
         emitted, colour = int(pane.processing_time), _COLOURS[pane.pane.timing]
         answer = answer_of(pane)
         flights = "flight" if answer.count == 1 else "flights"
-        text = f"{_NAMES[pane.pane.timing]}, {local(emitted):%H:%M}:  {answer.count} {flights}, mean {answer.mean:.0f} min"
+        name = _NAMES[pane.pane.timing]
+        text = f"{name}, {local(emitted):%H:%M}:  {answer.count} {flights}, mean {answer.mean:.0f} min"
         axes.annotate(
             text, (_date(end), _date(emitted)), xytext=(_date(right), _date(height)),
             va="center", ha="left", color=colour, fontweight="bold", zorder=6,
@@ -172,7 +171,7 @@ def _label_panes(axes: Axes, shown: Shown, bottom: int, top: int) -> None:
 
 def _draw_counts(axes: Axes, outcome: Outcome) -> None:
     timings, panes = outcome.timings(), len(outcome.hourly)
-    axes.set_title(f"All panes of the year: {panes:,}")
+    axes.set_title(f"All panes of the run: {panes:,}")
     names = [_NAMES[timing] for timing in _COLOURS]
     counts = [timings[timing] for timing in _COLOURS]
     bars = axes.barh(names, counts, color=list(_COLOURS.values()), height=0.62)
@@ -221,8 +220,8 @@ def _clock_axes(axes: Axes, *, every: int) -> None:
     axes.set_xlabel("event time: scheduled departure (New York)")
     axes.set_ylabel("processing time: departure known (New York)")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(mdates.HourLocator(byhour=range(0, 24, every), tz=ZONE))
-        axis.set_major_formatter(mdates.DateFormatter("%H:%M", tz=ZONE))
+        axis.set_major_locator(mdates.HourLocator(byhour=range(0, 24, every), tz=ZONE))  # type: ignore[no-untyped-call]
+        axis.set_major_formatter(mdates.DateFormatter("%H:%M", tz=ZONE))  # type: ignore[no-untyped-call]
     axes.grid()
 
 

@@ -73,9 +73,7 @@ def flights(p: dm.Pipeline, path: str | Path) -> Flights:
     )
     # The default trigger and no lateness: a cancelled flight is known at its schedule, so none of them is late.
     per_day = (
-        cancelled
-        | "days" >> dm.Window.into(dm.CalendarWindows.days(1, TIME_ZONE))
-        | CANCELLED >> dm.Count.per_key()
+        cancelled | "days" >> dm.Window.into(dm.CalendarWindows.days(1, TIME_ZONE)) | CANCELLED >> dm.Count.per_key()
     )
     return Flights(hourly, per_day)
 

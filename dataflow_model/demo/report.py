@@ -30,6 +30,7 @@ EARLY_SHARE: Final = 0.10
 LATE_SHARE: Final = 0.01
 _SHOWN: Final = 6
 _STYLES: Final = {PaneTiming.EARLY: "blue", PaneTiming.ON_TIME: "green", PaneTiming.LATE: "red"}
+_NAMES: Final = {PaneTiming.EARLY: "early", PaneTiming.ON_TIME: "on time", PaneTiming.LATE: "late"}
 
 
 @attrs.frozen
@@ -66,7 +67,7 @@ def tell_refinements(console: Console, outcome: Outcome) -> None:
     if day is None:
         return
     shown = choose(outcome.hourly, day)
-    table = Table(title=f"{day:%d %B %Y}: departures, mean delay in minutes", title_justify="left")
+    table = Table(title_style="bold", title=f"{day:%-d %B %Y}: departures, mean delay in minutes", title_justify="left")
     for heading in ("carrier", "hour", "first early pane", "on-time pane", "last late pane", "panes"):
         table.add_column(heading, justify="left" if heading in {"carrier", "hour"} else "right")
     some = sorted(shown[:_SHOWN], key=lambda one: (one.place[1], one.place[0]))
@@ -87,7 +88,7 @@ def tell_refinements(console: Console, outcome: Outcome) -> None:
 
 def _all_panes(shown: Shown) -> Table:
     carrier = shown.place[0]
-    table = Table(title=f"Every pane of {carrier}, {_hours(shown.place)}", title_justify="left")
+    table = Table(title_style="bold", title=f"Every pane of {carrier}, {_hours(shown.place)}", title_justify="left")
     for heading in ("pane", "timing", "emitted", "departures", "mean delay"):
         table.add_column(heading, justify="left" if heading == "timing" else "right")
     for pane in shown.panes:
@@ -104,27 +105,29 @@ def _all_panes(shown: Shown) -> Table:
 
 
 def tell_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
-    """Print one line a runner: windows, panes by timing, dropped elements, speed."""
-    table = Table(title="What each runner gave", title_justify="left")
-    table.add_column("runner")
-    for heading in ("windows", "panes", "early", "on time", "late", "dropped", "cancelled", "seconds", "rows/s"):
-        table.add_column(heading, justify="right")
+    """Print a column a runner: windows, panes by timing, dropped elements, speed."""
+    table = Table(title_style="bold", title="What each runner gave", title_justify="left")
+    table.add_column("")
+    columns = []
     for outcome in outcomes:
-        timings = outcome.timings()
-        panes = len(outcome.hourly)
-        table.add_row(
-            outcome.name,
-            f"{len(by_place(outcome.hourly)):,}",
-            f"{panes:,}",
-            *(
-                f"{timings[timing]:,} ({_share(timings[timing], panes):.1%})"
-                for timing in (PaneTiming.EARLY, PaneTiming.ON_TIME, PaneTiming.LATE)
-            ),
-            f"{outcome.dropped:,}",
-            f"{sum(answer.count for answer in fold(outcome.cancelled).values()):,}",
-            f"{outcome.seconds:.1f}",
-            f"{outcome.rows / outcome.seconds:,.0f}",
+        table.add_column(outcome.name, justify="right")
+        timings, panes = outcome.timings(), len(outcome.hourly)
+        columns.append(
+            {
+                "windows (carrier and hour)": f"{len(by_place(outcome.hourly)):,}",
+                "panes": f"{panes:,}",
+                **{
+                    f"  {_NAMES[timing]}": f"{timings[timing]:,} ({_share(timings[timing], panes):.1%})"
+                    for timing in _STYLES
+                },
+                "dropped elements": f"{outcome.dropped:,}",
+                "cancelled flights": f"{sum(answer.count for answer in fold(outcome.cancelled).values()):,}",
+                "seconds": f"{outcome.seconds:.1f}",
+                "rows per second": f"{outcome.rows / outcome.seconds:,.0f}",
+            }
         )
+    for name in columns[0] if columns else ():
+        table.add_row(name, *(column[name] for column in columns))
     console.print(table)
 
 
@@ -175,9 +178,7 @@ def _pairs(outcomes: Sequence[Outcome]) -> list[Check]:
             else:
                 wrong = pane_differences(one.hourly, other.hourly) + pane_differences(one.cancelled, other.cancelled)
                 what, unit = "agree pane for pane, timing and processing time included", "panes"
-            found.append(
-                Check(f"{names} {what}" if wrong == 0 else f"{names} differ in {wrong:,} {unit}", wrong == 0)
-            )
+            found.append(Check(f"{names} {what}" if wrong == 0 else f"{names} differ in {wrong:,} {unit}", wrong == 0))
     return found
 
 

@@ -43,9 +43,7 @@ def spark_runs(cores: int = 2) -> Iterator[Any]:
         if mode == "batch":
             return run_on(dm.SparkRunner(spark, mode="batch"), "Spark batch", path)
         with tempfile.TemporaryDirectory(prefix="dataflow-model-demo-") as checkpoint:
-            runner = dm.SparkRunner(
-                spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=ROWS_PER_BATCH
-            )
+            runner = dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=ROWS_PER_BATCH)
             return run_on(runner, "Spark streaming", path)
 
     try:
@@ -67,8 +65,8 @@ def run_on(runner: Runner, name: str, path: Path) -> Outcome:
     """
     p = dm.Pipeline(runner=runner)
     job = flights(p, path)
-    job.hourly | "hourly panes" >> dm.io.Collect()
-    job.cancelled | "cancelled panes" >> dm.io.Collect()
+    _ = job.hourly | "hourly panes" >> dm.io.Collect()
+    _ = job.cancelled | "cancelled panes" >> dm.io.Collect()
     start = time.perf_counter()
     result = p.run(until="drained")
     result.wait_until_finish()

@@ -43,7 +43,9 @@ class Scene:
 
     def of(self, carrier: str, start: int, end: int) -> NDArray[np.bool_]:
         """Return which departures are one carrier's in `[start, end)`."""
-        return (self.carriers == carrier) & (self.event_times >= start) & (self.event_times < end)
+        inside = (self.event_times >= start) & (self.event_times < end)
+        chosen: NDArray[np.bool_] = np.logical_and(inside, self.carriers == carrier)
+        return chosen
 
 
 def scene_of(path: Path, day: datetime.date) -> Scene:

@@ -130,7 +130,7 @@ class TriggerMachine:
         """Return the state of a merged window."""
         state = TreeState()
         context = _Context(self, state, window, sources=dict(sources))
-        self._merge(_ROOT, context)
+        self._merge(_ROOT, context, [source for _, source in sources])
         return state
 
     def _invoke(self, number: int, context: _Context) -> ChildResult:
@@ -160,15 +160,18 @@ class TriggerMachine:
                 return child
         raise AssertionError(f"place {target} is not below {number}")
 
-    def _merge(self, number: int, context: _Context) -> None:
-        """Merge one place: a leaf is finished if it is in every source, a composite if its children say so."""
-        place = self._places[number]
+    def _merge(self, number: int, context: _Context, sources: Sequence[TreeState]) -> None:
+        """Merge one place: a leaf is finished if it is in every source, a composite if its children say so.
+
+        Where the composite above has finished in a source, that source counts only for children that have finished.
+        """
+        place, state = self._places[number], context.state
         for child in place.children:
-            self._merge(child, context)
+            self._merge(child, context, [one for one in sources if not one.finished >> number & 1 or one.finished >> child & 1])
         if isinstance(place.trigger, CompositeTrigger):
-            finished = place.trigger.finished_from([bool(context.state.finished >> child & 1) for child in place.children])
+            finished = place.trigger.finished_from([bool(state.finished >> child & 1) for child in place.children])
         else:
-            finished = all(source.finished >> number & 1 for source in context.source_states.values())
+            finished = bool(sources) and all(source.finished >> number & 1 for source in sources)
         context.state.finished |= finished << number
         outer = context.enter(number)
         place.trigger.on_merge(context)

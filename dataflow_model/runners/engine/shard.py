@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.values import Window
 
-__all__ = ["Arrivals", "StageShard", "route"]
+__all__ = ["Arrivals", "StageShard", "feed_pairs", "route"]
 
 Arrivals = dict[str, "Bundle"]
 """Bundles by the cut that takes them, their orders as that cut's stage compares them."""
@@ -91,15 +91,18 @@ class StageShard:
             else:
                 engine.advance_clock(clock)
                 if inbox:
-                    _feed(engine, inbox.in_order())
+                    feed_pairs(engine, inbox.in_order())
                 engine.advance_watermark(watermark)
                 if closes:
                     engine.leave_instant()
                 outputs[label] = engine.output_watermark()
-            output = engine.take_output()
-            if output:
-                route(self.staged, self.depth, self._fragments[label].run(output), arrivals)
+            self.behind(label, engine.take_output(), arrivals)
         return arrivals, outputs
+
+    def behind(self, label: str, output: Bundle, arrivals: Arrivals) -> None:
+        """Run the fragment behind a keyed node on what it gave, and add what arrives at later cuts."""
+        if output:
+            route(self.staged, self.depth, self._fragments[label].run(output), arrivals)
 
     def input_watermark(self, label: str) -> int:
         """Return the low watermark of a node's input: the least over the producers that feed it."""
@@ -135,13 +138,26 @@ def route(staged: StagedPlan, depth: int, arrived: Mapping[str, Bundle], arrival
             arrivals[cut] = bundle
 
 
-def _feed(engine: GroupingEngine, inbox: Bundle) -> None:
+def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -> None:
+    """Give a grouping its elements in order.
+
+    Args:
+        engine: the grouping.
+        inbox: the elements.
+        follow: whether the watermark follows their event times, as in a bounded job.
+
+    Raises:
+        InvalidType: for an element that is no pair.
+        UserCodeError: when a combiner, a window function or a trigger of the user's raises.
+    """
     for value, time, windows, order in zip(inbox.values, inbox.times, inbox.windows, inbox.orders, strict=True):
         if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
             raise InvalidType(
                 explain(f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
             )
         try:
+            if follow:
+                engine.advance_watermark(time)
             engine.element(value[0], value[1], time, windows, order)
         except Exception as error:
             raise user_error(error, engine.label, value) from error

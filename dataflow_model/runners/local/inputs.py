@@ -165,8 +165,13 @@ class _Arrived:
         if all(map(operator.le, places, places[1:])):
             return self
         rows = sorted(range(len(places)), key=places.__getitem__)
-        columns = (self.ticks, self.orders, self.lanes, self.values, self.times)
-        return _Arrived(*([column[row] for row in rows] for column in columns))
+        return _Arrived(
+            [self.ticks[row] for row in rows],
+            [self.orders[row] for row in rows],
+            [self.lanes[row] for row in rows],
+            [self.values[row] for row in rows],
+            [self.times[row] for row in rows],
+        )
 
     def by_tick(self) -> Iterator[tuple[int, dict[_Lane, Bundle]]]:
         """Yield each tick with what came to each lane."""
@@ -184,7 +189,10 @@ class _Arrived:
 
     def _bundle(self, rows: Sequence[int], tick: int) -> Bundle:
         return Bundle.fresh(
-            [self.values[row] for row in rows], [self.times[row] for row in rows], [self.orders[row] for row in rows], tick
+            [self.values[row] for row in rows],
+            [self.times[row] for row in rows],
+            [self.orders[row] for row in rows],
+            tick,
         )
 
 

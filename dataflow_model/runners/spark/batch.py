@@ -1,1 +1,157 @@
-"""Placeholder until the bounded job is in."""
+"""A pipeline as one bounded job: read and pack, then for each keyed stage a sorted shuffle, then the sinks."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.sinks import DataFrameSink
+from dataflow_model.plan.sources import ColumnSource
+from dataflow_model.runners.local.execution import side_values
+from dataflow_model.runners.spark.bound import bound_plan
+from dataflow_model.runners.spark.failures import find_our_error
+from dataflow_model.runners.spark.job import run_buckets
+from dataflow_model.runners.spark.labels import shard_labels
+from dataflow_model.runners.spark.program import PackedProgram, Program
+from dataflow_model.runners.spark.publishing import Publisher, read_collected, read_progress
+from dataflow_model.runners.spark.rows import SCHEMA_DDL, arrow_batches, dump, load, rows_of_batches
+from dataflow_model.runners.spark.shipping import ship_package
+from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, program_options
+from dataflow_model.time import EventTime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.spark.runner import SparkRunner
+
+__all__ = ["BatchResult", "start"]
+
+_ONLY_COMMIT: Final = 0
+_ROWS_A_BUCKET: Final = 500_000
+
+
+def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
+    """Start the job of a staged plan."""
+    spark = runner.spark
+    ship_package(spark)
+    shards = runner.shards()
+    labels = shard_labels(shards)
+    rows = sum(origin.rows or 0 for read in staged.sources if isinstance(read.source, ColumnSource) for origin in read.source.origins())
+    buckets = 1 + rows // (_ROWS_A_BUCKET * shards)
+    program = Program(bound_plan(staged), side_values(staged.plan), labels, uuid.uuid4().hex[:12], buckets)
+    packed = program.pack()
+    spark.dataSource.register(SourceProvider)
+    directory = tempfile.mkdtemp(prefix="dataflow_model-run-")
+    options = program_options(packed, parallelism=str(2 * shards))
+    frame = spark.read.format(OUR_SOURCE).options(**options).load()
+    for depth in range(1, len(staged.stages) + 1):
+        shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
+        frame = shuffled.mapInArrow(_stage(packed, depth), SCHEMA_DDL)
+    return BatchResult(spark, frame.mapInArrow(_staging(packed, directory), "staging binary"), program, directory)
+
+
+def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return arrow_batches(run_buckets(packed.unpack(), depth, rows_of_batches(batches)))
+
+    return run
+
+
+def _staging(packed: PackedProgram, directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Have each task stage what it writes; the driver, which is sent the messages, publishes them."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        staging = Publisher(packed.unpack(), directory).stage(_ONLY_COMMIT, rows_of_batches(batches))
+        yield pa.RecordBatch.from_arrays([pa.array([dump(staging)], pa.binary())], ["staging"])
+
+    return run
+
+
+class BatchResult:
+    """A bounded run; see `PipelineResult`."""
+
+    def __init__(
+        self, spark: SparkSession, frame: DataFrame, program: Program, directory: str
+    ) -> None:
+        self._spark = spark
+        self._publisher = Publisher(program, directory)
+        self._directory = directory
+        self._staged = program.staged
+        self._state = RunnerState.RUNNING
+        self._error: BaseException | None = None
+        self._tag = f"dataflow_model-{uuid.uuid4().hex[:8]}"
+        self._thread = threading.Thread(target=self._work, args=(frame,), name="SparkRunner batch", daemon=True)
+        self._thread.start()
+
+    @property
+    def state(self) -> RunnerState:
+        """How the run stands now."""
+        return self._state
+
+    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
+        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
+        self._thread.join(timeout)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return self._state
+
+    def stop(self) -> None:
+        """Cancel the job; nothing is published."""
+        self._state = RunnerState.STOPPED
+        self._spark.interruptTag(self._tag)
+        self._thread.join()
+
+    def drain(self) -> None:
+        """Wait for the end: a bounded run drains by itself."""
+        self.wait_until_finish()
+
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return counters by transform label; empty before the end."""
+        progress = read_progress(self._directory)
+        found: dict[str, dict[str, Any]] = {node.label: {} for node in self._staged.plan.nodes}
+        for part in ("counters", "sinks"):
+            for label, counts in progress.get(part, {}).items():
+                found.setdefault(label, {}).update(counts)
+        return found
+
+    def watermarks(self) -> Mapping[str, EventTime]:
+        """Return +∞ for every source and keyed node, once the run is over."""
+        return {label: EventTime(watermark) for label, watermark in read_progress(self._directory).get("watermarks", {}).items()}
+
+    def collected(self, label: str) -> list[Record]:
+        """Return what the sink with this label has kept, in emission order."""
+        return read_collected(self._directory, label)
+
+    def dataframe(self, label: str) -> DataFrame:
+        """Return what the `io.ToDataFrame` sink with this label has received, as a Spark DataFrame.
+
+        Raises:
+            InvalidArgument: if the label is another sink's.
+        """
+        node = self._staged.plan[label]
+        sink = getattr(node, "sink", None)
+        if not isinstance(sink, DataFrameSink):
+            raise InvalidArgument(explain(f"{label!r} is no ToDataFrame sink", hint="use dm.io.ToDataFrame()"))
+        return self._spark.createDataFrame(sink.table(self.collected(label)))
+
+    def _work(self, frame: DataFrame) -> None:
+        try:
+            self._spark.addTag(self._tag)
+            staged = [load(bytes(row.staging)) for row in frame.collect()]
+            self._publisher.commit(_ONLY_COMMIT, staged)
+            self._state = RunnerState.DONE
+        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
+            self._publisher.abort(_ONLY_COMMIT, [])
+            if self._state is not RunnerState.STOPPED:
+                self._error, self._state = find_our_error(error), RunnerState.FAILED

@@ -34,12 +34,15 @@ class Program:
         side_values: the static side inputs.
         labels: the shard labels.
         run_id: names the run's commits; a resumed run keeps it.
+        buckets: into how many parts a bounded job cuts each shard's keys, so that one fits in memory.
+        digest: names the program in this worker.
     """
 
     staged: StagedPlan
     side_values: Mapping[SideInput, Callable[[Window], Any]]
     labels: tuple[int, ...]
     run_id: str
+    buckets: int = 1
     digest: str = ""
 
     def pack(self) -> PackedProgram:

@@ -167,8 +167,10 @@ def _write_progress(
     for part in metrics:
         for label, counts in part["counters"].items():
             counters.setdefault(label, Counter()).update(counts)
-        if part["depth"] == 1:
-            for label, counts in part["sources"].items():
+        for label, counts in part["sources"].items():
+            if part["depth"] == 0:
+                counters.setdefault(label, Counter()).update(counts)
+            elif part["depth"] == 1:
                 counters[label] = Counter(counts)  # every shard is told the same
         for label, watermark in part["watermarks"].items():
             watermarks[label] = min(watermark, watermarks.get(label, watermark))

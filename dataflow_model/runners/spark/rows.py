@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.timeline import At
 
-__all__ = ["SCHEMA", "SCHEMA_DDL", "Kind", "PackedBundle", "Row", "arrow_batches", "dump", "load"]
+__all__ = ["SCHEMA", "SCHEMA_DDL", "Kind", "PackedBundle", "Row", "arrow_batches", "dump", "load", "rows_of_batches"]
 
-SCHEMA_DDL: Final = "shard int, stage int, kind string, payload binary"
+SCHEMA_DDL: Final = "shard int, stage int, bucket int, kind string, payload binary"
 SCHEMA: Final = pa.schema(
-    [("shard", pa.int32()), ("stage", pa.int32()), ("kind", pa.string()), ("payload", pa.binary())]
+    [
+        ("shard", pa.int32()),
+        ("stage", pa.int32()),
+        ("bucket", pa.int32()),
+        ("kind", pa.string()),
+        ("payload", pa.binary()),
+    ]
 )
 _BATCH_BYTES: Final = 16 << 20
 
@@ -43,12 +49,13 @@ class Kind:
 
 @attrs.frozen
 class Row:
-    """One row: for `shard` at `stage`; stages before that pass it on."""
+    """One row: for `shard` at `stage`; stages before that pass it on. A bounded job loads one `bucket` at a time."""
 
     shard: int
     stage: int
     kind: str
     payload: bytes
+    bucket: int = 0
 
 
 @attrs.frozen
@@ -92,11 +99,20 @@ def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         yield _batch(held)
 
 
+def rows_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    """Read what `arrow_batches` wrote."""
+    for batch in batches:
+        shards, stages, buckets, kinds, payloads = (column.to_pylist() for column in batch.columns)
+        for shard, stage, bucket, kind, payload in zip(shards, stages, buckets, kinds, payloads, strict=True):
+            yield Row(shard, stage, kind, payload, bucket)
+
+
 def _batch(rows: list[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array([row.shard for row in rows], pa.int32()),
             pa.array([row.stage for row in rows], pa.int32()),
+            pa.array([row.bucket for row in rows], pa.int32()),
             pa.array([row.kind for row in rows], pa.string()),
             pa.array([row.payload for row in rows], pa.binary()),
         ],

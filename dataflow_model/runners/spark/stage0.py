@@ -150,12 +150,14 @@ def pack_arrivals(
             continue
         if isinstance(places, list):  # carried along as the last part of the order while the bundle is cut up
             bundle.orders = list(zip(bundle.orders, places, strict=True))
-        for shard, some in split_by_shard(node, bundle, len(program.labels)).items():  # type: ignore[arg-type]
+        shards = len(program.labels)
+        for slot, some in split_by_shard(node, bundle, shards * program.buckets).items():  # type: ignore[arg-type]
             mine = places
             if isinstance(places, list):
                 mine = [place for _, place in some.orders]
                 some.orders = [order for order, _ in some.orders]
-            yield Row(program.labels[shard], stage, Kind.DATA, dump(PackedBundle(cut, mine, some)))
+            label = program.labels[slot % shards]
+            yield Row(label, stage, Kind.DATA, dump(PackedBundle(cut, mine, some)), slot // shards)
 
 
 def _through(

@@ -11,6 +11,7 @@ import attrs
 import pandas as pd
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
@@ -18,11 +19,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming import StatefulProcessor
 
+from dataflow_model.runners.spark.job import JobWork, do_work, plan_work
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.offsets import Feed, begin
 from dataflow_model.runners.spark.program import PackedProgram
 from dataflow_model.runners.spark.publishing import Publisher, Staging
-from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
+from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump, rows_of_batches
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
 from dataflow_model.plan.sources import ElementsSource
 
@@ -68,6 +70,20 @@ class Work(InputPartition):
         self.leads = leads
         self.part = part
         self.scripts = scripts or []
+
+
+class _JobReader(DataSourceReader):
+    """Reads all bounded sources of a pipeline that are not DataFrames, in one job."""
+
+    def __init__(self, packed: PackedProgram, options: dict[str, str]) -> None:
+        self.packed = packed
+        self.parallelism = int(options["parallelism"])
+
+    def partitions(self) -> list[JobWork]:  # type: ignore[override]
+        return plan_work(self.packed.unpack(), self.parallelism)
+
+    def read(self, partition: JobWork) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return arrow_batches(do_work(self.packed.unpack(), partition))
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -134,6 +150,10 @@ class SourceProvider(DataSource):
     def schema(self) -> str:
         return SCHEMA_DDL
 
+    def reader(self, schema: StructType) -> DataSourceReader:
+        del schema
+        return _JobReader(_packed(self.options), dict(self.options))
+
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         del schema
         return _StreamReader(_packed(self.options), dict(self.options))
@@ -187,6 +207,7 @@ class KeyedStage(StatefulProcessor):
             {
                 "shard": pd.array([row.shard for row in out], "int32"),
                 "stage": pd.array([row.stage for row in out], "int32"),
+                "bucket": pd.array([row.bucket for row in out], "int32"),
                 "kind": [row.kind for row in out],
                 "payload": [row.payload for row in out],
             }
@@ -217,15 +238,17 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self.directory = options["directory"]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _Staged(Publisher(self.packed.unpack(), self.directory).stage(_batch_id(), _rows_of_batches(iterator)))
+        return _Staged(Publisher(self.packed.unpack(), self.directory).stage(_batch_id(), rows_of_batches(iterator)))
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        staged = [message.staging for message in messages if message is not None]
-        Publisher(self.packed.unpack(), self.directory).commit(batchId, staged)
+        Publisher(self.packed.unpack(), self.directory).commit(batchId, _stagings(messages))
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        staged = [message.staging for message in messages if message is not None]
-        Publisher(self.packed.unpack(), self.directory).abort(batchId, staged)
+        Publisher(self.packed.unpack(), self.directory).abort(batchId, _stagings(messages))
+
+
+def _stagings(messages: list[Any]) -> list[Staging]:
+    return [message.staging for message in messages if message is not None]
 
 
 class SinkProvider(DataSource):
@@ -238,12 +261,6 @@ class SinkProvider(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
         del schema, overwrite
         return _StreamWriter(_packed(self.options), dict(self.options))
-
-
-def _rows_of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
-    for batch in batches:
-        for shard, stage, kind, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield Row(shard, stage, kind, payload)
 
 
 def _batch_id() -> int:

@@ -1,0 +1,90 @@
+"""The console script, on a slice of the flights."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dataflow_model.cli import main
+from dataflow_model.demo import tour as demo
+from dataflow_model.demo.picture import _spread
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_local_demo_tells_its_table_and_draws_its_picture(
+    some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "demo.png"
+    assert main(["demo", "--runner", "local", "--data", str(some_flights), "--out", str(picture)]) == 0
+    told = capsys.readouterr().out
+    for words in ("4,000 flights", "ON_TIME", "LATE", "windows", "dropped", "rows per second", "All answers agree."):
+        assert words in told
+    assert picture.read_bytes().startswith(PNG)
+
+
+def test_rows_takes_the_first_rows_only(some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["demo", "--runner", "local", "--data", str(some_flights), "--out", str(tmp_path / "a.png")]
+    assert main([*arguments, "--rows", "2500"]) == 0
+    assert "2,500 flights" in capsys.readouterr().out
+
+
+def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--runner", "local", "--data", str(tmp_path / "none.parquet")]) == 1
+    told = capsys.readouterr().err
+    assert "none.parquet" in told
+    assert "Hint: name the file: --data" in told
+
+
+def test_a_spark_runner_without_java_is_refused_before_anything_runs(
+    some_flights: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "java_is_there", lambda: False)
+    assert main(["demo", "--runner", "batch", "--data", str(some_flights)]) == 1
+    assert "needs Java 17" in capsys.readouterr().err
+
+
+def test_without_java_the_local_part_runs_and_the_rest_is_told_to_be_missing(
+    some_flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "java_is_there", lambda: False)
+    assert main(["demo", "--data", str(some_flights), "--out", str(tmp_path / "a.png")]) == 0
+    assert "Spark batch and streaming are left out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["demo", "--rows", "0"], ["demo", "--rows", "x"], ["demo", "--runner", "flink"]]
+)
+def test_arguments_that_make_no_sense_end_with_status_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+
+
+def test_answers_that_disagree_end_with_status_1(
+    some_flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "plain_answers", lambda _: ({}, {}))
+    arguments = ["--data", str(some_flights), "--out", str(tmp_path / "a.png")]
+    assert main(["demo", "--runner", "local", *arguments]) == 1
+
+
+def test_the_local_demo_needs_no_pyspark_and_help_no_matplotlib() -> None:
+    code = (
+        "import sys; import dataflow_model.cli, dataflow_model.demo; "
+        "assert not {'pyspark', 'matplotlib'} & set(sys.modules), 'imported too much'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_labels_are_moved_apart_and_stay_in_order() -> None:
+    spread = _spread([0, 1, 2, 90, 99], 10, 100)
+    assert spread == sorted(spread)
+    assert all(after - before >= 10 for before, after in itertools.pairwise(spread))

@@ -1,0 +1,267 @@
+"""Panes: their timing, what forces them, expiry, what is dropped and counted, and their place in the sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream
+from tests.engine.scripting import fixed, run, script, sessions
+
+COUNT = dm.AfterCount
+COUNTS = dm.Repeatedly(dm.AfterCount(2))
+EACH = dm.Repeatedly(dm.AfterCount(1))
+
+
+# Timing.
+
+
+def test_a_pane_before_the_watermark_has_passed_is_early() -> None:
+    assert run("e 1@1, w 9", fixed(EACH)).brief == [(1, "EARLY")]
+
+
+def test_the_pane_that_goes_out_as_the_watermark_passes_is_on_time() -> None:
+    assert run("e 1@1, w 10", fixed()).brief == [(1, "ON_TIME")]
+
+
+def test_the_first_pane_after_the_watermark_is_on_time_if_it_has_data_that_was() -> None:
+    given = run("e 1@1, w 10, e 2@1, e 4@1+8@1", fixed(COUNTS, lateness=20))
+    assert given.brief == [(3, "ON_TIME"), (12, "LATE")]
+
+
+def test_the_first_pane_after_the_watermark_is_late_if_all_its_data_are() -> None:
+    assert run("w 10, e 1@1+2@1", fixed(COUNTS, lateness=20)).brief == [(3, "LATE")]
+
+
+def test_an_element_at_the_watermark_is_on_time() -> None:
+    assert run("w 5, e 1@5, w 10", fixed()).brief == [(1, "ON_TIME")]
+
+
+def test_an_element_behind_the_watermark_is_on_time_for_a_window_that_is_not_past() -> None:
+    assert run("w 9, e 1@5, w 10", fixed()).brief == [(1, "ON_TIME")]
+
+
+# What on_time and closing force.
+
+
+def test_a_firing_as_the_watermark_passes_goes_out_even_if_empty() -> None:
+    trigger = dm.AfterWatermark(early=COUNT(1))
+    assert run("e 1@1, w 10", fixed(trigger)).brief == [(1, "EARLY"), (0, "ON_TIME")]
+    assert run("e 1@1, w 10", fixed(trigger).accumulating()).brief == [(1, "EARLY"), (1, "ON_TIME")]
+
+
+def test_with_fire_if_non_empty_it_does_not() -> None:
+    trigger = dm.AfterWatermark(early=COUNT(1))
+    assert run("e 1@1, w 10", fixed(trigger).on_time("fire_if_non_empty")).brief == [(1, "EARLY")]
+    assert run("e 1@1, w 10", fixed(trigger).on_time("fire_if_non_empty").accumulating()).brief == [(1, "EARLY")]
+
+
+def test_a_trigger_that_is_not_ready_forces_no_pane_as_the_watermark_passes() -> None:
+    assert run("e 1@1+2@1, w 10", fixed(COUNTS, lateness=20)).brief == [(3, "EARLY")]
+
+
+def test_a_finished_trigger_forces_no_pane_as_the_watermark_passes() -> None:
+    assert run("e 1@1, w 10, w 40", fixed(COUNT(1)).closing("fire_always")).brief == [(1, "EARLY")]
+
+
+def test_other_firings_with_nothing_new_emit_nothing_in_either_mode() -> None:
+    trigger = dm.AfterAny(EACH, dm.Repeatedly(dm.AfterProcessingTime(5)))
+    for windowing in (fixed(trigger), fixed(trigger).accumulating()):
+        assert run("e 1@1, p 20", windowing).values == [1]
+
+
+def test_an_empty_pane_of_a_grouping_without_combiner_is_an_empty_list() -> None:
+    from dataflow_model.testing import run_script
+
+    panes = run_script(script("e 1@1, w 10"), fixed(dm.AfterWatermark(early=COUNT(1))))
+    assert [pane.value for pane in panes] == [[1], []]
+
+
+def test_a_window_without_elements_has_no_pane() -> None:
+    assert run("w 10, w 20", fixed()).panes == []
+
+
+# Expiry and closing.
+
+
+def test_what_is_not_emitted_yet_goes_out_as_the_window_expires() -> None:
+    given = run("e 1@1, w 10, w 30, p 1", fixed(COUNTS, lateness=20))
+    assert given.brief == [(1, "ON_TIME")]
+    assert given.panes[0].info.is_last
+    assert given.panes[0].info.trigger is None
+    assert given.clocks == [0]
+
+
+def test_a_window_does_not_expire_before_the_watermark_reaches_end_and_lateness() -> None:
+    assert run("e 1@1, w 29.999999, e 2@1", fixed(COUNTS, lateness=20)).brief == [(3, "ON_TIME")]
+    given = run("e 1@1, w 30, e 2@1", fixed(COUNTS, lateness=20))
+    assert given.brief == [(1, "ON_TIME")]
+    assert given.counters["dropped_because_late"] == 1
+
+
+def test_closing_sends_nothing_where_nothing_is_new_unless_it_fires_always() -> None:
+    assert run("e 1@1, w 10, w 30", fixed(lateness=20)).brief == [(1, "ON_TIME")]
+    given = run("e 1@1, w 10, w 30", fixed(lateness=20).closing("fire_always"))
+    assert given.brief == [(1, "ON_TIME"), (0, "LATE")]
+    assert [pane.info.is_last for pane in given.panes] == [False, True]
+
+
+def test_one_pane_goes_out_where_the_trigger_fires_and_the_window_expires_at_once() -> None:
+    given = run("e 1@1, w 10", fixed().closing("fire_always"))
+    assert given.brief == [(1, "ON_TIME")]
+    assert given.panes[0].info.is_last
+    assert given.panes[0].info.trigger == "DefaultTrigger()"
+
+
+def test_the_watermark_at_infinity_passes_and_expires_every_window() -> None:
+    given = run("e 1@1, w +inf, e 2@1, e 4@1000", dm.Window.into(dm.GlobalWindows()).allowed_lateness("1000 days"))
+    assert given.brief == [(1, "ON_TIME")]
+    assert given.counters["dropped_because_late"] == 2
+
+
+def test_the_end_of_the_input_is_the_watermark_at_infinity() -> None:
+    given = run("e 1@1", fixed(lateness=20))
+    assert given.brief == [(1, "ON_TIME")]
+    assert given.panes[0].info.is_last
+
+
+# What is dropped.
+
+
+def test_elements_are_dropped_and_counted_for_each_window_that_has_expired() -> None:
+    sliding = dm.Window.into(dm.SlidingWindows(20, 10))
+    given = run("w 25, e 1@15, e 2@3", sliding)
+    assert given.brief == [(1, "ON_TIME")]  # [10, 30) takes the first; [0, 20) and both of the second are past
+    assert given.counters["dropped_because_late"] == 3
+
+
+def test_an_element_without_a_window_is_neither_emitted_nor_dropped() -> None:
+    given = run("e 1@5, e 2@15", dm.Window.into(dm.SlidingWindows(10, 20)))
+    assert given.values == [1]
+    assert given.counters.get("dropped_because_late", 0) == 0
+
+
+def test_elements_after_the_trigger_has_finished_are_dropped_and_counted() -> None:
+    given = run("e 1@1, e 2@1, e 4@11", fixed(COUNT(1)))
+    assert given.values == [1, 4]
+    assert given.counters["dropped_because_closed"] == 1
+    assert given.counters.get("dropped_because_late", 0) == 0
+
+
+def test_a_late_element_of_a_finished_window_counts_as_late_once_the_window_has_expired() -> None:
+    given = run("e 1@1, w 10, e 2@1", fixed(COUNT(1)))
+    assert given.counters["dropped_because_late"] == 1
+    assert given.counters.get("dropped_because_closed", 0) == 0
+
+
+def test_duplicate_window_reopens_an_expired_window_for_one_pane_at_the_next_watermark() -> None:
+    given = run("e 1@1, w 10, e 2@1+4@1, p 3, w 11, e 8@1", fixed().late_data("duplicate_window").accumulating())
+    assert given.brief == [(1, "ON_TIME"), (6, "LATE"), (8, "LATE")]
+    assert given.clocks == [0, 3, 3]
+    for pane in given.panes[1:]:
+        assert pane.info == dm.PaneInfo(0, 0, is_first=True, is_last=True, timing=dm.PaneTiming.LATE, trigger=None)
+    assert given.counters.get("dropped_because_late", 0) == 0
+
+
+def test_duplicate_window_takes_elements_behind_the_end_of_the_input_too() -> None:
+    given = run("w +inf, e 1@1", fixed().late_data("duplicate_window"))
+    assert given.brief == [(1, "LATE")]
+
+
+# The place in the sequence.
+
+
+def test_panes_are_numbered_and_first_and_last_are_marked() -> None:
+    given = run("e 1@1, e 2@1, w 10, e 4@1, w 30", fixed(dm.AfterWatermark(early=COUNT(1), late=COUNT(1)), lateness=20))
+    assert [pane.info.index for pane in given.panes] == [0, 1, 2, 3]
+    assert [pane.info.on_time_index for pane in given.panes] == [-1, -1, 0, 1]
+    assert [pane.info.is_first for pane in given.panes] == [True, False, False, False]
+    assert [pane.info.is_last for pane in given.panes] == [False] * 4
+
+
+def test_a_pane_names_the_root_of_the_tree_that_fired_it() -> None:
+    trigger = dm.AfterWatermark(early=COUNT(1))
+    given = run("e 1@1, w 10", fixed(trigger))
+    assert [pane.info.trigger for pane in given.panes] == [repr(trigger)] * 2
+
+
+def test_keys_and_windows_have_panes_of_their_own() -> None:
+    stream = TestStream().add(1, 1, key="a").add(2, 1, key="b").add(4, 11, key="a").add(8, 1, key="a")
+    given = run(stream, fixed(EACH).accumulating())
+    assert [(pane.key, pane.value, pane.info.index) for pane in given.panes] == [
+        ("a", 1, 0),
+        ("b", 2, 0),
+        ("a", 4, 0),
+        ("a", 9, 1),
+    ]
+
+
+# The event time of panes.
+
+
+@pytest.mark.parametrize(
+    ("combiner", "times"), [("end_of_window", [10, 10]), ("earliest", [3, 2]), ("latest", [7, 2])], ids=str
+)
+def test_the_event_time_of_a_discarding_pane_is_that_of_its_own_elements(combiner: str, times: list[float]) -> None:
+    given = run("e 1@7, e 2@3, e 4@2", fixed(COUNTS).timestamp_combiner(combiner))
+    assert given.times == times
+
+
+@pytest.mark.parametrize(("combiner", "times"), [("earliest", [3, 2]), ("latest", [7, 7])], ids=str)
+def test_the_event_time_of_an_accumulating_pane_is_that_of_all_its_elements(combiner: str, times: list[float]) -> None:
+    given = run("e 1@7, e 2@3, e 4@2", fixed(COUNTS).timestamp_combiner(combiner).accumulating())
+    assert given.times == times
+
+
+@pytest.mark.parametrize("combiner", ["earliest", "latest"])
+def test_elements_that_were_not_on_time_for_the_window_do_not_move_its_time(combiner: str) -> None:
+    windowing = fixed(lateness=20).timestamp_combiner(combiner)
+    assert run("e 1@5, w 10, e 2@1+4@8", windowing).times == [5, 10, 10]
+    assert run("e 1@5, w 10, e 2@1+4@8", windowing.accumulating()).times == [5, 5, 5]
+
+
+def test_an_element_behind_the_watermark_but_on_time_for_its_window_moves_its_time() -> None:
+    assert run("e 1@5, w 7, e 2@3, w 10", fixed().timestamp_combiner("earliest")).times == [3]
+
+
+def test_the_end_of_a_window_is_a_microsecond_before_its_bound() -> None:
+    assert int(run("e 1@5", fixed()).panes[0].timestamp) == 9_999_999
+
+
+def test_a_merged_window_keeps_the_earliest_and_latest_of_its_sources() -> None:
+    assert run("e 1@0, e 2@15, e 4@8", sessions().timestamp_combiner("earliest")).times == [0]
+    assert run("e 1@0, e 2@15, e 4@8", sessions().timestamp_combiner("latest")).times == [15]
+
+
+# The output watermark.
+
+
+def _downstream(text: str, windowing: dm.WindowInto, then: dm.WindowInto) -> list[Any]:
+    """Return the panes of a second grouping that waits for the watermark of the first."""
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    first = pipeline | script(text) | windowing | "first" >> dm.Sum.per_key()
+    _ = first | "then" >> then | "second" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
+    result = pipeline.run()
+    result.wait_until_finish()
+    return [(record.value[1], record.pane.timing.name, int(record.processing_time) / 1e6) for record in result.collected("panes")]
+
+
+NEXT = dm.Window.into(dm.FixedWindows(5))
+
+
+def test_a_pane_still_to_come_holds_the_output_watermark_at_its_event_time() -> None:
+    # The first grouping's pane is at 5 and comes at watermark 10; until then no window [5, 10) may pass below it.
+    given = _downstream("e 1@5, p 1, w 9, p 2, w 10, p 3", fixed().timestamp_combiner("earliest"), NEXT)
+    assert given == [([1], "ON_TIME", 2)]
+
+
+def test_late_data_that_wait_hold_the_output_watermark_at_the_end_of_their_window() -> None:
+    given = _downstream("e 1@1, w 10, p 1, e 2@1, p 2, w 30, p 3", fixed(COUNTS, lateness=20), NEXT)
+    assert given == [([3], "ON_TIME", 1)]
+
+
+def test_where_nothing_waits_the_output_watermark_is_that_of_the_input() -> None:
+    given = _downstream("e 1@1, w 10, p 1, e 2@31, w 15, p 2", fixed(), NEXT)
+    assert given == [([1], "ON_TIME", 0), ([2], "ON_TIME", 2)]

@@ -1,0 +1,241 @@
+"""Laws of one grouping: batch and stream agree, bundles do not matter, nothing is lost, panes are in sequence."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
+from dataflow_model.testing import TestStream, assert_panes, run_script, strategies
+from tests.engine.scripting import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+# Nothing is lost: trees that never finish, and windows that outlive the script.
+ENDLESS = strategies.triggers(2).map(dm.Repeatedly)
+FOREVER = st.just("1000 days")
+EVERYTHING = strategies.windowing_strategies(trees=ENDLESS, lateness=FOREVER)
+UNMERGED = strategies.windowing_strategies(
+    fns=strategies.window_fns(merging=False), trees=ENDLESS, lateness=FOREVER
+)
+
+
+def elements_of(script: TestStream) -> Iterator[tuple[Any, Any, dm.EventTime]]:
+    """Yield key, value and event time."""
+    for step in script.steps:
+        if isinstance(step, AddStep):
+            for (key, value), at in step.elements:
+                yield key, value, at
+
+
+def batch_answer(script: TestStream, fn: dm.WindowFn) -> dict[tuple[Any, Any], int]:
+    """Group and sum by hand, all data in hand at once."""
+    placed: defaultdict[Any, list[tuple[Any, int]]] = defaultdict(list)
+    for key, value, at in elements_of(script):
+        placed[key] += [(window, value) for window in fn.assign(at, (key, value))]
+    sums: Counter[tuple[Any, Any]] = Counter()
+    for key, some in placed.items():
+        windows = sorted({window for window, _ in some}, key=lambda window: (window.start, window.end))
+        homes = {window: window for window in windows}
+        for members, merged in fn.merge(windows) if fn.is_merging else ():
+            homes |= dict.fromkeys(members, merged)
+        for window, value in some:
+            sums[key, homes[window]] += value
+    return dict(sums)
+
+
+def discarded(panes: list[dm.Pane], answer: dict[tuple[Any, Any], int]) -> dict[tuple[Any, Any], int]:
+    """Fold discarding panes: add up, in the final windows."""
+    sums = dict.fromkeys(answer, 0)
+    for pane in panes:
+        home = next(
+            (key, window)
+            for key, window in sums
+            if key == pane.key and window.start <= pane.window.start and pane.window.end <= window.end
+            if window == pane.window or isinstance(pane.window, dm.IntervalWindow)
+        )
+        home = (pane.key, pane.window) if (pane.key, pane.window) in sums else home
+        sums[home] += pane.value
+    return sums
+
+
+# Batch and stream.
+
+
+@given(strategies.test_streams(), EVERYTHING)
+def test_discarding_panes_add_up_to_the_batch_answer(script: TestStream, strategy: WindowingStrategy) -> None:
+    strategy = attrs.evolve(strategy, accumulation_mode=dm.AccumulationMode.CLEAR_ALWAYS)
+    answer = batch_answer(script, strategy.window_fn)
+    assert discarded(run_script(script, strategy, dm.Sum()), answer) == answer
+
+
+@given(strategies.test_streams(), UNMERGED)
+def test_the_last_accumulating_pane_is_the_batch_answer(script: TestStream, strategy: WindowingStrategy) -> None:
+    strategy = attrs.evolve(strategy, accumulation_mode=dm.AccumulationMode.ACCUMULATE_ALWAYS)
+    panes = run_script(script, strategy, dm.Sum())
+    assert {(pane.key, pane.window): pane.value for pane in panes} == batch_answer(script, strategy.window_fn)
+
+
+@given(strategies.test_streams(), strategies.window_fns())
+def test_elements_without_watermarks_give_the_batch_answer_at_the_end(script: TestStream, fn: dm.WindowFn) -> None:
+    only = TestStream([step for step in script.steps if isinstance(step, AddStep)])
+    panes = run_script(only, dm.Window.into(fn), dm.Sum())
+    assert {(pane.key, pane.window): pane.value for pane in panes} == batch_answer(script, fn)
+    assert {pane.info.timing for pane in panes} <= {dm.PaneTiming.ON_TIME}
+
+
+@given(strategies.test_streams(), strategies.window_fns(), st.randoms(use_true_random=False))
+def test_arrival_order_does_not_matter_to_the_windows_that_merge(script: TestStream, fn: dm.WindowFn, random: Any) -> None:
+    steps = [AddStep((element,)) for step in script.steps if isinstance(step, AddStep) for element in step.elements]
+    random.shuffle(steps)
+    panes = run_script(TestStream(steps), dm.Window.into(fn), dm.Sum())
+    assert {(pane.key, pane.window): pane.value for pane in panes} == batch_answer(script, fn)
+
+
+@given(strategies.test_streams(), UNMERGED, strategies.windowing_strategies(trees=ENDLESS, lateness=FOREVER))
+def test_discarding_panes_add_up_through_two_groupings(
+    script: TestStream, first: WindowingStrategy, second: WindowingStrategy
+) -> None:
+    clear = dm.AccumulationMode.CLEAR_ALWAYS
+    first = attrs.evolve(first, accumulation_mode=clear, timestamp_combiner=dm.TimestampCombiner.END_OF_WINDOW)
+    second = attrs.evolve(second, accumulation_mode=clear)
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    sums = pipeline | script | "1" >> dm.Window.into(first) | "first" >> dm.Sum.per_key()
+    rekeyed = sums | dm.MapTuple(lambda key, value: ("all", value)) | "2" >> dm.Window.into(second)
+    _ = rekeyed | "second" >> dm.Sum.per_key() | "panes" >> dm.io.Collect()
+    result = pipeline.run()
+    result.wait_until_finish()
+    middle = TestStream(
+        [
+            AddStep(((("all", value), window.max_timestamp),))
+            for (_, window), value in batch_answer(script, first.window_fn).items()
+        ]
+    )
+    answer = batch_answer(middle, second.window_fn)
+    from dataflow_model.testing import panes_of
+
+    assert discarded(panes_of(result.collected("panes")), answer) == answer
+
+
+# Bundles.
+
+
+@st.composite
+def recut(draw: st.DrawFn, script: TestStream) -> TestStream:
+    """Cut the same events into other steps, and repeat watermarks and clock values."""
+    steps: list[Any] = []
+    for step in script.steps:
+        if not isinstance(step, AddStep):
+            steps += [step] * draw(st.integers(1, 3))
+            continue
+        for element in step.elements:
+            if steps and isinstance(steps[-1], AddStep) and draw(st.booleans()):
+                steps[-1] = AddStep((*steps[-1].elements, element))
+            else:
+                steps.append(AddStep((element,)))
+    return TestStream(steps)
+
+
+@given(st.data(), strategies.test_streams(), strategies.windowing_strategies())
+def test_other_bundles_of_the_same_events_change_no_pane(
+    data: st.DataObject, script: TestStream, strategy: WindowingStrategy
+) -> None:
+    assert_panes(run_script(data.draw(recut(script)), strategy, dm.Sum()), run_script(script, strategy, dm.Sum()))
+
+
+# Conservation.
+
+
+@given(
+    strategies.test_streams(),
+    strategies.windowing_strategies(late_data=st.sampled_from(dm.LateData)),
+)
+def test_every_element_is_in_one_discarding_pane_for_each_window_or_counted_as_dropped(
+    script: TestStream, strategy: WindowingStrategy
+) -> None:
+    strategy = attrs.evolve(strategy, accumulation_mode=dm.AccumulationMode.CLEAR_ALWAYS)
+    given = run(script, strategy)
+    shown: Counter[tuple[Any, Any]] = Counter()
+    for pane in given.panes:
+        home = pane.key if strategy.merges else (pane.key, pane.window)
+        shown.update((home, bit) for bit in range(pane.value.bit_length()) if pane.value >> bit & 1)
+    assert set(shown.values()) <= {1}
+    dropped = sum(given.counters.get(f"dropped_because_{why}", 0) for why in ("late", "closed"))
+    placed = sum(len(strategy.window_fn.assign(at, (key, value))) for key, value, at in elements_of(script))
+    assert len(shown) + dropped == placed
+
+
+# The sequence of panes.
+
+
+@given(strategies.test_streams(), strategies.windowing_strategies())
+def test_the_panes_of_a_window_are_in_sequence(script: TestStream, strategy: WindowingStrategy) -> None:
+    by_window: defaultdict[Any, list[dm.PaneInfo]] = defaultdict(list)
+    for pane in run_script(script, strategy, dm.Sum()):
+        by_window[pane.key, pane.window].append(pane.info)
+    for infos in by_window.values():
+        assert [info.index for info in infos] == list(range(len(infos)))
+        assert [info.is_first for info in infos] == [True, *[False] * (len(infos) - 1)]
+        assert not any(info.is_last for info in infos[:-1])
+        timings = [info.timing.name for info in infos]
+        assert timings == sorted(timings, key=["EARLY", "ON_TIME", "LATE"].index)
+        assert timings.count("ON_TIME") <= 1
+        early = timings.count("EARLY")
+        assert [info.on_time_index for info in infos] == [-1] * early + list(range(len(infos) - early))
+
+
+@given(strategies.test_streams(), strategies.windowing_strategies())
+def test_no_pane_comes_after_its_window_has_expired(script: TestStream, strategy: WindowingStrategy) -> None:
+    expired = [step.watermark for step in script.steps if isinstance(step, WatermarkStep)][-1:]
+    for extra in (0, 1):
+        longer = TestStream([*script.steps, *[ClockStep(dm.processing_time(10**6))] * extra])
+        late = [pane for pane in run_script(longer, strategy, dm.Sum()) if int(pane.processing_time) > 10**9]
+        for pane in late:
+            assert not expired or int(pane.window.end) + int(strategy.allowed_lateness) > int(expired[0])
+
+
+# Algebra.
+
+
+def untold(panes: list[dm.Pane]) -> list[dm.Pane]:
+    """Return the panes without the name of the trigger."""
+    return [attrs.evolve(pane, info=attrs.evolve(pane.info, trigger=None)) for pane in panes]
+
+
+@given(strategies.test_streams(), strategies.windowing_strategies(trees=strategies.triggers(2)))
+def test_repeating_a_repetition_changes_nothing(script: TestStream, strategy: WindowingStrategy) -> None:
+    once = dm.Repeatedly(strategy.trigger)
+    panes = [run_script(script, attrs.evolve(strategy, trigger=t), dm.Sum()) for t in (once, dm.Repeatedly(once))]
+    assert_panes(untold(panes[1]), untold(panes[0]))
+
+
+@given(
+    st.sampled_from([dm.AfterAll, dm.AfterAny, dm.AfterEach]),
+    strategies.test_streams(),
+    strategies.windowing_strategies(trees=strategies.triggers(2)),
+)
+def test_all_any_and_each_of_one_trigger_are_that_trigger(
+    composite: Any, script: TestStream, strategy: WindowingStrategy
+) -> None:
+    panes = run_script(script, strategy, dm.Sum())
+    wrapped = run_script(script, attrs.evolve(strategy, trigger=composite(strategy.trigger)), dm.Sum())
+    assert_panes(untold(wrapped), untold(panes))
+
+
+@given(st.lists(st.integers(0, 60), min_size=1), st.integers(1, 20))
+def test_merging_sessions_once_more_changes_nothing(times: list[int], gap: int) -> None:
+    fn = dm.Sessions(gap)
+    windows = {fn.assign(dm.event_time(time), None)[0] for time in times}
+    for _ in range(2):
+        merges = list(fn.merge(sorted(windows, key=lambda window: window.start)))
+        for members, merged in merges:
+            windows = (windows - set(members)) | {merged}  # type: ignore[arg-type] # intervals all
+    assert merges == []
