@@ -114,7 +114,7 @@ def tell_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
         timings, panes = outcome.timings(), len(outcome.hourly)
         columns.append(
             {
-                "windows (carrier and hour)": f"{len(by_place(outcome.hourly)):,}",
+                "windows": f"{len(by_place(outcome.hourly)):,}",
                 "panes": f"{panes:,}",
                 **{
                     f"  {_NAMES[timing]}": f"{timings[timing]:,} ({_share(timings[timing], panes):.1%})"

@@ -119,6 +119,10 @@ class Trigger:
     """
 
     children: ClassVar[tuple[Trigger, ...]] = ()
+    waits_for_timer: ClassVar[bool] = False
+    """Whether `on_element` does nothing while its timer without a tag is set; the evaluator then skips elements."""
+    passes_elements_on: ClassVar[bool] = False
+    """Whether `on_element` does nothing but show the element to the children whose turn it is."""
 
     def on_element(self, context: TriggerContext) -> None:
         """See an element as it is incorporated."""
@@ -139,6 +143,11 @@ class Trigger:
         """Tell whether it may finish in a window that has not expired, so that later data would be dropped."""
         del allowed_lateness
         return True
+
+    def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
+        """Return which children see elements; `finished` has a bit for each place that has finished."""
+        del finished
+        return children
 
     def lowered(self) -> Trigger:
         """Return the tree that is evaluated in its place; most triggers are their own."""

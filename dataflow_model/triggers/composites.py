@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -31,6 +31,8 @@ class Repeatedly(CompositeTrigger):
         >>> Repeatedly(AfterCount(2))
         Repeatedly(AfterCount(2))
     """
+
+    passes_elements_on: ClassVar[bool] = True
 
     child: Trigger = attrs.field(validator=lambda _s, _a, value: check_trigger_type(value, "child"))  # type: ignore[arg-type, return-value]
 
@@ -110,6 +112,8 @@ class AfterEach(_ManyTriggers):
         AfterEach(AfterCount(1), AfterCount(2))
     """
 
+    passes_elements_on: ClassVar[bool] = True
+
     parts: tuple[Trigger, ...]
 
     def on_element(self, context: TriggerContext) -> None:
@@ -132,6 +136,10 @@ class AfterEach(_ManyTriggers):
             context.done()
         else:
             context.reset_child(child + 1)
+
+    def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
+        """Only the first child that has not finished."""
+        return [child for child in children if not finished >> child & 1][:1]
 
     def on_merge(self, context: TriggerContext) -> None:
         """Leave only one child in its turn: the first one unfinished; those after it have not begun."""
@@ -164,6 +172,8 @@ class AfterAny(_ManyTriggers):
         >>> AfterAny(AfterCount(100), AfterProcessingTime("1 minute"))
         AfterAny(AfterCount(100), AfterProcessingTime('1 minute'))
     """
+
+    passes_elements_on: ClassVar[bool] = True
 
     parts: tuple[Trigger, ...]
 
@@ -211,6 +221,8 @@ class AfterAll(_ManyTriggers):
         >>> AfterAll(AfterCount(100), AfterProcessingTime("1 minute")).describe()
         'once all hold: at 100 elements, and 1 minute of processing time after the first element'
     """
+
+    passes_elements_on: ClassVar[bool] = True
 
     parts: tuple[Trigger, ...]
 
@@ -266,6 +278,8 @@ class OrFinally(CompositeTrigger):
         >>> Repeatedly(AfterCount(1)).or_finally(AfterWatermark())
         Repeatedly(AfterCount(1)).or_finally(AfterWatermark())
     """
+
+    passes_elements_on: ClassVar[bool] = True
 
     first: Trigger
     until: Trigger

@@ -32,11 +32,13 @@ class TreeState:
         store: what callbacks have stored, by (place, tag).
         timers: when each timer is due, by (place, tag): (domain, time).
         finished: the set of finished places, one bit each.
+        quiet: whether further elements change nothing until a timer runs or windows merge.
     """
 
     store: dict[tuple[int, str], Any] = attrs.field(factory=dict)
     timers: dict[tuple[int, str], tuple[TimeDomain, Instant]] = attrs.field(factory=dict)
     finished: int = 0
+    quiet: bool = attrs.field(default=False, eq=False)
 
     def is_finished(self) -> bool:
         """Tell whether the root has finished."""
@@ -99,8 +101,23 @@ class TriggerMachine:
 
     def element(self, state: TreeState, window: Window, element: Any) -> bool:
         """Show an element to the tree; return whether it fired."""
+        if state.quiet:
+            return False
         context = _Context(self, state, window, element=element)
-        return self._invoke(_ROOT, context).fired
+        result = self._invoke(_ROOT, context)
+        state.quiet = not result.fired and self._is_quiet(_ROOT, state)
+        return result.fired
+
+    def _is_quiet(self, number: int, state: TreeState) -> bool:
+        """Tell whether a place would take no notice of another element: whatever it waits for is a timer that is set."""
+        if state.finished >> number & 1:
+            return True
+        place = self._places[number]
+        if place.trigger.waits_for_timer:
+            return (number, "") in state.timers
+        if not place.trigger.passes_elements_on:
+            return False
+        return all(self._is_quiet(child, state) for child in place.trigger.in_turn(place.children, state.finished))
 
     def due(self, state: TreeState, window: Window, domain: TimeDomain, until: int) -> int | None:
         """Run the timers of a domain that are due at `until` or before, as one event.
@@ -109,6 +126,7 @@ class TriggerMachine:
             When the timer that first fired the tree was due, or `None` if the tree did not fire.
         """
         fired_at = None
+        state.quiet = False
         asked: set[tuple[int, str]] = set()
         while not state.is_finished():
             due = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
@@ -37,6 +37,8 @@ class AfterWatermark(Trigger):
         >>> AfterWatermark(early=AfterProcessingTime("1 minute"), late=AfterCount(1))
         AfterWatermark(early=AfterProcessingTime('1 minute'), late=AfterCount(1))
     """
+
+    waits_for_timer: ClassVar[bool] = True
 
     early: Trigger | None = None
     late: Trigger | None = None
@@ -150,6 +152,8 @@ class AfterProcessingTime(Trigger):
         >>> AfterProcessingTime("90 seconds")
         AfterProcessingTime('90 seconds')
     """
+
+    waits_for_timer: ClassVar[bool] = True
 
     delay: Duration = attrs.field(default=Duration(0), converter=lambda value: duration(value))  # noqa: PLW0108 - typed for mypy
 

@@ -39,6 +39,16 @@ class Cell:
     latest: int | None = None
     reopened: bool = False
 
+    def next_due(self, window: Window, allowed_lateness: int) -> tuple[int, int | None]:
+        """Return when the watermark, and when the clock, is next of interest: a timer, or the window's expiry."""
+        event_due, clock_due = expiry_of(window, allowed_lateness), None
+        for domain, time in self.tree.timers.values():
+            if domain is TimeDomain.EVENT_TIME:
+                event_due = min(event_due, int(time))
+            else:
+                clock_due = int(time) if clock_due is None else min(clock_due, int(time))
+        return event_due, clock_due
+
     def incorporate(self, event_time: int, *, on_time: bool) -> None:
         """Note one more element that the accumulator has taken in."""
         self.pending += 1

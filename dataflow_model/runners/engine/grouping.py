@@ -7,7 +7,6 @@ state has changed, so that a runner can make just those durable.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,6 +17,7 @@ from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavi
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.merging import merge_windows
+from dataflow_model.runners.engine.queues import DeadlineQueue
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain, TriggerMachine
 from dataflow_model.values import PaneInfo, PaneTiming, encode_key
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from dataflow_model.values import Window
 
     _Due: TypeAlias = tuple[int, Window, KeyState, bytes]
+    _Place: TypeAlias = tuple[bytes, Window | None]
+    """A key and a window of it; a settled key has one place without a window."""
 
 __all__ = ["GroupingEngine", "StoredKey"]
 
@@ -75,11 +77,10 @@ class GroupingEngine:
         self.keys: dict[bytes, KeyState] = {}
         self._stored: dict[bytes, StoredKey] = {}
         self._thaw = thaw
-        self._stale: set[bytes] = set()
-        self._due: dict[TimeDomain, dict[bytes, int]] = {_EVENT: {}, _CLOCK: {}}
-        self._queues: dict[TimeDomain, list[tuple[int, bytes]]] = {_EVENT: [], _CLOCK: []}
-        self._holds: dict[bytes, int] = {}
-        self._hold_queue: list[tuple[int, bytes]] = []
+        self._stale: set[_Place] = set()
+        self._event_queue: DeadlineQueue[_Place] = DeadlineQueue()
+        self._clock_queue: DeadlineQueue[_Place] = DeadlineQueue()
+        self._holds: DeadlineQueue[_Place] = DeadlineQueue()
         self._output_watermark = int(MIN_TIMESTAMP)
         self._numbers = itertools.count()
         self._phase, self._cause = ELEMENT, ()
@@ -108,7 +109,7 @@ class GroupingEngine:
             if self.watermark >= expiry_of(window, self.lateness):
                 self._expired(state, encoded, window, value, event_time)
                 continue
-            target = merge_windows(self, state, window) if merges else window
+            target = self._merge(state, encoded, window) if merges else window
             cell = state.cells.get(target)
             if cell is None:
                 cell = state.cells[target] = Cell(self.combine.create_accumulator())
@@ -120,9 +121,11 @@ class GroupingEngine:
             self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
             if self.machine.element(cell.tree, target, value):
                 self._fire(state, target, cell, passing=False, forced=False)
+            self._mark(encoded, target)
             if self.watermark >= target.end or merges:
-                self._catch_up(state)
-        self._mark(encoded)
+                self._catch_up(state, encoded)
+        if not state.cells and not state.reopened:
+            self.keys.pop(encoded, None)  # all of it dropped
 
     def advance_watermark(self, watermark: int) -> None:
         """Let a watermark take effect: event-time timers at or before it run, windows pass and expire."""
@@ -145,27 +148,22 @@ class GroupingEngine:
                 self._reopened(state, window)
             else:
                 self._watermark_reaches(state, window, previous, fired=(encoded, window) in fired)
-            self._mark(encoded)
+            self._mark(encoded, window)
 
     # What a runner reads off ---------------------------------------------------------------------------------------
 
     def output_watermark(self) -> int:
         """Return the watermark of the output: the input's, held by panes that are still to come; never goes back."""
         self._refresh()
-        queue = self._hold_queue
-        while queue and self._holds.get(queue[0][1]) != queue[0][0]:
-            heapq.heappop(queue)
-        held = min(self.watermark, queue[0][0]) if queue else self.watermark
+        hold = self._holds.first()
+        held = self.watermark if hold is None else min(self.watermark, hold)
         self._output_watermark = max(self._output_watermark, held)
         return self._output_watermark
 
     def next_due(self, domain: TimeDomain) -> int | None:
         """Return when a timer, or an expiry, is next due in a domain."""
         self._refresh()
-        queue, due = self._queues[domain], self._due[domain]
-        while queue and due.get(queue[0][1]) != queue[0][0]:
-            heapq.heappop(queue)
-        return queue[0][0] if queue else None
+        return self._queue(domain).first()
 
     def take_output(self) -> Bundle:
         """Return the panes emitted since the last call, in order of emission."""
@@ -182,13 +180,9 @@ class GroupingEngine:
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
         """Take in changes that another worker has made durable; `None` for a key that has no state left."""
         for encoded, entry in changes.items():
-            self.keys.pop(encoded, None)
-            if entry is None:
-                self._stored.pop(encoded, None)
-                self._enqueue(encoded, None, None, None)
-            else:
-                self._stored[encoded] = entry
-                self._enqueue(encoded, entry.event_due, entry.clock_due, entry.hold)
+            self._forget(encoded)
+            if entry is not None:
+                self._store(encoded, entry)
 
     def stand_at(self, *, watermark: int, clock: int, output_watermark: int) -> None:
         """Set the clocks of the shard, as `position` gave them."""
@@ -201,10 +195,10 @@ class GroupingEngine:
     def settle(self, freeze: Callable[[KeyState], bytes]) -> dict[bytes, StoredKey | None]:
         """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
         changes = self.take_touched(freeze)
-        for encoded, entry in changes.items():
-            if entry is not None:
-                self._stored[encoded] = entry
-        self.keys.clear()
+        for encoded in list(self.keys):
+            entry = changes.get(encoded) or self._stored_key(self.keys[encoded], freeze)
+            self._forget(encoded)
+            self._store(encoded, entry)
         return changes
 
     def stored(self, encoded: bytes) -> StoredKey | None:
@@ -221,12 +215,7 @@ class GroupingEngine:
         changed: dict[bytes, StoredKey | None] = {}
         for encoded in self.touched:
             state = self.keys.get(encoded)
-            if state is None:
-                changed[encoded] = None
-                continue
-            changed[encoded] = StoredKey(
-                freeze(state), self._due[_EVENT].get(encoded), self._due[_CLOCK].get(encoded), self._holds.get(encoded)
-            )
+            changed[encoded] = None if state is None else self._stored_key(state, freeze)
         self.touched.clear()
         return changed
 
@@ -265,12 +254,19 @@ class GroupingEngine:
                 fired_at = self.machine.due(cell.tree, window, _CLOCK, until)
                 if fired_at is not None:
                     due.append((fired_at, window, state, encoded))
-                self._mark(encoded)
         for fired_at, window, state, encoded in sorted(due, key=_by_deadline):
             self._begin(phase, (fired_at, int(window.end), int(window.start), encoded))
             self._fire(state, window, state.cells[window], passing=False, forced=False, at=fired_at)
 
-    def _catch_up(self, state: KeyState) -> None:
+    def _merge(self, state: KeyState, encoded: bytes, window: Window) -> Window:
+        """Merge an arriving window into the key's; return the window that the element is in now."""
+        before = set(state.cells)
+        target = merge_windows(self, state, window)
+        for changed in before.symmetric_difference(state.cells):
+            self._mark(encoded, changed)
+        return target
+
+    def _catch_up(self, state: KeyState, encoded: bytes) -> None:
         """Run event-time timers that an element has set at or behind the watermark, and expire what it rebounded."""
         for window in sorted(state.cells, key=_by_end):
             cell = state.cells[window]
@@ -278,6 +274,7 @@ class GroupingEngine:
             if self.watermark >= expiry_of(window, self.lateness) or (due is not None and due <= self.watermark):
                 fired = self._run_event_timers(cell, window) is not None
                 self._watermark_reaches(state, window, self.watermark, fired=fired)
+                self._mark(encoded, window)
 
     def _fire(
         self,
@@ -339,7 +336,7 @@ class GroupingEngine:
         cell.incorporate(event_time, on_time=False)
         if self.watermark == MAX_TIMESTAMP:  # no further watermark will come
             self._reopened(state, window)
-        self._mark(encoded)
+        self._mark(encoded, window)
 
     def _reopened(self, state: KeyState, window: Window) -> None:
         cell = state.reopened.pop(window)
@@ -349,69 +346,83 @@ class GroupingEngine:
     # Keys and queues -----------------------------------------------------------------------------------------------
 
     def _state(self, encoded: bytes, key: Any = None) -> KeyState:
+        """Return a key's state, decoded if it was settled."""
         state = self.keys.get(encoded)
         if state is None:
-            stored = self._stored.get(encoded)
-            state = KeyState(key) if stored is None or self._thaw is None else self._thaw(stored.state)
+            stored = self._stored.pop(encoded, None)
+            if stored is None or self._thaw is None:
+                state = KeyState(key)
+            else:
+                state = self._thaw(stored.state)
+                self._enqueue((encoded, None), None, None, None)
+                self._stale.update((encoded, window) for window in (*state.cells, *state.reopened))
             self.keys[encoded] = state
         return state
 
-    def _mark(self, encoded: bytes) -> None:
-        self._stale.add(encoded)
+    def _store(self, encoded: bytes, entry: StoredKey) -> None:
+        self._stored[encoded] = entry
+        self._enqueue((encoded, None), entry.event_due, entry.clock_due, entry.hold)
+
+    def _forget(self, encoded: bytes) -> None:
+        """Take a key out of memory and of the queues."""
+        state = self.keys.pop(encoded, None)
+        windows = () if state is None else (*state.cells, *state.reopened)
+        self._stored.pop(encoded, None)
+        for window in (None, *windows):
+            self._enqueue((encoded, window), None, None, None)
+
+    def _stored_key(self, state: KeyState, freeze: Callable[[KeyState], bytes]) -> StoredKey:
+        return StoredKey(
+            freeze(state), state.next_due(_EVENT, self.lateness), state.next_due(_CLOCK, self.lateness), state.hold(self.strategy)
+        )
+
+    def _mark(self, encoded: bytes, window: Window) -> None:
+        self._stale.add((encoded, window))
         self.touched.add(encoded)
 
     def _refresh(self) -> None:
-        """Bring the queues up to date with the keys that have changed."""
-        for encoded in self._stale:
-            state = self.keys[encoded]
-            if state.cells or state.reopened:
-                event_due = state.next_due(_EVENT, self.lateness)
-                self._enqueue(encoded, event_due, state.next_due(_CLOCK, self.lateness), state.hold(self.strategy))
-            else:
+        """Bring the queues up to date with the windows that have changed."""
+        for encoded, window in self._stale:
+            assert window is not None  # noqa: S101 - only settled keys have places without one
+            event_due = clock_due = hold = None
+            state = self.keys.get(encoded)
+            if state is None:
+                self._enqueue((encoded, window), None, None, None)
+                continue
+            cell = state.cells.get(window)
+            if cell is not None:
+                event_due, clock_due = cell.next_due(window, self.lateness)
+                hold = cell.output_time(window, self.strategy.timestamp_combiner) if cell.pending else None
+            if window in state.reopened:
+                event_due = int(MIN_TIMESTAMP)  # whatever the next watermark is
+            self._enqueue((encoded, window), event_due, clock_due, hold)
+            if not state.cells and not state.reopened:
                 del self.keys[encoded]
-                self._stored.pop(encoded, None)
-                self._enqueue(encoded, None, None, None)
         self._stale.clear()
 
-    def _enqueue(self, encoded: bytes, event_due: int | None, clock_due: int | None, hold: int | None) -> None:
-        for known, queue, when in (
-            (self._due[_EVENT], self._queues[_EVENT], event_due),
-            (self._due[_CLOCK], self._queues[_CLOCK], clock_due),
-            (self._holds, self._hold_queue, hold),
-        ):
-            if when is None:
-                known.pop(encoded, None)
-            elif known.get(encoded) != when:
-                known[encoded] = when
-                heapq.heappush(queue, (when, encoded))
+    def _enqueue(self, place: _Place, event_due: int | None, clock_due: int | None, hold: int | None) -> None:
+        self._event_queue.set(place, event_due)
+        self._clock_queue.set(place, clock_due)
+        self._holds.set(place, hold)
+
+    def _queue(self, domain: TimeDomain) -> DeadlineQueue[_Place]:
+        return self._event_queue if domain is _EVENT else self._clock_queue
 
     def _take_due(self, domain: TimeDomain, until: int) -> list[_Due]:
         """Return what has a timer or an expiry at `until` or before; when it fires, the triggers have yet to say."""
-        self._refresh()
-        queue, due = self._queues[domain], self._due[domain]
         found: list[_Due] = []
-        while queue and queue[0][0] <= until:
-            when, encoded = heapq.heappop(queue)
-            if due.get(encoded) != when:
-                continue  # the key has changed since
-            del due[encoded]
-            state = self._state(encoded)
-            found += [(when, window, state, encoded) for when, window in self._due_windows(state, domain) if when <= until]
-            self._mark(encoded)
+        while True:
+            self._refresh()
+            places = self._queue(domain).take(until)
+            if not places:
+                break
+            for encoded, window in places:
+                state = self._state(encoded)  # a settled key's windows come up in the next round
+                if window is not None:
+                    found.append((until, window, state, encoded))
+        for _, window, _, encoded in found:
+            self._mark(encoded, window)
         return found
-
-    def _due_windows(self, state: KeyState, domain: TimeDomain) -> Iterable[tuple[int, Window]]:
-        for window, cell in state.cells.items():
-            when = cell.tree.next_due(domain)
-            if domain is _EVENT:
-                expiry = expiry_of(window, self.lateness)
-                when = expiry if when is None else min(when, expiry)
-            if when is not None:
-                yield when, window
-        if domain is _EVENT:
-            for window in state.reopened:
-                if window not in state.cells:
-                    yield int(MIN_TIMESTAMP), window
 
 
 def _by_end(window: Window) -> tuple[int, int]:

@@ -1,0 +1,93 @@
+"""Pipelines as functions, run here and there, and what their sinks have received in a form that compares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+import dataflow_model as dm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from hypothesis.strategies import SearchStrategy
+    from pyspark.sql import SparkSession
+
+    from dataflow_model.plan.runner import PipelineResult, Runner
+    from dataflow_model.plan.sinks import Record
+
+
+def run(runner: Runner, build: Callable[[dm.Pipeline], Any], until: str | None = "drained") -> Any:
+    """Build a pipeline, run it to its end and return the result."""
+    result = start(runner, build, until)
+    result.wait_until_finish()
+    return result
+
+
+def start(runner: Runner, build: Callable[[dm.Pipeline], Any], until: str | None = None) -> PipelineResult:
+    """Build a pipeline and start it."""
+    pipeline = dm.Pipeline(runner=runner)
+    build(pipeline)
+    return pipeline.run(until=until)
+
+
+def streaming(spark: SparkSession, checkpoint: Path, **options: Any) -> dm.SparkRunner:
+    """Return a streaming runner."""
+    return dm.SparkRunner(spark, mode="streaming", checkpoint=str(checkpoint), **options)
+
+
+def seen(records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """Return all that a sink can tell of records, in order."""
+    return [
+        (
+            record.value,
+            record.window,
+            record.pane,
+            int(record.event_time),
+            int(record.processing_time),
+            record.is_retraction,
+        )
+        for record in records
+    ]
+
+
+def difference(expected: Sequence[Any], actual: Sequence[Any]) -> str:
+    """Say what is lost, what is there twice or wrongly, and where the order first differs; `""` for equal sequences."""
+    if list(expected) == list(actual):
+        return ""
+    left = [repr(entry) for entry in actual]
+    lost = []
+    for entry in map(repr, expected):
+        if entry in left:
+            left.remove(entry)
+        else:
+            lost.append(entry)
+    lines = [f"{len(expected)} expected, {len(actual)} there: {len(lost)} lost, {len(left)} too many"]
+    lines += [f"  lost: {entry}" for entry in lost[:5]]
+    lines += [f"  too many: {entry}" for entry in left[:5]]
+    if not lost and not left:
+        place = next(place for place, pair in enumerate(zip(expected, actual, strict=True)) if pair[0] != pair[1])
+        lines += [f"  the order differs from {place} on:", f"    {expected[place]!r}", f"    {actual[place]!r}"]
+    return "\n".join(lines)
+
+
+def draw(strategy: SearchStrategy[Any], count: int, number: int) -> list[Any]:
+    """Draw many cases at once: a Spark job is too slow for one each. The same `number`, the same cases."""
+    drawn: list[Any] = []
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def collect(case: Any) -> None:
+        drawn.append(case)
+
+    collect()
+    return drawn[:count]
