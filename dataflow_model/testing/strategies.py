@@ -54,8 +54,9 @@ def windows() -> st.SearchStrategy[Window]:
     """Draw windows: intervals within two minutes from the epoch, and the global window.
 
     Example:
-        >>> windows().filter(lambda window: window == GLOBAL_WINDOW) is not None
-        True
+        >>> from hypothesis import find
+        >>> find(windows(), lambda window: window != GLOBAL_WINDOW)
+        [1970-01-01T00:00:00Z, 1970-01-01T00:00:01Z)
     """
     starts, sizes = st.integers(0, _LATEST), st.integers(1, _LONGEST)
     intervals = st.builds(lambda start, size: IntervalWindow(_at(start), _at(start + size)), starts, sizes)
@@ -69,8 +70,9 @@ def window_fns(*, merging: bool | None = None) -> st.SearchStrategy[WindowFn]:
         merging: only those whose windows merge, or only the others; `None` for both.
 
     Example:
-        >>> window_fns(merging=True)
-        builds(Sessions, builds(...))
+        >>> from hypothesis import find
+        >>> find(window_fns(merging=True), lambda fn: True)
+        Sessions('1 second')
     """
     sessions = st.builds(Sessions, _durations(1, 20))
     if merging:
@@ -167,9 +169,9 @@ def windowing_strategies(
 def test_streams(
     draw: st.DrawFn,
     *,
-    keys: Sequence[Any] = ("a", "b"),
-    max_steps: int = 25,
-    late: bool = True,
+    keys: Sequence[Any] = ("a", "b"),  # noqa: PT028 - no test, whatever its name
+    max_steps: int = 25,  # noqa: PT028
+    late: bool = True,  # noqa: PT028
 ) -> TestStream:
     """Draw scripts of pairs whose values are 1, 2, 4, …: any sum tells which elements are in it.
 
@@ -182,7 +184,7 @@ def test_streams(
     Example:
         >>> from hypothesis import find
         >>> find(test_streams(), lambda script: len(script.steps) == 1).steps
-        (ClockStep(processing_time=ProcessingTime(1970-01-01T00:00:00Z)),)
+        (WatermarkStep(watermark=EventTime(1970-01-01T00:00:00Z)),)
     """
     script, clock, watermark, value = TestStream(), 0, 0, 1
     first = "add" if draw(st.booleans()) else "watermark"

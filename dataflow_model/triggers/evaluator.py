@@ -185,7 +185,8 @@ class TriggerMachine:
         """
         place, state = self._places[number], context.state
         for child in place.children:
-            self._merge(child, context, [one for one in sources if not one.finished >> number & 1 or one.finished >> child & 1])
+            counting = [one for one in sources if not one.finished >> number & 1 or one.finished >> child & 1]
+            self._merge(child, context, counting)
         if isinstance(place.trigger, CompositeTrigger):
             finished = place.trigger.finished_from([bool(state.finished >> child & 1) for child in place.children])
         else:

@@ -56,7 +56,7 @@ class AfterWatermark(Trigger):
 
     def lowered(self) -> Trigger:
         """Return the tree of its parts; see the class."""
-        from dataflow_model.triggers.composites import AfterEach, OrFinally, Repeatedly  # noqa: PLC0415 - they use leaves
+        from dataflow_model.triggers.composites import AfterEach, OrFinally, Repeatedly
 
         if self.early is None and self.late is None:
             return self
@@ -123,7 +123,7 @@ class DefaultTrigger(Trigger):
 
     def lowered(self) -> Trigger:
         """Return `Repeatedly(AfterWatermark())`."""
-        from dataflow_model.triggers.composites import Repeatedly  # noqa: PLC0415 - composites use leaves
+        from dataflow_model.triggers.composites import Repeatedly
 
         return Repeatedly(AfterWatermark())
 

@@ -37,7 +37,7 @@ class Window(Protocol):
     def __hash__(self) -> int: ...
 
 
-@attrs.frozen(order=False, repr=False, cache_hash=False)
+@attrs.frozen(order=False, repr=False, cache_hash=True)
 class IntervalWindow:
     """The window `[start, end)`.
 

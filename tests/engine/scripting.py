@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -10,8 +11,6 @@ import dataflow_model as dm
 from dataflow_model.testing import TestStream, panes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dataflow_model.plan.strategy import WindowingStrategy
 
 KEY = "k"

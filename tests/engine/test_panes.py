@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.testing import TestStream
+from dataflow_model.testing import TestStream, run_script
 from tests.engine.scripting import fixed, run, script, sessions
 
 COUNT = dm.AfterCount
@@ -73,8 +73,6 @@ def test_other_firings_with_nothing_new_emit_nothing_in_either_mode() -> None:
 
 
 def test_an_empty_pane_of_a_grouping_without_combiner_is_an_empty_list() -> None:
-    from dataflow_model.testing import run_script
-
     panes = run_script(script("e 1@1, w 10"), fixed(dm.AfterWatermark(early=COUNT(1))))
     assert [pane.value for pane in panes] == [[1], []]
 
@@ -245,7 +243,10 @@ def _downstream(text: str, windowing: dm.WindowInto, then: dm.WindowInto) -> lis
     _ = first | "then" >> then | "second" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
     result = pipeline.run()
     result.wait_until_finish()
-    return [(record.value[1], record.pane.timing.name, int(record.processing_time) / 1e6) for record in result.collected("panes")]
+    return [
+        (record.value[1], record.pane.timing.name, int(record.processing_time) / 1e6)
+        for record in result.collected("panes")
+    ]
 
 
 NEXT = dm.Window.into(dm.FixedWindows(5))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import yaml
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, assert_panes, run_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dataflow_model.values import Window
 
 BOOK: dict[str, Any] = yaml.safe_load((pathlib.Path(__file__).parent / "figures.yaml").read_text())["book"]
 DAY = "2000-01-01"
@@ -90,3 +95,53 @@ def test_the_panes_are_those_of_the_book(example: str) -> None:
             [pane for pane in panes if pane.window == window], [pane for pane in expected if pane["window"] == window]
         )
     assert len(panes) == len(expected)
+
+
+# Examples without a script: the points as listed, all in hand.
+
+POINTS = [(value, f"{DAY}T{at}Z") for value, at, _ in BOOK["points"]]
+
+
+@pytest.mark.parametrize(
+    ("example", "windowing"),
+    [("classic_batch", dm.Window.into(dm.GlobalWindows())), ("windowed_batch", FIXED)],
+    ids=["classic_batch", "windowed_batch"],
+)
+def test_the_panes_of_bounded_data_are_those_of_the_book(example: str, windowing: dm.WindowInto) -> None:
+    panes = run_script(TestStream().bundle(POINTS, key=BOOK["key"]), windowing, dm.Sum())
+    expected = [{**pane, "processing_time": dm.processing_time(0)} for pane in expected_panes(example)]
+    assert_panes(panes, expected)
+
+
+class ValidityWindows(dm.WindowFn):
+    """Each element is valid until the next one's event time: the book's example of a window function of one's own."""
+
+    is_merging: ClassVar[bool] = True
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> list[dm.IntervalWindow]:
+        return [dm.IntervalWindow(event_time, dm.MAX_TIMESTAMP)]
+
+    def merge(self, windows: Sequence[Window]) -> Iterator[tuple[Sequence[Window], Window]]:
+        # Whatever starts together is one window, which ends where the next starts.
+        starts = sorted({window.start for window in windows})
+        end_of_last = max(window.end for window in windows)
+        for start, end in zip(starts, [*starts[1:], end_of_last], strict=True):
+            members = [window for window in windows if window.start == start]
+            whole = dm.IntervalWindow(start, min(end, *(window.end for window in members), end_of_last))
+            if members != [whole]:
+                yield members, whole
+
+
+def test_the_windows_of_a_users_own_function_are_those_of_the_book() -> None:
+    panes = run_script(script("PERFECT"), dm.Window.into(ValidityWindows()), dm.Sum())
+    expected = [
+        {
+            "window": dm.IntervalWindow(_at(start), dm.MAX_TIMESTAMP if end == "end of global window" else _at(end)),
+            "value": value,
+            "timing": dm.PaneTiming.ON_TIME,
+            "index": 0,
+            "is_last": True,
+        }
+        for start, end, value in BOOK["examples"]["validity_windows"]["windows"]
+    ]
+    assert_panes(panes, expected)

@@ -109,7 +109,7 @@ def test_grouping_two_collections_by_one_key_goes_by_window() -> None:
 def test_a_main_element_sees_the_side_window_of_its_own_window() -> None:
     def build(p: dm.Pipeline) -> Any:
         rates = p | "rates" >> dm.Create([(10, 5), (100, 15)]) | dm.WithTimestamps(lambda rate: rate[1])
-        rates = rates | dm.Keys() | "20" >> dm.Window.into(dm.FixedWindows(10))
+        rates = rates | dm.Keys() | "10" >> dm.Window.into(dm.FixedWindows(10))
         numbers = p | "numbers" >> TestStream().bundle([(1, 3), (2, 13), (3, 19)])
         numbers = numbers | "5" >> dm.Window.into(dm.FixedWindows(5))
         return numbers | dm.Map(lambda x, rate: x * rate, rate=dm.AsSingleton(rates))
@@ -171,7 +171,9 @@ def test_tagged_outputs_keep_their_windows() -> None:
 
 def test_dead_letters_name_element_and_label_and_lose_nothing_else() -> None:
     def build(p: dm.Pipeline) -> Any:
-        outputs, dead = p | dm.Create([1, 0, 2]) | "sort" >> dm.ParDo(Sort()).with_outputs("odd").with_exception_handling()
+        outputs, dead = (
+            p | dm.Create([1, 0, 2]) | "sort" >> dm.ParDo(Sort()).with_outputs("odd").with_exception_handling()
+        )
         letters = dead | "letters" >> dm.Map(lambda letter: (letter.element, letter.label, letter.reason))
         return (outputs.main, outputs["odd"], letters) | dm.Flatten()
 
@@ -264,7 +266,7 @@ def test_windows_and_watermarks_go_through_element_wise_transforms_to_the_next_g
     def build(p: dm.Pipeline) -> Any:
         sums = p | script("e 1@1, e 2@11, w 10, p 5, w 20, p 6") | fixed() | "first" >> dm.Sum.per_key()
         halves = sums | dm.MapTuple(lambda key, value: (key * 2, value / 2)) | dm.Filter(lambda pair: pair[1] > 0)
-        return halves | dm.Window.into(dm.FixedWindows(20)) | "second" >> dm.GroupByKey()
+        return halves | "20" >> dm.Window.into(dm.FixedWindows(20)) | "second" >> dm.GroupByKey()
 
     kept = records(build)
     assert [(record.value, record.pane.timing.name, seconds(record)) for record in kept] == [

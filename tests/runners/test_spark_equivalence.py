@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.testing import TestStream
 
 SECOND = 1_000_000
 
@@ -38,9 +38,8 @@ def the_book(p: dm.Pipeline) -> None:
         _ = placed | f"{example} sums" >> dm.Sum.per_key() | example >> dm.io.Collect()
 
 
-@pytest.mark.parametrize("steps", [17, 1_000])
-def test_the_panes_of_the_book_on_spark_streaming(spark: SparkSession, tmp_path: Path, steps: int) -> None:
-    result = run(streaming(spark, tmp_path, max_rows_per_batch=steps), the_book)
+def test_the_panes_of_the_book_on_spark_streaming(spark: SparkSession, tmp_path: Path) -> None:
+    result = run(streaming(spark, tmp_path, max_rows_per_batch=37), the_book)
     for example in CASES:
         panes, expected = panes_of(result.collected(example)), expected_panes(example)
         for window in dict.fromkeys(pane["window"] for pane in expected):
@@ -64,3 +63,126 @@ def test_the_bounded_figures_of_the_book_on_spark_batch(spark: SparkSession) -> 
         for pane in expected:
             del pane["processing_time"]  # a bounded job has no clock
         assert_panes(panes_of(result.collected(example)), expected)
+
+
+# Drawn scripts, each with a watermark of its own: a hundred in one query.
+
+
+@pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
+def test_a_hundred_drawn_scripts_give_the_panes_of_the_local_runner(
+    spark: SparkSession, tmp_path: Path, number: int, shards: int
+) -> None:
+    cases = draw(st.tuples(strategies.test_streams(max_steps=12), strategies.windowing_strategies()), 100, number)
+    steps = random.Random(number).randint(200, 600)
+
+    def build(p: dm.Pipeline) -> None:
+        for case, (stream, strategy) in enumerate(cases):
+            placed = p | f"script {case}" >> stream | f"windows {case}" >> dm.Window.into(strategy)
+            _ = placed | f"sums {case}" >> dm.Sum.per_key() | f"panes {case}" >> dm.io.Collect()
+
+    expected = run(dm.LocalRunner(), build)
+    actual = run(streaming(spark, tmp_path, max_rows_per_batch=steps, shards=shards), build)
+    _assert_same(expected, actual, {f"panes {case}": f"{stream.steps}\n{it}" for case, (stream, it) in enumerate(cases)})
+
+
+def _assert_same(expected: Any, actual: Any, described: dict[str, str]) -> None:
+    """Compare what sinks have received, in order, and all counters."""
+    for label, description in described.items():
+        problem = difference(seen(expected.collected(label)), seen(actual.collected(label)))
+        assert not problem, f"{label}: {problem}\n{description}"
+    assert actual.metrics() == expected.metrics()
+
+
+# Drawn files under a replay clock: late data, shared ticks, one and several files.
+
+
+def write_replay(folder: Path, rng: random.Random, *, cases: int, files: int, rows: int) -> None:
+    """Write rows of many cases, sorted by the clock in each file; many share a tick, many are late."""
+    folder.mkdir()
+    for file in range(files):
+        clock = rng.randrange(5)
+        columns: dict[str, list[Any]] = {"known_at": [], "at": [], "case": [], "key": [], "value": []}
+        for row in range(rows // files):
+            clock += rng.choice([0, 0, 0, 0, 1, 1, 2, 7]) if row % cases == 0 else rng.choice([0] * 30 + [1])
+            columns["known_at"].append(clock * SECOND)
+            columns["at"].append((clock + rng.randint(-40, 3)) * SECOND)
+            columns["case"].append(rng.randrange(cases))
+            columns["key"].append(rng.choice("abc"))
+            columns["value"].append(rng.randrange(1_000))
+        pq.write_table(pa.table(columns), folder / f"part-{file}.parquet", row_group_size=97)
+
+
+def replayed(folder: Path, grouping: list[WindowingStrategy], delay: int) -> Callable[[dm.Pipeline], None]:
+    """Return the pipeline: each windowing strategy sums the rows of its cases."""
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | dm.io.ReadParquet(
+            folder, event_time="at", processing_time="known_at", watermark=dm.BoundedOutOfOrderness(delay)
+        )
+        for number, strategy in enumerate(grouping):
+            mine = rows | f"rows {number}" >> dm.Filter(_is_of, number, len(grouping))
+            placed = mine | f"pairs {number}" >> dm.Map(_pair) | f"windows {number}" >> dm.Window.into(strategy)
+            combined = dm.GroupByKey() if number % 5 == 0 else dm.Sum.per_key()
+            _ = placed | f"grouped {number}" >> combined | f"panes {number}" >> dm.io.Collect()
+
+    return build
+
+
+def _is_of(row: Any, number: int, count: int) -> bool:
+    return row.case % count == number
+
+
+def _pair(row: Any) -> Any:
+    return (row.case, row.key), row.value
+
+
+@pytest.mark.parametrize(
+    ("number", "files", "shards", "rows_per_batch"),
+    [
+        (1, 3, 2, 701),
+        pytest.param(2, 1, 3, 397, marks=pytest.mark.slow),
+        pytest.param(3, 4, 1, 211, marks=pytest.mark.slow),
+    ],
+)
+def test_a_hundred_replayed_cases_give_the_panes_of_the_local_runner(
+    spark: SparkSession, tmp_path: Path, number: int, files: int, shards: int, rows_per_batch: int
+) -> None:
+    rng = random.Random(number)
+    cases = 102
+    write_replay(tmp_path / "rows", rng, cases=cases, files=files, rows=2_400)
+    grouping = draw(strategies.windowing_strategies(), 34, number)
+    build = replayed(tmp_path / "rows", grouping, rng.choice([0, 10, 20]))
+    expected = run(dm.LocalRunner(), build)
+    runner = streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=rows_per_batch, shards=shards)
+    actual = run(runner, build)
+    _assert_same(expected, actual, {f"panes {number}": str(strategy) for number, strategy in enumerate(grouping)})
+
+
+# Batch folds equal (law 1), for cases drawn many to a job.
+
+
+def test_panes_of_spark_streaming_fold_to_the_answer_of_spark_batch(spark: SparkSession, tmp_path: Path) -> None:
+    write_replay(tmp_path / "rows", random.Random(4), cases=60, files=2, rows=1_500)
+    endless = strategies.windowing_strategies(
+        fns=strategies.window_fns(merging=False),
+        trees=strategies.triggers(2).map(dm.Repeatedly),
+        lateness=st.just("1000 days"),
+    )
+    grouping = [
+        attrs.evolve(strategy, accumulation_mode=dm.AccumulationMode.ACCUMULATE_ALWAYS)
+        for strategy in draw(endless, 20, 4)
+    ]
+    build = replayed(tmp_path / "rows", grouping, 10)
+    streamed = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=800), build)
+    batch = run(dm.SparkRunner(spark), build)
+    for number, strategy in enumerate(grouping):
+        label = f"panes {number}"
+        assert _last_panes(streamed.collected(label)) == _last_panes(batch.collected(label)), strategy
+
+
+def _last_panes(records: list[Record]) -> dict[Any, Any]:
+    last: dict[Any, Any] = {}
+    for record in records:
+        key, value = record.value
+        last[key, record.window] = sorted(value) if isinstance(value, list) else value
+    return last

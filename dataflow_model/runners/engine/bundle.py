@@ -85,6 +85,17 @@ class Bundle:
             [self.produced[row] for row in rows],
         )
 
+    def part(self, start: int, stop: int) -> Bundle:
+        """Return the elements `[start, stop)`."""
+        return Bundle(
+            self.values[start:stop],
+            self.times[start:stop],
+            self.windows[start:stop],
+            self.panes[start:stop],
+            self.orders[start:stop],
+            self.produced[start:stop],
+        )
+
     def in_order(self) -> Bundle:
         """Return the elements sorted by order; itself where they are sorted already."""
         orders = self.orders

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior
+from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.merging import merge_windows
@@ -69,6 +69,7 @@ class GroupingEngine:
         self.late_data = node.strategy.late_data or late_data
         self.lateness = int(node.strategy.allowed_lateness)
         self.machine = TriggerMachine(node.strategy.trigger)
+        self._fixed_holds = node.strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
         self.watermark = int(MIN_TIMESTAMP)
         self.clock = 0
         self.output = Bundle()
@@ -118,6 +119,9 @@ class GroupingEngine:
                 continue
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
             cell.incorporate(event_time, on_time=self.watermark < target.end)
+            if cell.tree.quiet and cell.pending > 1 and self._fixed_holds:
+                self.touched.add(encoded)  # neither the trigger nor the queues take notice
+                continue
             self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
             if self.machine.element(cell.tree, target, value):
                 self._fire(state, target, cell, passing=False, forced=False)
@@ -382,6 +386,8 @@ class GroupingEngine:
 
     def _refresh(self) -> None:
         """Bring the queues up to date with the windows that have changed."""
+        if not self._stale:
+            return
         for encoded, window in self._stale:
             assert window is not None  # noqa: S101 - only settled keys have places without one
             event_due = clock_due = hold = None
@@ -411,11 +417,13 @@ class GroupingEngine:
     def _take_due(self, domain: TimeDomain, until: int) -> list[_Due]:
         """Return what has a timer or an expiry at `until` or before; when it fires, the triggers have yet to say."""
         found: list[_Due] = []
+        queue = self._queue(domain)
         while True:
             self._refresh()
-            places = self._queue(domain).take(until)
-            if not places:
+            first = queue.first()
+            if first is None or first > until:
                 break
+            places = queue.take(until)
             for encoded, window in places:
                 state = self._state(encoded)  # a settled key's windows come up in the next round
                 if window is not None:

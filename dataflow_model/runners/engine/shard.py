@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.values import Window
 
-__all__ = ["Arrivals", "StageShard", "feed_pairs", "route"]
+__all__ = ["Arrivals", "StageShard", "feed_pairs", "join_arrivals", "route"]
 
 Arrivals = dict[str, "Bundle"]
 """Bundles by the cut that takes them, their orders as that cut's stage compares them."""
@@ -132,6 +132,15 @@ def route(staged: StagedPlan, depth: int, arrived: Mapping[str, Bundle], arrival
         if passed:
             prefix = (1,) * passed
             bundle.orders = [(*prefix, *order) for order in bundle.orders]
+        if cut in arrivals:
+            arrivals[cut].extend(bundle)
+        else:
+            arrivals[cut] = bundle
+
+
+def join_arrivals(arrivals: Arrivals, more: Arrivals) -> None:
+    """Add what has arrived elsewhere."""
+    for cut, bundle in more.items():
         if cut in arrivals:
             arrivals[cut].extend(bundle)
         else:

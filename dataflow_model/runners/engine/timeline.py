@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import Source
 
-__all__ = ["At", "Observations", "ReplayProgress", "Timeline", "estimated"]
+__all__ = ["At", "Observations", "ReplayProgress", "Timeline", "estimated", "observed"]
 
 At = tuple[int, int]
 """Where an instant stands: the clock's value, and a step that tells instants at one value apart."""
@@ -61,6 +61,22 @@ class Observations:
     origin: str
     ticks: NDArray[np.int64]
     greatest: NDArray[np.int64]
+
+
+def observed(label: str, origin: str, ticks: NDArray[np.int64], times: NDArray[np.int64]) -> Observations:
+    """Fold the rows that a read has seen to the greatest event time up to each tick.
+
+    Args:
+        label: the source's label.
+        origin: what was read.
+        ticks: the clock at each row, in any order.
+        times: the event time of each row.
+    """
+    order = np.argsort(ticks, kind="stable")
+    ticks, times = ticks[order], times[order]
+    running = np.maximum.accumulate(times) if len(times) else times
+    last_of_tick = np.flatnonzero(np.diff(ticks, append=ticks[-1] + 1)) if len(ticks) else np.empty(0, np.int64)
+    return Observations(label, origin, ticks[last_of_tick], running[last_of_tick])
 
 
 @attrs.define

@@ -10,7 +10,7 @@ from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
 from dataflow_model.plan.sinks import Record
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.shard import StageShard, route
+from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.runners.local.inputs import instants_of
 from dataflow_model.time import MIN_TIMESTAMP, EventTime, ProcessingTime
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.shard import Arrivals
-    from dataflow_model.runners.local.inputs import Instant
     from dataflow_model.values import Window
 
 __all__ = ["Execution", "records_of_bundle", "side_values"]
@@ -48,13 +47,15 @@ class Execution:
 
     def run(self) -> Iterator[dict[str, list[Record]]]:
         """Yield what reaches each sink, instant by instant; run it to the end."""
-        for instant in instants_of(self.staged.sources, self.clock):
-            arrivals = self._sources(instant)
+        for instant in instants_of(self.staged.sources, self._through, self.clock):
+            arrivals = instant.arrivals
+            for label, watermark in instant.watermarks.items():
+                self.watermarks[label] = max(watermark, self.watermarks.get(label, int(MIN_TIMESTAMP)))
             for shard in self._shards:
                 clock = instant.clock
                 passed, watermarks = shard.instant(clock, arrivals, self.watermarks, closes=instant.closes)
                 self.watermarks.update(watermarks)
-                _join(arrivals, passed)
+                join_arrivals(arrivals, passed)
             records = {}
             for sink in self.staged.sinks:
                 bundle = arrivals.get(sink.label)
@@ -76,23 +77,12 @@ class Execution:
                 counted[label] = engine.counters
         return counted
 
-    def _sources(self, instant: Instant) -> Arrivals:
+    def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
+        """Run what is fused behind a source."""
+        self.counters[label]["elements_out" if tag == MAIN else "dead_letters"] += len(bundle)
         arrivals: Arrivals = {}
-        for label, outputs in instant.elements.items():
-            for tag, bundle in outputs.items():
-                self.counters[label]["elements_out" if tag == MAIN else "dead_letters"] += len(bundle)
-                route(self.staged, 0, self._fragments[label].run(bundle, tag), arrivals)
-        for label, watermark in instant.watermarks.items():
-            self.watermarks[label] = max(watermark, self.watermarks.get(label, int(MIN_TIMESTAMP)))
+        route(self.staged, 0, self._fragments[label].run(bundle, tag), arrivals)
         return arrivals
-
-
-def _join(arrivals: Arrivals, more: Arrivals) -> None:
-    for cut, bundle in more.items():
-        if cut in arrivals:
-            arrivals[cut].extend(bundle)
-        else:
-            arrivals[cut] = bundle
 
 
 def records_of_bundle(bundle: Bundle, at: tuple[int, int]) -> list[Record]:

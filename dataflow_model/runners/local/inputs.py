@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import operator
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
+import numpy as np
 
 from dataflow_model.errors import PlanError, UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import MAIN
@@ -19,15 +20,18 @@ from dataflow_model.plan.sources import (
     ScriptSource,
     WatermarkStep,
 )
-from dataflow_model.plan.watermarks import ARRIVAL
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
+from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
+from dataflow_model.runners.engine.timeline import Observations, ReplayProgress, observed
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dataflow_model.plan.nodes import Read
-    from dataflow_model.plan.sources import Source
+
+    Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
 __all__ = ["Instant", "instants_of", "wall_clock"]
 
@@ -39,14 +43,14 @@ class Instant:
     Attributes:
         clock: the processing clock.
         step: tells instants at one clock value apart.
-        elements: by the source's label, then by the output's tag.
+        arrivals: what the sources give to keyed nodes and sinks, by label.
         watermarks: of the sources that have a new one.
         closes: whether the tick is complete.
     """
 
     clock: int
     step: int
-    elements: dict[str, dict[str, Bundle]] = attrs.field(factory=dict)
+    arrivals: Arrivals = attrs.field(factory=dict)
     watermarks: dict[str, int] = attrs.field(factory=dict)
     closes: bool = False
 
@@ -56,11 +60,12 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000
 
 
-def instants_of(reads: Sequence[Read], clock: int | None = None) -> Iterator[Instant]:
+def instants_of(reads: Sequence[Read], through: Through, clock: int | None = None) -> Iterator[Instant]:
     """Yield the instants of bounded sources.
 
     Args:
         reads: the sources; static ones come at the first instant.
+        through: runs what is fused behind a source: called with its label, an output's tag and a bundle.
         clock: the wall clock's one value, for sources without a replay clock.
 
     Raises:
@@ -86,11 +91,14 @@ def instants_of(reads: Sequence[Read], clock: int | None = None) -> Iterator[Ins
         )
     if scripts:
         if static:
-            yield Instant(0, -2, {read.label: {MAIN: _static(read, 0)} for read in static})
+            first = Instant(0, -2)
+            for read in static:
+                join_arrivals(first.arrivals, through(read.label, MAIN, _static(read, 0)))
+            yield first
             yield Instant(0, -1, watermarks={read.label: int(MAX_TIMESTAMP) for read in static})
-        yield from _script_instants(scripts)
+        yield from _script_instants(scripts, through)
     else:
-        yield from _file_instants(files, static, wall_clock() if clock is None else clock)
+        yield from _file_instants(files, static, wall_clock() if clock is None else clock, through)
 
 
 def _static(read: Read, clock: int) -> Bundle:
@@ -104,7 +112,7 @@ def _static(read: Read, clock: int) -> Bundle:
 # TestStream -----------------------------------------------------------------------------------------------------------
 
 
-def _script_instants(reads: Sequence[Read]) -> Iterator[Instant]:
+def _script_instants(reads: Sequence[Read], through: Through) -> Iterator[Instant]:
     """Yield one instant a step; several scripts share the clock, and at equal times go in the plan's order."""
     steps: list[tuple[int, int, int, Read, AddStep | WatermarkStep | ClockStep]] = []
     for place, read in enumerate(reads):
@@ -124,7 +132,7 @@ def _script_instants(reads: Sequence[Read]) -> Iterator[Instant]:
                 values = [value for value, _ in step.elements]
                 times = [int(at) for _, at in step.elements]
                 orders: list[Any] = [(read.label, row, place) for place in range(len(values))]
-                instant.elements[read.label] = {MAIN: Bundle.fresh(values, times, orders, clock)}
+                instant.arrivals = through(read.label, MAIN, Bundle.fresh(values, times, orders, clock))
             case WatermarkStep():
                 instant.watermarks[read.label] = int(step.watermark)
             case ClockStep():
@@ -137,105 +145,49 @@ def _script_instants(reads: Sequence[Read]) -> Iterator[Instant]:
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-_Lane = tuple[str, str]
-"""A source's label and the tag of one of its outputs."""
-
-
-@attrs.define
-class _Arrived:
-    """The elements and bad rows of files, in columns: when each was seen, where it stands, what it is."""
-
-    ticks: list[int] = attrs.field(factory=list)
-    orders: list[Any] = attrs.field(factory=list)
-    lanes: list[_Lane] = attrs.field(factory=list)
-    values: list[Any] = attrs.field(factory=list)
-    times: list[int] = attrs.field(factory=list)
-
-    def add(self, lane: _Lane, ticks: list[int], orders: list[Any], values: list[Any], times: list[int]) -> None:
-        """Add what came to one lane."""
-        self.ticks += ticks
-        self.orders += orders
-        self.lanes += [lane] * len(values)
-        self.values += values
-        self.times += times
-
-    def in_order(self) -> _Arrived:
-        """Return all sorted by tick and order; itself where it is sorted already, as one file is."""
-        places = list(zip(self.ticks, self.orders, strict=True))
-        if all(map(operator.le, places, places[1:])):
-            return self
-        rows = sorted(range(len(places)), key=places.__getitem__)
-        return _Arrived(
-            [self.ticks[row] for row in rows],
-            [self.orders[row] for row in rows],
-            [self.lanes[row] for row in rows],
-            [self.values[row] for row in rows],
-            [self.times[row] for row in rows],
-        )
-
-    def by_tick(self) -> Iterator[tuple[int, dict[_Lane, Bundle]]]:
-        """Yield each tick with what came to each lane."""
-        one_lane = len(set(self.lanes)) == 1
-        start = 0
-        for tick, group in itertools.groupby(self.ticks):
-            stop = start + sum(1 for _ in group)
-            rows: dict[_Lane, Any] = {self.lanes[start]: range(start, stop)}
-            if not one_lane:
-                rows = {}
-                for row in range(start, stop):
-                    rows.setdefault(self.lanes[row], []).append(row)
-            yield tick, {lane: self._bundle(some, tick) for lane, some in rows.items()}
-            start = stop
-
-    def _bundle(self, rows: Sequence[int], tick: int) -> Bundle:
-        return Bundle.fresh(
-            [self.values[row] for row in rows],
-            [self.times[row] for row in rows],
-            [self.orders[row] for row in rows],
-            tick,
-        )
-
-
-def _file_instants(reads: Sequence[Read], static: Sequence[Read], clock: int) -> Iterator[Instant]:
+def _file_instants(reads: Sequence[Read], static: Sequence[Read], clock: int, through: Through) -> Iterator[Instant]:
     """Yield one instant a tick, and one for the sources whose last tick it was.
 
     What the program holds is all there at the first tick, and over with it; so is a source that has no rows.
     """
-    gathered = _Arrived()
+    gathered: Arrivals = {}
+    progress = ReplayProgress()
     for read in reads:
-        _read_all(read, clock, gathered)
-    arrived = gathered.in_order()
-    sources = {read.label: read.source for read in reads}
-    first = arrived.ticks[0] if arrived.ticks else clock
-    last_tick = dict.fromkeys([*(read.label for read in static), *sources], first)
-    last_tick.update({label: tick for tick, (label, _) in zip(arrived.ticks, arrived.lanes, strict=True)})
-    last_ticks = set(last_tick.values())
-    greatest = dict.fromkeys(sources, int(MIN_TIMESTAMP))
-    no_rows: list[tuple[int, dict[_Lane, Bundle]]] = [(first, {})]
-    for tick, bundles in arrived.by_tick() if arrived.ticks else no_rows:
-        instant = Instant(tick, 0, closes=True)
-        for (label, tag), bundle in bundles.items():
-            instant.elements.setdefault(label, {})[tag] = bundle
-            if tag == MAIN:
-                greatest[label] = max(greatest[label], *bundle.times)
-        for label in instant.elements:
-            instant.watermarks[label] = _estimate(sources[label], greatest[label], tick)
-        if tick == first:
-            instant.elements.update({read.label: {MAIN: _static(read, tick)} for read in static})
+        progress.observe(list(_read_all(read, clock, through, gathered)))
+    replays = any(read.source.processing_time is not None for read in reads)
+    sources = {read.label: read.source for read in (*reads, *static)}
+    timeline = progress.timeline(sources, (), tuple(sources), None if replays else clock)
+    ready = {cut: _by_tick(bundle) for cut, bundle in gathered.items()}
+    waiting = {cut: next(ticks) for cut, ticks in ready.items()}
+    for place, (tick, step) in enumerate(timeline.at):
+        watermarks = {label: values[place] for label, values in timeline.watermarks.items()}
+        instant = Instant(tick, step, {}, watermarks, timeline.closes[place])
+        if step == 0:
+            for cut in [cut for cut, (when, _) in waiting.items() if when == tick]:
+                instant.arrivals[cut] = waiting.pop(cut)[1]
+                following = next(ready[cut], None)
+                if following is not None:
+                    waiting[cut] = following
+        if place == 0:
+            for read in static:
+                join_arrivals(instant.arrivals, through(read.label, MAIN, _static(read, tick)))
         yield instant
-        if tick in last_ticks:
-            ended = {label: int(MAX_TIMESTAMP) for label, last in last_tick.items() if last == tick}
-            yield Instant(tick, 1, watermarks=ended, closes=True)
 
 
-def _estimate(source: Source, greatest: int, tick: int) -> int:
-    if source.event_time == ARRIVAL:
-        return tick
-    return int(source.watermark.watermark(EventTime(greatest)))
+def _by_tick(bundle: Bundle) -> Iterator[tuple[int, Bundle]]:
+    """Yield each tick with the elements that were seen at it, in order."""
+    places = list(zip(bundle.produced, bundle.orders, strict=True))
+    if not all(map(operator.le, places, places[1:])):  # one file is in order already
+        bundle = bundle.take(sorted(range(len(places)), key=places.__getitem__))
+    start = 0
+    for tick, group in itertools.groupby(bundle.produced):
+        stop = start + sum(1 for _ in group)
+        yield tick, bundle.part(start, stop)
+        start = stop
 
 
-def _read_all(read: Read, clock: int, arrived: _Arrived) -> None:
-    """Add a source's rows, origin by origin."""
+def _read_all(read: Read, clock: int, through: Through, gathered: Arrivals) -> Iterator[Observations]:
+    """Read a source origin by origin, pass its rows through, and yield what was observed."""
     source = read.source
     assert isinstance(source, ColumnSource)  # noqa: S101 - the caller has looked
     for origin in source.origins():
@@ -243,14 +195,23 @@ def _read_all(read: Read, clock: int, arrived: _Arrived) -> None:
         row = 0
         for batch in source.read(origin.name, 0, None):
             decoded = source.decode(batch)
-            ticks = [clock] * len(decoded.values) if decoded.clock is None else decoded.clock.tolist()
-            times = ticks if decoded.event_times is None else decoded.event_times.tolist()
-            orders = [(name, row + position) for position in decoded.positions.tolist()]
-            arrived.add((read.label, MAIN), ticks, orders, decoded.values, times)
+            count = len(decoded.values)
+            ticks = np.full(count, clock, np.int64) if decoded.clock is None else decoded.clock
+            times = ticks if decoded.event_times is None else decoded.event_times
+            orders: list[Any] = [(name, row + position) for position in decoded.positions.tolist()]
+            bundle = Bundle.fresh(decoded.values, times.tolist(), orders, clock)
+            bundle.produced = ticks.tolist()
+            join_arrivals(gathered, through(read.label, MAIN, bundle))
+            yield observed(read.label, origin.name, ticks, times)
+            letters = Bundle()
             for bad in decoded.bad:
                 if read.dead_letters is None:
                     raise source.refusal(read.label, origin.name, row, bad)
                 tick = clock if bad.processing_time is None else bad.processing_time
                 letter = source.dead_letter(read.label, origin.name, row, bad)
-                arrived.add((read.label, read.dead_letters), [tick], [(name, row + bad.index)], [letter], [tick])
+                letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, (name, row + bad.index), tick)
+            if read.dead_letters is not None and letters:
+                join_arrivals(gathered, through(read.label, read.dead_letters, letters))
+                seen = np.sort(np.array(letters.times, np.int64))
+                yield observed(read.label, origin.name, seen, np.full(len(seen), MIN_TIMESTAMP, np.int64))
             row += batch.num_rows

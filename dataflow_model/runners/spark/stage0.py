@@ -13,7 +13,7 @@ from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, S
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import split_by_shard
-from dataflow_model.runners.engine.timeline import Observations
+from dataflow_model.runners.engine.timeline import observed
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, Row, dump
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
@@ -90,7 +90,8 @@ def read_slice(program: Program, part: Slice, wall: int | None, home: int) -> It
         if letters and read.dead_letters is not None:
             yield from _through(program, part.label, read.dead_letters, letters, home)
         row += batch.num_rows
-    seen = _observed(part, ticks, times)
+    empty = np.empty(0, np.int64)
+    seen = observed(part.label, part.origin, np.concatenate([empty, *ticks]), np.concatenate([empty, *times]))
     for label in program.labels if program.staged.stages else ():
         yield Row(label, 1, Kind.SEEN, dump((seen, {"elements_out": good, "dead_letters": dead})))
 
@@ -166,16 +167,3 @@ def _through(
     arrivals: Arrivals = {}
     route(program.staged, 0, program.fragment(label).run(bundle, tag), arrivals)
     yield from pack_arrivals(program, arrivals, home, at)
-
-
-def _observed(part: Slice, ticks: list[Any], times: list[Any]) -> Observations:
-    """Fold what was read to the greatest event time up to each tick."""
-    if not ticks:
-        return Observations(part.label, part.origin, np.empty(0, np.int64), np.empty(0, np.int64))
-    clock, seen = np.concatenate(ticks), np.concatenate(times)
-    order = np.argsort(clock, kind="stable")
-    clock, seen = clock[order], seen[order]
-    running = np.maximum.accumulate(seen) if len(seen) else seen
-    last_of_tick = np.flatnonzero(np.append(clock[1:] != clock[:-1], True)) if len(clock) else np.empty(0, np.int64)  # noqa: FBT003
-    return Observations(part.label, part.origin, clock[last_of_tick], running[last_of_tick])
-

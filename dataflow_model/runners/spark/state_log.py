@@ -99,19 +99,22 @@ class StateLog:
             return ""
         try:
             self.records = pickle.loads(head)  # noqa: S301 - written by `append`
+            return self.records[-1].tokens[-1]
         except Exception as error:
             raise self._corrupt("its head cannot be read") from error
-        return self.records[-1].tokens[-1]
 
     def since(self, token: str) -> list[Delta] | None:
         """Return the deltas that lead from `token` to the head; `None` where no such way is known.
 
-        A delta holds whole entries, so one that covers more than is needed does no harm.
+        A delta holds whole entries, so one that covers more than is needed does no harm; only the lowest, which has
+        forgotten the keys that were deleted within it, says nothing to one who has seen a part of it.
         """
         wanted: list[Record] = []
         for record in reversed(self.records):
             if token == record.tokens[-1]:
                 break
+            if token in record.tokens and record is self.records[0]:
+                return None
             wanted.append(record)
             if token in record.tokens or token == record.parent:
                 break

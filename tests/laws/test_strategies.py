@@ -1,0 +1,88 @@
+"""The public hypothesis strategies: what they draw is valid, and every kind comes up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import find, given
+
+import dataflow_model as dm
+from dataflow_model.plan.sources import AddStep, WatermarkStep
+from dataflow_model.testing import TestStream, strategies
+from dataflow_model.triggers import OrFinally
+from tests.laws.reference_triggers import parts
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+
+def depth(trigger: Any) -> int:
+    """Return how many levels a tree has, as it is written."""
+    below = [*parts(trigger), *(getattr(trigger, name, None) for name in ("early", "late"))]
+    return 1 + max((depth(part) for part in below if part is not None), default=0)
+
+
+@given(strategies.triggers(max_depth=2))
+def test_trees_are_no_deeper_than_asked(trigger: dm.Trigger) -> None:
+    assert depth(trigger) <= 2
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        dm.AfterWatermark,
+        dm.AfterProcessingTime,
+        dm.AfterCount,
+        dm.DefaultTrigger,
+        dm.Repeatedly,
+        dm.AfterEach,
+        dm.AfterAny,
+        dm.AfterAll,
+        OrFinally,
+    ],
+)
+def test_every_trigger_is_drawn(kind: type) -> None:
+    assert isinstance(find(strategies.triggers(), lambda trigger: isinstance(trigger, kind)), kind)
+
+
+@pytest.mark.parametrize(
+    "kind", [dm.FixedWindows, dm.SlidingWindows, dm.Sessions, dm.GlobalWindows, dm.CalendarWindows]
+)
+def test_every_window_function_is_drawn(kind: type) -> None:
+    assert isinstance(find(strategies.window_fns(), lambda fn: isinstance(fn, kind)), kind)
+
+
+@given(strategies.window_fns(merging=True), strategies.window_fns(merging=False))
+def test_window_functions_are_drawn_that_merge_or_not(merging: dm.WindowFn, other: dm.WindowFn) -> None:
+    assert merging.is_merging
+    assert not other.is_merging
+
+
+@given(strategies.windows())
+def test_windows_end_after_they_start(window: Any) -> None:
+    assert window.start <= window.max_timestamp < window.end
+
+
+@given(strategies.windowing_strategies())
+def test_strategies_are_valid(strategy: WindowingStrategy) -> None:
+    assert strategy.may_lose_data
+
+
+@given(strategies.test_streams(late=False))
+def test_scripts_without_late_elements_have_none(script: TestStream) -> None:
+    watermark = int(dm.MIN_TIMESTAMP)
+    for step in script.steps:
+        match step:
+            case WatermarkStep():
+                watermark = int(step.watermark)
+            case AddStep():
+                assert all(at >= watermark for _, at in step.elements)
+            case _:
+                pass
+
+
+@given(strategies.test_streams())
+def test_any_sum_of_a_script_tells_its_elements(script: TestStream) -> None:
+    values = [value for step in script.steps if isinstance(step, AddStep) for (_, value), _ in step.elements]
+    assert values == [2**number for number in range(len(values))]

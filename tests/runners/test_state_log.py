@@ -1,0 +1,290 @@
+"""The log of a shard's state without Spark: what is appended is read back, and what is damaged or superseded is not."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.errors import StateCorruption
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.spark import shard_state, state_log
+from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.spark.shard_state import ShardState
+from dataflow_model.runners.spark.state_log import FAN_IN, Delta, StateLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Place = tuple[str, bytes]
+
+
+@attrs.define
+class DictStore:
+    """A state store in memory; `copy` is the state that another attempt starts from."""
+
+    head: bytes | None = None
+    parts: dict[tuple[int, int], bytes] = attrs.field(factory=dict)
+
+    def get_head(self) -> bytes | None:
+        return self.head
+
+    def put_head(self, head: bytes) -> None:
+        self.head = head
+
+    def get(self, sequence: int, part: int) -> bytes | None:
+        return self.parts.get((sequence, part))
+
+    def put(self, sequence: int, part: int, payload: bytes) -> None:
+        self.parts[sequence, part] = payload
+
+    def remove(self, sequence: int, part: int) -> None:
+        self.parts.pop((sequence, part), None)
+
+    def copy(self) -> DictStore:
+        return DictStore(self.head, dict(self.parts))
+
+
+@attrs.define
+class Worker:
+    """What a worker keeps beside the log: its copy of the state, and which keys each record holds."""
+
+    entries: dict[Place, Any] = attrs.field(factory=dict)
+    known: list[set[Place]] = attrs.field(factory=list)
+    token: str = ""
+
+    def append(self, store: DictStore, changes: dict[Place, Any], meta: Any = None) -> None:
+        log = opened(store)
+        self._apply([Delta(meta, changes)])
+        self.token = log.append(Delta(meta, dict(changes)), self.entries.get, self.known)
+        assert len(self.known) == len(log.records)
+
+    def catch_up(self, store: DictStore) -> None:
+        log = opened(store)
+        deltas = log.since(self.token)
+        if deltas is None:
+            self.entries, self.known, deltas = {}, [], log.since("")
+            assert deltas is not None
+        self.known = self.known[: len(log.records) - len(deltas)] + state_log.keys_of(deltas)
+        self.token = log.open()
+        self._apply(deltas)
+
+    def _apply(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            self.entries |= delta.entries
+        self.entries = {place: entry for place, entry in self.entries.items() if entry is not None}
+
+
+def opened(store: DictStore) -> StateLog:
+    log = StateLog(store, "shard 3 of stage 1")
+    log.open()
+    return log
+
+
+def place(name: str) -> Place:
+    return "sums", name.encode()
+
+
+def contents(store: DictStore) -> dict[Place, Any]:
+    fresh = Worker()
+    fresh.catch_up(store)
+    return fresh.entries
+
+
+# Append and read.
+
+
+def test_a_new_shard_has_no_token_and_nothing_in_it() -> None:
+    log = StateLog(DictStore(), "new")
+    assert log.open() == ""
+    assert log.since("") == []
+
+
+def test_what_is_appended_is_read_back_the_newest_of_each_key() -> None:
+    store, worker = DictStore(), Worker()
+    worker.append(store, {place("a"): 1, place("b"): 1}, meta="first")
+    worker.append(store, {place("a"): 2, place("b"): None}, meta="second")
+    assert contents(store) == {place("a"): 2}
+    deltas = opened(store).since("")
+    assert deltas is not None
+    assert deltas[-1].meta == "second"
+
+
+def test_a_worker_that_is_behind_reads_only_what_it_lacks() -> None:
+    store, worker = DictStore(), Worker()
+    worker.append(store, {place("a"): 1})
+    token = worker.token
+    worker.append(store, {place("b"): 2})
+    assert opened(store).since(token) == [Delta(None, {place("b"): 2})]
+    assert opened(store).since(worker.token) == []
+
+
+def test_a_token_that_the_log_does_not_know_gives_no_way() -> None:
+    store = DictStore()
+    Worker().append(store, {place("a"): 1})
+    assert opened(store).since("another attempt's") is None
+
+
+def test_a_superseded_attempt_is_not_believed() -> None:
+    store, zombie = DictStore(), Worker()
+    zombie.append(store, {place("a"): 1})
+    committed = store.copy()
+    zombie.append(store, {place("a"): 666})  # never became durable
+    other = Worker()
+    other.catch_up(committed)
+    other.append(committed, {place("a"): 2})
+    assert opened(committed).since(zombie.token) is None
+    zombie.catch_up(committed)
+    assert zombie.entries == {place("a"): 2}
+
+
+# Merging.
+
+
+def test_records_stay_few_however_many_are_appended() -> None:
+    store, worker = DictStore(), Worker()
+    for number in range(200):
+        worker.append(store, {place(str(number % 10)): number})
+    records = opened(store).records
+    assert len(records) <= 4 * (FAN_IN - 1)
+    assert len(store.parts) == sum(len(record.checksums) for record in records)
+    assert contents(store) == {place(str(digit)): 190 + digit for digit in range(10)}
+
+
+def test_a_merge_down_to_the_bottom_forgets_keys_that_are_gone() -> None:
+    store, worker = DictStore(), Worker()
+    worker.append(store, {place("a"): 1, place("b"): 1})
+    for _ in range(FAN_IN - 1):
+        worker.append(store, {place("a"): None})
+    (record,) = opened(store).records
+    assert record.level == 1
+    assert opened(store).since("") == [Delta(None, {place("b"): 1})]
+    assert worker.known == [{place("b")}]
+
+
+def test_a_merge_above_older_records_keeps_what_hides_them() -> None:
+    store, worker = DictStore(), Worker()
+    for number in range(FAN_IN):
+        worker.append(store, {place("a"): number})
+    for _ in range(FAN_IN - 1):
+        worker.append(store, {place("a"): None})
+    worker.append(store, {place("b"): 1})
+    assert [record.level for record in opened(store).records] == [1, 1]
+    assert contents(store) == {place("b"): 1}
+
+
+def test_a_delta_of_several_parts_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_log, "PART_BYTES", 1_000)
+    store, worker = DictStore(), Worker()
+    worker.append(store, {place("a"): bytes(range(256)) * 20})
+    assert len(store.parts) > 5
+    assert contents(store) == {place("a"): bytes(range(256)) * 20}
+    for _ in range(FAN_IN):
+        worker.append(store, {place("a"): 1})
+    assert len(store.parts) == len(opened(store).records)
+
+
+CHANGES = st.dictionaries(st.sampled_from([place(name) for name in "abcdef"]), st.none() | st.integers(), max_size=4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), CHANGES, st.booleans()), max_size=60))
+def test_any_sequence_gives_what_a_plain_dict_gives(steps: list[tuple[int, dict[Place, Any], bool]]) -> None:
+    """Three workers take turns; an attempt that is not durable leaves its worker ahead of the log."""
+    store, model = DictStore(), dict[Place, Any]()
+    workers = [Worker() for _ in range(3)]
+    for number, changes, durable in steps:
+        worker = workers[number]
+        worker.catch_up(store)
+        assert worker.entries == model
+        after = store if durable else store.copy()
+        worker.append(after, changes)
+        if durable:
+            model = {name: entry for name, entry in {**model, **changes}.items() if entry is not None}
+    assert contents(store) == model
+
+
+# Damage.
+
+
+def test_a_part_that_fails_its_checksum_is_an_error_that_names_the_shard() -> None:
+    store = DictStore()
+    Worker().append(store, {place("a"): "x" * 100})
+    ((at, payload),) = store.parts.items()
+    store.parts[at] = payload[:-1] + bytes([payload[-1] ^ 1])
+    with pytest.raises(
+        StateCorruption, match=r"state of shard 3 of stage 1 is damaged: part 0 of record 0 fails its checksum\nHint: restore"
+    ):
+        opened(store).since("")
+
+
+def test_a_missing_part_is_an_error_that_names_the_shard() -> None:
+    store = DictStore()
+    Worker().append(store, {place("a"): 1})
+    store.parts.clear()
+    with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: part 0 of record 0 is missing"):
+        opened(store).since("")
+
+
+@pytest.mark.parametrize("head", [b"", b"nonsense", pickle.dumps([])])
+def test_a_head_that_cannot_be_read_is_an_error_that_names_the_shard(head: bytes) -> None:
+    with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: its head cannot be read"):
+        opened(DictStore(head))
+
+
+# The cache of a worker.
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.io.Collect()
+    packed = Program(cut_into_stages(p.plan()), {}, (0,), "run").pack()
+    shard_state._cache.clear()
+    yield packed.unpack()
+    shard_state._cache.clear()
+
+
+def open_shard(program: Program, store: DictStore) -> ShardState:
+    return ShardState.open(program, 1, 0, store)
+
+
+def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_after_a_lost_one(program: Program) -> None:
+    store = DictStore()
+    state = open_shard(program, store)
+    assert state.how == "void"
+    state.commit(program, 1, 0)
+    mine = dict(shard_state._cache)
+
+    state = open_shard(program, store)
+    assert state.how == "fresh"
+    state.meta.begun = True
+    state.commit(program, 1, 0)  # of this worker, and in another's eyes of another
+
+    before = store.copy()
+    stale = ShardState.open(program, 1, 0, before)
+    stale.commit(program, 1, 0)  # an attempt whose state never became durable
+    assert open_shard(program, store).how == "void"
+
+    shard_state._cache.clear()
+    shard_state._cache.update(mine)
+    mine_state = next(iter(mine.values()))
+    mine_state.token = _first_token(store)
+    state = open_shard(program, store)
+    assert (state.how, state.meta.begun) == ("behind", True)
+
+
+def _first_token(store: DictStore) -> str:
+    return opened(store).records[0].tokens[0]
+
+
+def test_a_shard_that_fails_midway_is_out_of_the_cache(program: Program) -> None:
+    store = DictStore()
+    open_shard(program, store).commit(program, 1, 0)
+    open_shard(program, store)  # and then the task dies
+    assert not shard_state._cache
+    assert open_shard(program, store).how == "void"
