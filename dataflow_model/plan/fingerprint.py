@@ -17,6 +17,8 @@ from dataflow_model.plan.nodes import (
     Write,
 )
 
+from dataflow_model.time import duration_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -32,8 +34,8 @@ def fingerprint(plan: Plan) -> dict[str, str]:
         >>> import dataflow_model as dm
         >>> p = dm.Pipeline()
         >>> _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key()
-        >>> fingerprint(p.plan())["Sum.PerKey"]
-        'grouping of Create.main with Sum under GlobalWindows(), DefaultTrigger(), clear_always, lateness 0'
+        >>> fingerprint(p.plan())["Sum.PerKey"][:77]
+        'grouping of Create.main with Sum under GlobalWindows(), DefaultTrigger(), cle'
     """
     return {node.label: _line(node) for node in plan.nodes}
 
@@ -59,12 +61,19 @@ def _line(node: Node) -> str:
     reads = " and ".join(f"{ref.label}.{ref.tag}" for ref in node.inputs)
     match node:
         case Read():
-            return f"source {type(node.source).__name__}, clock {node.source.processing_time or 'wall'}"
+            source = node.source
+            return (
+                f"source {type(source).__name__}, event time {source.event_time}, clock {source.processing_time or 'wall'}, "
+                f"watermark {source.watermark!r}"
+            )
         case GroupByKeyAndWindow():
             strategy = node.strategy
             return (
                 f"grouping of {reads} with {type(node.combine).__name__} under {strategy.window_fn!r}, {strategy.trigger!r}, "
-                f"{strategy.accumulation_mode.value}, lateness {int(strategy.allowed_lateness)}"
+                f"{strategy.accumulation_mode.value}, lateness {duration_text(strategy.allowed_lateness)}, "
+                f"on time {strategy.on_time.value}, closing {strategy.closing.value}, "
+                f"late data {strategy.late_data.value if strategy.late_data else 'default'}, "
+                f"timestamp {strategy.timestamp_combiner.value}"
             )
         case AssignWindows():
             return f"windows for {reads}: {node.strategy.window_fn!r}" if node.assigns else f"trigger for {reads}"

@@ -33,6 +33,9 @@ def test_delays_keep_the_earliest_deadline() -> None:
     given = run("e 1@15, p 2, e 2@0, p 3, e 4@8, p 20", sessions(dm.Repeatedly(DELAY(5))))
     assert given.values == [7]
     assert given.clocks == [5]
+    given = run("e 1@15, p 2, e 2@0, p 3, e 4@8, p 4, e 8@20, p 20", sessions(dm.Repeatedly(DELAY(5))))
+    assert given.values == [15]
+    assert given.clocks == [5]
 
 
 def test_the_watermark_rewinds_where_the_merged_window_ends_ahead_of_it() -> None:

@@ -103,6 +103,12 @@ def test_first_finishing_finishes_or_finally() -> None:
     assert given.values == [3]
 
 
+def test_until_finishes_or_finally_when_it_fires_even_if_it_would_go_on_itself() -> None:
+    given = run("e 1@1+2@1+4@1", fixed(dm.Repeatedly(COUNT(1)).or_finally(dm.Repeatedly(COUNT(2)))))
+    assert given.values == [1, 2]
+    assert given.panes[-1].info.is_last
+
+
 def test_repeatedly_starts_a_finished_child_over() -> None:
     again = dm.Repeatedly(dm.Repeatedly(COUNT(1)).or_finally(COUNT(2)))
     assert run("e 1@1+2@1+4@1+8@1", fixed(again)).values == [1, 2, 4, 8]
@@ -137,6 +143,13 @@ def test_the_watermark_does_not_fire_a_child_whose_turn_has_not_begun() -> None:
     again = dm.Repeatedly(dm.AfterEach(COUNT(1), COUNT(1), dm.AfterWatermark()))
     given = run("e 1@1, w 10, p 1, e 2@1, p 2, e 4@1, p 3", fixed(again, lateness=20))
     assert given.brief == [(1, "EARLY"), (2, "LATE"), (4, "LATE")]
+
+
+def test_nor_does_it_after_the_sequence_has_been_started_over() -> None:
+    # The second element starts both over: a new turn of the sequence waits for an element first.
+    again = dm.Repeatedly(dm.AfterEach(COUNT(1), dm.AfterWatermark()).or_finally(COUNT(2)))
+    given = run("e 1@1, e 2@1, w 10, p 1", fixed(again, lateness=20))
+    assert given.brief == [(1, "EARLY"), (2, "EARLY")]
 
 
 def test_an_element_that_creates_a_window_behind_the_watermark_is_the_next_element() -> None:

@@ -23,7 +23,7 @@ from dataflow_model.plan.nodes import (
     Write,
 )
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.user_code import dead_letter, user_error
+from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, user_error
 from dataflow_model.time import EventTime, event_time, format_instant
 
 if TYPE_CHECKING:
@@ -191,7 +191,8 @@ class Fragment:
         if not flow.values:
             return {}
         if node.label not in self._set_up:
-            node.fn.setup()
+            with life_cycle(node.label, "setup"):
+                node.fn.setup()
             self._set_up.add(node.label)
         plain = not (self._metadata_names[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
         if plain and isinstance(node.fn, MapFn):
@@ -204,7 +205,8 @@ class Fragment:
 
     def _par_do_each(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
         outputs = {tag: _Flow.empty() for tag in (MAIN, *node.tags, *([node.dead_letters] if node.dead_letters else []))}
-        node.fn.start_bundle()
+        with life_cycle(node.label, "start_bundle"):
+            node.fn.start_bundle()
         windowed = "window" in self._metadata_names[node.label] or bool(node.side_inputs)
         for value, cause, time, windows in zip(flow.values, flow.causes, flow.times, flow.windows, strict=True):
             for seen in [(window,) for window in windows] if windowed else [windows]:
@@ -215,10 +217,13 @@ class Fragment:
                     if node.dead_letters is None:
                         raise user_error(error, node.label, value) from error
                     outputs[node.dead_letters].append(dead_letter(error, node.label, value), cause, time, seen)
-        finished = node.fn.finish_bundle()
-        if finished is not None and flow.values:
-            for result in finished:
-                _file(node, outputs, [result], flow.causes[-1], flow.times[-1], flow.windows[-1])
+        with life_cycle(node.label, "finish_bundle"):
+            finished = list(node.fn.finish_bundle() or ())
+        for result in finished:
+            # A plain value stands where the bundle's last element does; one with an event time of its own may go back
+            # as far as the bundle's first, which is as far as the watermark is known to be held.
+            time = min(flow.times) if isinstance(result, TimestampedValue) else flow.times[-1]
+            _file(node, outputs, [result], flow.causes[-1], time, flow.windows[-1])
         return outputs
 
     def _call(self, node: ParDo, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> list[Any]:

@@ -169,4 +169,4 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
                 engine.advance_watermark(time)
             engine.element(value[0], value[1], time, windows, order)
         except Exception as error:
-            raise user_error(error, engine.label, value) from error
+            raise user_error(error, engine.label, value, hint=None) from error

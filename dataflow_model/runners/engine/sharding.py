@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidType, KeyEncodingError, explain
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
@@ -44,22 +44,18 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
                 explain(f"{node.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
             )
         key = value[0]
-        try:
-            place = (type(key), key)
-            shard = known.get(place)
-            if shard is None or isinstance(key, tuple):  # equal tuples may hold values of other types
-                shard = known[place] = shard_hash(encode_key(key)) % shards
-        except (KeyEncodingError, TypeError) as error:
-            raise _refused(error, node.label, value) from error
+        place = (type(key), key) if type(key) in _PLAIN else None
+        shard = None if place is None else known.get(place)
+        if shard is None:
+            try:
+                shard = shard_hash(encode_key(key)) % shards
+            except KeyEncodingError as error:
+                raise user_error(error, node.label, value, hint=None) from error
+            if place is not None:
+                known[place] = shard
         found.append(shard)
     return found
 
 
-def _refused(error: Exception, label: str, value: Any) -> Exception:
-    if isinstance(error, KeyEncodingError):
-        return user_error(error, label, value)
-    try:
-        encode_key(value[0])
-    except KeyEncodingError as said:
-        return user_error(said, label, value)
-    return user_error(error, label, value)
+_PLAIN: Final = frozenset({int, str, bytes, bool})
+"""Types whose values are equal just when their encodings are; nested values may be equal and differ in type."""

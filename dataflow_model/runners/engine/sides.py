@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument, KeyEncodingError, explain
 from dataflow_model.time import EventTime
+from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Record
     from dataflow_model.values import Window
 
-__all__ = ["StaticSide", "view_of"]
+__all__ = ["StaticSide", "newest_panes", "view_of"]
 
 
 @attrs.define
@@ -24,11 +25,13 @@ class StaticSide:
     """One side input's panes; called with a main window it gives what the user's function sees.
 
     The window of the side input that a main window sees is the one that contains its `max_timestamp`; among several,
-    as sliding windows have, the one that ends first.
+    as sliding windows have, the one that ends first. Where the side input accumulates, only each key's newest pane
+    counts.
     """
 
     side: SideInput
     records: Sequence[Record]
+    accumulates: bool = False
     _seen: dict[Window, Any] = attrs.field(init=False, factory=dict)
 
     def __call__(self, window: Window) -> Any:
@@ -42,7 +45,29 @@ class StaticSide:
         if not windows:
             return []
         chosen = min(windows, key=lambda window: (window.end, window.start))
-        return [record.value for record in self.records if record.window == chosen]
+        found = [record for record in self.records if record.window == chosen]
+        return [record.value for record in (newest_panes(found) if self.accumulates else found)]
+
+
+def newest_panes(records: Sequence[Record]) -> list[Record]:
+    """Return the records of each key's newest pane; under an accumulating strategy it stands for all before it.
+
+    The key of a pair is its first part; what is no pair has one key.
+    """
+    newest: dict[Any, int] = {}
+    for record in records:
+        key = _key_of(record.value)
+        newest[key] = max(record.pane.index, newest.get(key, 0))
+    return [record for record in records if record.pane.index == newest[_key_of(record.value)]]
+
+
+def _key_of(value: Any) -> Any:
+    if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
+        return None
+    try:
+        return encode_key(value[0])
+    except KeyEncodingError:
+        return None
 
 
 def view_of(side: SideInput, values: list[Any]) -> Any:

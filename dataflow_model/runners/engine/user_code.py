@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import reprlib
 import traceback
@@ -11,9 +12,10 @@ from dataflow_model.errors import DataflowError, UserCodeError, explain
 from dataflow_model.plan.dofn import DeadLetter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
-__all__ = ["dead_letter", "user_error"]
+__all__ = ["dead_letter", "life_cycle", "user_error"]
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
 _REPR: Final = reprlib.Repr()
@@ -21,16 +23,27 @@ _REPR.maxstring = _REPR.maxother = 200
 _HINT: Final = "add .with_exception_handling() to send such elements to an output of their own"
 
 
-def user_error(error: Exception, label: str, element: Any) -> UserCodeError:
-    """Return the error to raise in place of what the user's code raised for `element`."""
+def user_error(error: Exception, label: str, element: Any, *, hint: str | None = _HINT) -> UserCodeError:
+    """Return the error to raise in place of what the user's code raised for `element`; an error's own hint comes first."""
+    said, _, own_hint = _where(error).partition("\nHint: ")
+    own_hint, _, line = own_hint.partition("\n")
+    said = f"{said}\n{line}" if line else said
     found = UserCodeError(
-        explain(
-            f"{_where(error)}\n  transform: {label!r}\n  element: {_REPR.repr(element)}",
-            hint=getattr(error, "hint", None) or _HINT,
-        )
+        explain(f"{said}\n  transform: {label!r}\n  element: {_REPR.repr(element)}", hint=own_hint or hint)
     )
     found.__cause__ = error
     return found
+
+
+@contextlib.contextmanager
+def life_cycle(label: str, step: str) -> Iterator[None]:
+    """Report what a DoFn's `setup`, `start_bundle` or `finish_bundle` raises with the transform's label."""
+    try:
+        yield
+    except DataflowError:
+        raise
+    except Exception as error:
+        raise UserCodeError(f"{_where(error)}\n  transform: {label!r}, in its {step}()") from error
 
 
 def dead_letter(error: Exception, label: str, element: Any) -> DeadLetter:

@@ -103,7 +103,7 @@ def side_values(plan: Plan, clock: int | None = None) -> Mapping[SideInput, Call
         if not isinstance(node, ParDo):
             continue
         for side in node.side_inputs:
-            values[side] = StaticSide(side, _collect(plan, side.ref, clock))
+            values[side] = StaticSide(side, _collect(plan, side.ref, clock), plan.strategy(side.ref).accumulates)
     return values
 
 
