@@ -28,6 +28,7 @@ class ParquetSource(FileSource):
     """Rows of Parquet files; the numbers of rows come from the footers."""
 
     kind: ClassVar[str] = "Parquet"
+    is_typed: ClassVar[bool] = True
 
     def file_schema(self, path: str) -> pa.Schema:
         """Return the schema in the footer, without metadata and constraints."""

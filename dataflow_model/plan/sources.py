@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
 
@@ -84,7 +84,12 @@ class ColumnSource(RowSource):
     """A source of rows in columns that can be read by row ranges: the files of `dataflow_model.io`.
 
     A runner calls `bound()` once on the driver at plan time and sends what that returns to its workers.
+
+    Attributes:
+        is_typed: whether the columns have their types in the files, so that leaving one out hides no bad row.
     """
+
+    is_typed: ClassVar[bool] = False
 
     def bound(self) -> Self:
         """Return the source with all that the driver can find out now (the schema) written into it.

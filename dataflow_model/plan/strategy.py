@@ -95,15 +95,22 @@ class WindowingStrategy:
         """Check the parts against each other."""
         if not isinstance(self.window_fn, WindowFn):
             raise InvalidType(
-                explain(f"a window function is wanted, got {self.window_fn!r}", hint="pass dm.FixedWindows('1 hour'), for example")
+                explain(
+                    f"a window function is wanted, got {self.window_fn!r}",
+                    hint="pass dm.FixedWindows('1 hour'), for example",
+                )
             )
         if not isinstance(self.trigger, Trigger):
-            raise InvalidType(explain(f"a trigger is wanted, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example"))
+            raise InvalidType(
+                explain(f"a trigger is wanted, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example")
+            )
         if self.allowed_lateness < Duration(0):
             raise InvalidArgument(f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}")
         if self.retracting:
             raise NotYetSupported(
-                explain("retractions are not there yet", hint="use .accumulating() and let the sink replace earlier panes")
+                explain(
+                    "retractions are not there yet", hint="use .accumulating() and let the sink replace earlier panes"
+                )
             )
         if self.accumulation_mode in {AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT}:
             raise NotYetSupported(

@@ -96,5 +96,3 @@ def _row(entry: Pane | Mapping[str, Any] | None, names: Sequence[str]) -> str:
     if isinstance(entry, Pane):
         return ", ".join(f"{name}={_field(entry, name)!r}" for name in names)
     return ", ".join(f"{name}={entry[name]!r}" for name in names if name in entry)
-
-

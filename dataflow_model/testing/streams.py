@@ -68,7 +68,9 @@ class TestStream(PTransform):
             InvalidArgument: if it would go back.
         """
         to = processing_time(time)
-        before = max((step.processing_time for step in self.steps if isinstance(step, ClockStep)), default=ProcessingTime(0))
+        before = max(
+            (step.processing_time for step in self.steps if isinstance(step, ClockStep)), default=ProcessingTime(0)
+        )
         _check_forward("processing time", before, to)
         return self._then(ClockStep(to))
 
@@ -134,4 +136,3 @@ def _check_forward(what: str, before: int, to: int) -> None:
         raise InvalidArgument(
             explain(f"the {what} of a script never goes back, got {to!r} after {before!r}", hint="put the step earlier")
         )
-

@@ -190,6 +190,9 @@ def check_trigger_type(value: object, name: str) -> Trigger:
     """Return `value` if it is a trigger; else an error that says what was given where."""
     if not isinstance(value, Trigger):
         raise InvalidType(
-            explain(f"`{name}` must be a trigger, got {value!r} of type {type(value).__name__}", hint="for example dm.AfterCount(1)")
+            explain(
+                f"`{name}` must be a trigger, got {value!r} of type {type(value).__name__}",
+                hint="for example dm.AfterCount(1)",
+            )
         )
     return value

@@ -201,9 +201,10 @@ class TriggerMachine:
     def clear(self, state: TreeState, number: int) -> None:
         """Forget the state and timers of a place and all below it; who has finished stays known."""
         last = self._places[number].last
-        for filed in (state.store, state.timers):
-            for key in [key for key in filed if number <= key[0] <= last]:
-                del filed[key]  # type: ignore[attr-defined]
+        if state.store:
+            state.store = {key: value for key, value in state.store.items() if not number <= key[0] <= last}
+        if state.timers:
+            state.timers = {key: timer for key, timer in state.timers.items() if not number <= key[0] <= last}
 
     def reset(self, state: TreeState, number: int, context: _Context) -> None:
         """Begin a new turn of a place and all below it."""

@@ -215,7 +215,9 @@ class AfterCount(Trigger):
         if not isinstance(value, int) or isinstance(value, bool):
             raise InvalidType(f"`n` must be an int, got {value!r}")
         if value < 1:
-            raise InvalidArgument(explain(f"`n` must be at least 1, got {value!r}", hint="AfterCount(1) fires at each element"))
+            raise InvalidArgument(
+                explain(f"`n` must be at least 1, got {value!r}", hint="AfterCount(1) fires at each element")
+            )
 
     def on_element(self, context: TriggerContext) -> None:
         """Count, and fire at the n-th."""

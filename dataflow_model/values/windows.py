@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final, Protocol, runtime_checkable
 
 import attrs
@@ -9,7 +10,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, format_instant
 
-__all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window"]
+__all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window", "interval"]
 
 
 @runtime_checkable
@@ -72,8 +73,23 @@ class IntervalWindow:
         """Tell whether the two share an instant; windows that only touch do not."""
         return self.start < other.end and other.start < self.end
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as two numbers, and come back as the one window of these bounds that the process has."""
+        return interval, (int(self.start), int(self.end))
+
     def __repr__(self) -> str:
         return f"[{format_instant(self.start)}, {format_instant(self.end)})"
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def interval(start: int, end: int) -> IntervalWindow:
+    """Return the window `[start, end)`, the same object for the same bounds while it is in use.
+
+    Example:
+        >>> interval(0, 60) is interval(0, 60)
+        True
+    """
+    return IntervalWindow(EventTime(start), EventTime(end))
 
 
 @attrs.frozen(order=False, repr=False)

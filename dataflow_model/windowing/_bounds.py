@@ -9,6 +9,7 @@ import numpy as np
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.values import IntervalWindow
+from dataflow_model.values import interval as known_interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +20,7 @@ _MAX: Final = int(MAX_TIMESTAMP)
 
 def interval(start: int, end: int) -> IntervalWindow:
     """Return `[start, end)`, each bound held within −∞ and +∞."""
-    return IntervalWindow(EventTime(max(start, _MIN)), EventTime(min(end, _MAX)))
+    return known_interval(max(start, _MIN), min(end, _MAX))
 
 
 def inside(event_time: EventTime) -> int:

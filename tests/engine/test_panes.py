@@ -253,8 +253,9 @@ NEXT = dm.Window.into(dm.FixedWindows(5))
 
 
 def test_a_pane_still_to_come_holds_the_output_watermark_at_its_event_time() -> None:
-    # The first grouping's pane is at 5 and comes at watermark 10; until then no window [5, 10) may pass below it.
-    given = _downstream("e 1@5, p 1, w 9, p 2, w 10, p 3", fixed().timestamp_combiner("earliest"), NEXT)
+    # The first grouping's pane is at 5 and comes at watermark 10; until then the window [5, 6) may not pass below it.
+    narrow = dm.Window.into(dm.FixedWindows(1))
+    given = _downstream("e 1@5, p 1, w 9, p 2, w 10, p 3", fixed().timestamp_combiner("earliest"), narrow)
     assert given == [([1], "ON_TIME", 2)]
 
 

@@ -53,6 +53,13 @@ def seen(records: Sequence[Record]) -> list[tuple[Any, ...]]:
     ]
 
 
+def counters(result: PipelineResult) -> dict[str, dict[str, Any]]:
+    """Return the counters of a run that are not 0."""
+    return {
+        label: {name: count for name, count in counts.items() if count} for label, counts in result.metrics().items()
+    }
+
+
 def difference(expected: Sequence[Any], actual: Sequence[Any]) -> str:
     """Say what is lost, what is there twice or wrongly, and where the order first differs; `""` for equal sequences."""
     if list(expected) == list(actual):

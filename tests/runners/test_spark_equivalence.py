@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import assert_panes, panes_of, strategies
 from tests.figures.test_book import CASES, expected_panes, script
-from tests.runners.jobs import difference, draw, run, seen, streaming
+from tests.runners.jobs import counters, difference, draw, run, seen, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def _assert_same(expected: Any, actual: Any, described: dict[str, str]) -> None:
     for label, description in described.items():
         problem = difference(seen(expected.collected(label)), seen(actual.collected(label)))
         assert not problem, f"{label}: {problem}\n{description}"
-    assert actual.metrics() == expected.metrics()
+    assert counters(actual) == counters(expected)
 
 
 # Drawn files under a replay clock: late data, shared ticks, one and several files.

@@ -12,7 +12,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.runners.jobs import difference, run, seen, streaming
+from tests.runners.jobs import counters, difference, run, seen, streaming
 from tests.runners.test_spark_equivalence import write_replay
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_every_shape_gives_in_streaming_what_it_gives_locally(
         problem = difference(seen(expected.collected(label)), seen(actual.collected(label)))
         assert not problem, f"{label}: {problem}"
     assert actual.state is dm.RunnerState.DONE
-    assert {label: counts for label, counts in actual.metrics().items() if label != "parquet"} == expected.metrics()
+    assert {label: counts for label, counts in counters(actual).items() if label != "parquet"} == counters(expected)
     assert set(actual.watermarks().values()) == {dm.MAX_TIMESTAMP}
     written = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
     by_hand = sorted((record.value[0], record.value[1], record.pane.index, int(record.window.start)) for record in expected.collected("summed"))

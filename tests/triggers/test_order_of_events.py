@@ -83,6 +83,13 @@ def test_windows_that_one_watermark_fires_go_by_their_end() -> None:
     assert given.values == [1, 3, 6, 4]
 
 
+def test_what_one_watermark_brings_goes_by_its_deadline_before_the_windows_end() -> None:
+    # At 30 the second window fires, due at 20, and the first one expires, due at 25.
+    given = run("e 1@1, w 10, e 2@11, w 30", fixed(lateness=15).closing("fire_always"))
+    assert given.brief == [(1, "ON_TIME"), (2, "ON_TIME"), (0, "LATE"), (0, "LATE")]
+    assert [int(pane.window.end) / 1e6 for pane in given.panes] == [10, 20, 10, 20]
+
+
 def test_windows_that_one_watermark_fires_go_by_end_then_key() -> None:
     stream = script("").add(1, 1, key="b").add(2, 11, key="a").add(4, 1, key="a").watermark(100)
     assert [(pane.key, pane.value) for pane in run(stream, fixed()).panes] == [("a", 4), ("b", 1), ("a", 2)]

@@ -92,7 +92,9 @@ class KeyState:
 
     def hold(self, strategy: WindowingStrategy) -> int | None:
         """Return the earliest event time of a pane that is still to come."""
-        holds = [cell.output_time(window, strategy.timestamp_combiner) for window, cell in self.cells.items() if cell.pending]
+        holds = [
+            cell.output_time(window, strategy.timestamp_combiner) for window, cell in self.cells.items() if cell.pending
+        ]
         return min(holds, default=None)
 
 

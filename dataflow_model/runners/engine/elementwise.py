@@ -27,7 +27,7 @@ from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, use
 from dataflow_model.time import EventTime, event_time, format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.values import PaneInfo, Window
@@ -63,6 +63,7 @@ class Fragment:
         producer: the label of the source or keyed node that feeds the fragment.
         cuts: the labels of the nodes at which a flow ends, because a later stage or a sink takes it.
         side_values: what each static side input holds, by its collection: a function of the window.
+        skip: the labels of nodes that are left out, because others see to them.
     """
 
     def __init__(
@@ -71,12 +72,17 @@ class Fragment:
         producer: str,
         cuts: frozenset[str],
         side_values: Mapping[SideInput, Callable[[Window], Any]] | None = None,
+        skip: Collection[str] = (),
     ) -> None:
         self._plan = plan
         self._producer = producer
         self._cuts = cuts
         self._side_values = side_values or {}
-        self._consumers = {ref: plan.consumers(ref) for node in plan.nodes for ref in node.inputs}
+        self._consumers = {
+            ref: [consumer for consumer in plan.consumers(ref) if consumer.label not in skip]
+            for node in plan.nodes
+            for ref in node.inputs
+        }
         # Asked once: looking into a signature costs more than most functions that have one.
         self._metadata_names = {node.label: node.metadata for node in plan.nodes if isinstance(node, ParDo)}
         self._set_up: set[str] = set()

@@ -61,7 +61,10 @@ class GroupingEngine:
     """
 
     def __init__(
-        self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP, thaw: Callable[[bytes], KeyState] | None = None
+        self,
+        node: GroupByKeyAndWindow,
+        late_data: LateData = LateData.DROP,
+        thaw: Callable[[bytes], KeyState] | None = None,
     ) -> None:
         self.label = node.label
         self.strategy = node.strategy
@@ -94,6 +97,19 @@ class GroupingEngine:
             return
         self._run_clock(processing_time - 1, processing_time, BEFORE)
         self.clock = processing_time
+
+    def pass_by(self, processing_time: int, watermark: int) -> bool:
+        """Take both clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
+        event_due, clock_due = self._event_queue.first(), self._clock_queue.first()
+        if (
+            self._stale
+            or (event_due is not None and event_due <= watermark)
+            or (clock_due is not None and clock_due <= processing_time)
+        ):
+            return False
+        self.clock = max(self.clock, processing_time)
+        self.watermark = max(self.watermark, watermark)
+        return True
 
     def leave_instant(self) -> None:
         """Run the timers at the clock's own time: nothing more happens at this instant."""
@@ -310,8 +326,10 @@ class GroupingEngine:
         cell.pending, cell.pending_on_time = 0, False
 
     def _emit(self, key: Any, window: Window, cell: Cell, info: PaneInfo, produced: int) -> None:
-        order = (self._phase, *self._cause, next(self._numbers)) if self._phase == ELEMENT else (
-            self._phase, self._cause, next(self._numbers)
+        order = (
+            (self._phase, *self._cause, next(self._numbers))
+            if self._phase == ELEMENT
+            else (self._phase, self._cause, next(self._numbers))
         )
         self.output.append(
             (key, self.combine.extract_output(cell.accumulator)),
@@ -377,7 +395,10 @@ class GroupingEngine:
 
     def _stored_key(self, state: KeyState, freeze: Callable[[KeyState], bytes]) -> StoredKey:
         return StoredKey(
-            freeze(state), state.next_due(_EVENT, self.lateness), state.next_due(_CLOCK, self.lateness), state.hold(self.strategy)
+            freeze(state),
+            state.next_due(_EVENT, self.lateness),
+            state.next_due(_CLOCK, self.lateness),
+            state.hold(self.strategy),
         )
 
     def _mark(self, encoded: bytes, window: Window) -> None:

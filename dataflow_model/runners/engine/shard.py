@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from dataflow_model.errors import InvalidType, explain
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Reshuffle
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref, Reshuffle, Write
+from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.columns.panes import PaneTable
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.relay import RelayEngine
@@ -15,16 +17,20 @@ from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    import pyarrow as pa
+
+    from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.nodes import SideInput
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.values import Window
 
-__all__ = ["Arrivals", "StageShard", "feed_pairs", "join_arrivals", "route"]
+__all__ = ["Arrivals", "Engine", "StageShard", "feed_pairs", "join_arrivals", "route"]
 
+Engine: TypeAlias = GroupingEngine | RelayEngine | ColumnarEngine
 Arrivals = dict[str, "Bundle"]
 """Bundles by the cut that takes them, their orders as that cut's stage compares them."""
 
@@ -38,13 +44,21 @@ class StageShard:
         depth: which stage, from 1.
         side_values: the static side inputs.
         thaw: turns a stored key's bytes into its state.
+        lifts: the groupings that are fed in columns.
+        follow: whether the job is bounded.
+
+    Attributes:
+        panes: panes in columns for sinks, by the sinks' labels, since they were last taken.
     """
 
     staged: StagedPlan
     depth: int
     side_values: Mapping[SideInput, Callable[[Window], Any]] = attrs.field(factory=dict)
     thaw: Callable[[bytes], KeyState] | None = None
-    engines: dict[str, GroupingEngine | RelayEngine] = attrs.field(init=False, factory=dict)
+    lifts: Mapping[str, Lift] = attrs.field(factory=dict)
+    follow: bool = False
+    engines: dict[str, Engine] = attrs.field(init=False, factory=dict)
+    panes: dict[str, list[PaneTable]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, int] = attrs.field(init=False, factory=dict)
     _fragments: dict[str, Fragment] = attrs.field(init=False, factory=dict)
 
@@ -54,8 +68,10 @@ class StageShard:
             self.engines[node.label] = self._engine(node)
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
-    def _engine(self, node: Any) -> GroupingEngine | RelayEngine:
+    def _engine(self, node: Any) -> Engine:
         match node:
+            case GroupByKeyAndWindow() if node.label in self.lifts:
+                return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
             case GroupByKeyAndWindow():
                 return GroupingEngine(node, self.staged.plan.late_data, self.thaw)
             case Reshuffle():
@@ -64,7 +80,13 @@ class StageShard:
                 raise AssertionError(f"{node!r} is no keyed node")
 
     def instant(
-        self, clock: int, inboxes: Mapping[str, Bundle], watermarks: Mapping[str, int], *, closes: bool
+        self,
+        clock: int,
+        inboxes: Mapping[str, Bundle],
+        watermarks: Mapping[str, int],
+        *,
+        closes: bool,
+        partials: Mapping[str, Sequence[tuple[pa.Table, int]]] | None = None,
     ) -> tuple[Arrivals, dict[str, int]]:
         """Run the events of one instant.
 
@@ -73,6 +95,7 @@ class StageShard:
             inboxes: the elements for each keyed node of this stage.
             watermarks: what producers' output watermarks are now, those that have changed.
             closes: whether the clock's tick is complete, so that timers at its own time run.
+            partials: the partials for each lifted grouping, each with the number of elements in it.
 
         Returns:
             what arrives at later stages and sinks, and the output watermarks of this stage's nodes.
@@ -84,10 +107,23 @@ class StageShard:
         for label, engine in self.engines.items():
             watermark = self.input_watermark(label)
             inbox = inboxes.get(label)
+            if isinstance(engine, ColumnarEngine):
+                engine.advance_clock(clock)
+                for table, elements in (partials or {}).get(label, ()):
+                    engine.absorb(table, elements)
+                if inbox:
+                    engine.fold(inbox)
+                engine.advance_watermark(watermark)
+                outputs[label] = engine.output_watermark()
+                self.behind_columns(label, engine, arrivals)
+                continue
             if isinstance(engine, RelayEngine):
                 if inbox:
                     engine.relay(inbox.in_order())
                 engine.watermark = outputs[label] = watermark
+            elif not inbox and engine.pass_by(clock, watermark):
+                outputs[label] = engine.output_watermark()
+                continue
             else:
                 engine.advance_clock(clock)
                 if inbox:
@@ -103,6 +139,22 @@ class StageShard:
         """Run the fragment behind a keyed node on what it gave, and add what arrives at later cuts."""
         if output:
             route(self.staged, self.depth, self._fragments[label].run(output), arrivals)
+
+    def behind_columns(self, label: str, engine: ColumnarEngine, arrivals: Arrivals) -> None:
+        """Send a lifted grouping's panes on: in columns where only sinks wait for them, else as elements."""
+        consumers = self.staged.plan.consumers(Ref(label))
+        direct = all(isinstance(node, Write) for node in consumers)
+        for panes in engine.take_panes():
+            if direct and isinstance(panes, PaneTable):
+                for node in consumers:
+                    self.panes.setdefault(node.label, []).append(panes)
+            else:
+                self.behind(label, panes.bundle() if isinstance(panes, PaneTable) else panes, arrivals)
+
+    def take_panes(self) -> dict[str, list[PaneTable]]:
+        """Return the panes in columns since the last call."""
+        panes, self.panes = self.panes, {}
+        return panes
 
     def input_watermark(self, label: str) -> int:
         """Return the low watermark of a node's input: the least over the producers that feed it."""

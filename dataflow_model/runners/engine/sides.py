@@ -96,6 +96,8 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
         return values[0]
     if side.default is ...:
         raise InvalidArgument(
-            explain(f"the side input {side.ref.label!r} as a singleton has no value in the window", hint="give default=…")
+            explain(
+                f"the side input {side.ref.label!r} as a singleton has no value in the window", hint="give default=…"
+            )
         )
     return side.default

@@ -93,7 +93,9 @@ class ReplayProgress:
     """
 
     reached: dict[tuple[str, str], int] = attrs.field(factory=dict)
-    waiting: NDArray[np.int64] = attrs.field(factory=lambda: np.empty(0, np.int64), eq=attrs.cmp_using(eq=np.array_equal))
+    waiting: NDArray[np.int64] = attrs.field(
+        factory=lambda: np.empty(0, np.int64), eq=attrs.cmp_using(eq=np.array_equal)
+    )
     observed: dict[str, list[Observations]] = attrs.field(factory=dict)
     greatest: dict[str, int] = attrs.field(factory=dict)
     last: dict[str, int] = attrs.field(factory=dict)
@@ -177,7 +179,11 @@ class ReplayProgress:
         return watermarks
 
     def _weave(
-        self, ready: NDArray[np.int64], values: dict[str, list[int]], ends: dict[int, list[str]], labels: tuple[str, ...]
+        self,
+        ready: NDArray[np.int64],
+        values: dict[str, list[int]],
+        ends: dict[int, list[str]],
+        labels: tuple[str, ...],
     ) -> Timeline:
         """Put ends of sources between the ticks: the end of a source follows its last tick."""
         timeline = Timeline(watermarks={label: [] for label in labels})

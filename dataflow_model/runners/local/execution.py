@@ -117,5 +117,3 @@ def _collect(plan: Plan, ref: Ref, clock: int | None) -> list[Record]:
     label = f"{ref.label}/as a side input"
     part = Plan((*nodes, Write(label=label, input=ref, sink=None)), plan.strategies, plan.late_data)  # type: ignore[arg-type]
     return [record for records in Execution(part, clock).run() for record in records[label]]
-
-

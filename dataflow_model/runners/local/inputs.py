@@ -104,7 +104,11 @@ def instants_of(reads: Sequence[Read], through: Through, clock: int | None = Non
 def _static(read: Read, clock: int) -> Bundle:
     source = read.source
     assert isinstance(source, ElementsSource)  # noqa: S101 - the caller has looked
-    times = [int(MIN_TIMESTAMP)] * len(source.elements) if source.event_times is None else [int(at) for at in source.event_times]
+    times = (
+        [int(MIN_TIMESTAMP)] * len(source.elements)
+        if source.event_times is None
+        else [int(at) for at in source.event_times]
+    )
     orders: list[Any] = [(read.label, row) for row in range(len(source.elements))]
     return Bundle.fresh(list(source.elements), times, orders, clock)
 

@@ -10,14 +10,17 @@ import numpy as np
 
 from dataflow_model.plan.sources import ScriptSource
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.timeline import Timeline
-from dataflow_model.runners.spark.rows import Kind, PackedBundle, Row, dump, load
+from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.spark.shard_state import ShardState
-from dataflow_model.runners.spark.stage0 import FIRST, STATIC_STEP, pack_arrivals
+from dataflow_model.runners.spark.stage0 import FIRST, STATIC_STEP, pack_arrivals, pack_panes
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
 
     from dataflow_model.runners.engine.timeline import At, Observations
     from dataflow_model.runners.spark.offsets import Control
@@ -36,6 +39,7 @@ class _Inbox:
     timeline: Timeline | None = None
     watermarks: dict[str, list[list[int]]] = attrs.field(factory=dict)
     bundles: list[PackedBundle] = attrs.field(factory=list)
+    partials: dict[At, dict[str, list[tuple[pa.Table, int]]]] = attrs.field(factory=dict)
 
 
 def run_shard(program: Program, depth: int, label: int, rows: Iterable[Row], store: StateStore) -> Iterator[Row]:
@@ -66,6 +70,10 @@ def _receive(inbox: _Inbox, row: Row) -> None:
     match row.kind:
         case Kind.DATA:
             inbox.bundles.append(load(row.payload))
+        case Kind.PARTIAL:
+            packed: PackedPartials = load(row.payload)
+            tables = inbox.partials.setdefault(packed.at, {}).setdefault(packed.cut, [])
+            tables.append((from_ipc(packed.table), packed.elements))
         case Kind.CONTROL:
             inbox.control = load(row.payload)
         case Kind.SEEN:
@@ -122,7 +130,9 @@ def _run(
             elements.get(at, {}),
             {producer: values[number] for producer, values in watermarks.items()},
             closes=timeline.closes[number],
+            partials=inbox.partials.get(at),
         )
+        yield from pack_panes(program, depth, state.shard, at, label)
         for cut, bundle in arrivals.items():
             passed.setdefault(cut, Bundle()).extend(bundle)
             places.setdefault(cut, []).extend([at] * len(bundle))

@@ -55,7 +55,7 @@ class Control:
 
 def begin() -> Offset:
     """Return the offset before anything is read."""
-    return {"batch": 0, "clock": 0, "rows": {}, "totals": {}, "step": 0, "last": False}
+    return {"batch": 0, "clock": 0, "rows": {}, "totals": {}, "listed": False, "step": 0, "last": False}
 
 
 @attrs.define
@@ -82,8 +82,14 @@ class Feed:
         """Whether the sources are scripts."""
         return any(isinstance(read.source, ScriptSource) for read in self.reads)
 
-    def next(self, start: Offset, *, drain: bool) -> Offset:
-        """Return the end of the micro-batch that begins at `start`; `start` itself when the input is over."""
+    def next(self, start: Offset, *, drain: bool, until_drained: bool = False) -> Offset:
+        """Return the end of the micro-batch that begins at `start`; `start` itself when the input is over.
+
+        Args:
+            start: where the micro-batch begins.
+            drain: whether to end the input here.
+            until_drained: whether to end it once what is there now has been read.
+        """
         if start["last"]:
             return start
         end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, time.time_ns() // 1_000)}
@@ -92,12 +98,14 @@ class Feed:
             end["step"] = min(start["step"] + self.rows_per_batch, steps)
             end["last"] = start["step"] >= steps
             return end
-        totals = start["totals"] if start["batch"] and not self._follows() else self._listing(start["totals"])
+        follows = self._follows() and not (until_drained and start["listed"])
+        end["listed"] = until_drained
+        totals = start["totals"] if start["batch"] and not follows else self._listing(start["totals"])
         rows = {label: dict(found) for label, found in start["rows"].items()}
         if not drain:
             self._advance(rows, totals)
         end["rows"], end["totals"] = rows, totals
-        over = not self._follows() and not self._left(start["rows"], totals)
+        over = not (follows or self._left(start["rows"], totals))
         end["last"] = bool(start["batch"]) and (over or drain) if totals or not drain else True
         return end
 

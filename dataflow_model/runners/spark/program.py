@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import pickle
 from typing import TYPE_CHECKING, Any, Final
@@ -9,12 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import cloudpickle
 
+from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
+from dataflow_model.plan.sources import ColumnSource
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.kernels import keep_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dataflow_model.plan.nodes import SideInput
+    from dataflow_model.plan.lifting import Lift
+    from dataflow_model.plan.nodes import Node, SideInput
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.values import Window
 
@@ -22,10 +27,10 @@ __all__ = ["PackedProgram", "Program"]
 
 _KEPT: Final = 4
 _loaded: dict[str, Program] = {}
-_fragments: dict[tuple[str, str], Fragment] = {}
+_fragments: dict[tuple[str, str, frozenset[str]], Fragment] = {}
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)  # cached properties need a dict
 class Program:
     """A staged plan and how it is run.
 
@@ -34,6 +39,7 @@ class Program:
         side_values: the static side inputs.
         labels: the shard labels.
         run_id: names the run's commits; a resumed run keeps it.
+        lifts: the groupings that are fed in columns.
         buckets: into how many parts a bounded job cuts each shard's keys, so that one fits in memory.
         digest: names the program in this worker.
     """
@@ -43,6 +49,7 @@ class Program:
     labels: tuple[int, ...]
     run_id: str
     buckets: int = 1
+    lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     digest: str = ""
 
     def pack(self) -> PackedProgram:
@@ -50,12 +57,68 @@ class Program:
         blob: bytes = cloudpickle.dumps(self, protocol=5)
         return PackedProgram(hashlib.sha256(blob).hexdigest(), blob)
 
-    def fragment(self, producer: str) -> Fragment:
-        """Return this worker's fragment behind a source; DoFns are set up once per worker."""
-        place = (self.digest, producer)
+    def fragment(self, producer: str, skip: frozenset[str] = frozenset()) -> Fragment:
+        """Return this worker's fragment behind a source, without some nodes; DoFns are set up once per worker."""
+        place = (self.digest, producer, skip)
         if place not in _fragments:
-            _fragments[place] = Fragment(self.staged.plan, producer, self.staged.cuts, self.side_values)
+            _fragments[place] = Fragment(self.staged.plan, producer, self.staged.cuts, self.side_values, skip)
         return _fragments[place]
+
+    @functools.cached_property
+    def _reached(self) -> dict[str, frozenset[str]]:
+        """For each node the cuts that its output flows to, itself if it is one."""
+        reached: dict[str, frozenset[str]] = {}
+        for node in reversed(self.staged.plan.nodes):
+            if node.label in self.staged.cuts:
+                reached[node.label] = frozenset({node.label})
+                continue
+            consumers = [
+                other
+                for other in self.staged.plan.nodes
+                if any(ref.label == node.label for ref in (other.inputs[:1] if isinstance(other, ParDo) else other.inputs))
+            ]
+            reached[node.label] = frozenset().union(*(reached[other.label] for other in consumers))
+        return reached
+
+    def lifts_from(self, read: str) -> tuple[Lift, ...]:
+        """Return the lifted groupings that a source feeds."""
+        return tuple(lift for lift in self.lifts.values() if lift.read == read)
+
+    @functools.cached_property
+    def only_lifted(self) -> frozenset[str]:
+        """The nodes whose output goes to lifted groupings only: element-wise work leaves them out."""
+        lifted = self.lifts.keys()
+        return frozenset(label for label, cuts in self._reached.items() if cuts and cuts <= lifted)
+
+    def all_but(self, cut: str) -> frozenset[str]:
+        """Return the nodes that nothing flows through to one cut."""
+        return frozenset(label for label, cuts in self._reached.items() if cut not in cuts)
+
+    def rest(self, read: str) -> tuple[Node, ...]:
+        """Return what takes a source's rows as elements."""
+        return tuple(node for node in self.staged.plan.consumers(Ref(read)) if node.label not in self.only_lifted)
+
+    def pairs_of(self, read: str) -> ToPairs | None:
+        """Return what turns the rows into pairs of two columns, if nothing else takes them as elements."""
+        rest = self.rest(read)
+        if len(rest) == 1 and isinstance(rest[0], ToPairs) and isinstance(rest[0].key, str) and rest[0].value is not None:
+            return rest[0]
+        return None
+
+    def source(self, read: str) -> ColumnSource:
+        """Return a source with no more columns than are needed."""
+        node = self.staged.plan[read]
+        assert isinstance(node, Read)  # noqa: S101 - callers have it from a read
+        source = node.source
+        assert isinstance(source, ColumnSource)  # noqa: S101
+        pairs = self.pairs_of(read)
+        # A bad row is shown whole, and text may be bad in any column.
+        if node.dead_letters is not None or not source.is_typed or (self.rest(read) and pairs is None):
+            return source
+        wanted = {name for lift in self.lifts_from(read) for name in (lift.key, lift.value) if name is not None}
+        if pairs is not None:
+            wanted |= {str(pairs.key), str(pairs.value)}
+        return source.project(wanted) if wanted <= set(source.schema().names) else source
 
 
 @attrs.frozen
@@ -69,6 +132,7 @@ class PackedProgram:
         """Return the program; a worker that has seen it already has it still."""
         program = _loaded.get(self.digest)
         if program is None:
+            keep_freed_memory()
             program = attrs.evolve(pickle.loads(self.blob), digest=self.digest)  # noqa: S301 - made by the driver
             while len(_loaded) >= _KEPT:
                 gone = next(iter(_loaded))

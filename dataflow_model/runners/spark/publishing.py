@@ -8,24 +8,25 @@ import pathlib
 import pickle
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
 import attrs
 
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.sinks import MessageSink, Record
-from dataflow_model.runners.spark.rows import Kind, PackedBundle, dump, load
+from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, dump, load
 from dataflow_model.time import EventTime, ProcessingTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from types import TracebackType
 
-    from dataflow_model.plan.sinks import SinkWriter
+    from dataflow_model.plan.sinks import Sink, SinkWriter
     from dataflow_model.runners.spark.program import Program
     from dataflow_model.runners.spark.rows import Row
 
-__all__ = ["Publisher", "Staging", "read_collected", "read_progress"]
+__all__ = ["Publisher", "Stager", "Staging", "commit_id", "read_collected", "read_progress", "records_of"]
 
 _PROGRESS: Final = "progress.json"
 
@@ -36,6 +37,63 @@ class Staging:
 
     messages: dict[str, bytes] = attrs.field(factory=dict)
     metrics: list[dict[str, Any]] = attrs.field(factory=list)
+
+
+def commit_id(program: Program, batch: int) -> str:
+    """Name a commit."""
+    return f"{program.run_id}-{batch:08d}"
+
+
+@attrs.define
+class Stager:
+    """The sinks of one task; as a context manager it removes what was staged when the task fails.
+
+    Args:
+        program: the program.
+        batch: the micro-batch.
+    """
+
+    program: Program
+    batch: int
+    _task: str = attrs.field(init=False, factory=lambda: uuid.uuid4().hex[:12])
+    _writers: dict[str, SinkWriter] = attrs.field(init=False, factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for writer in self._writers.values():
+                writer.abort()
+
+    def write(self, label: str, records: Sequence[Record]) -> None:
+        """Stage records for a sink."""
+        self._writer(label).write(records)
+
+    def write_panes(self, packed: PackedPanes) -> None:
+        """Stage panes in columns, if the sink takes columns."""
+        writer, records = self._writer(packed.cut), packed.records()
+        write_columns = getattr(writer, "write_columns", None)
+        if write_columns is None:
+            writer.write(records)
+        else:
+            write_columns(records.panes.columns(panes=bool(getattr(self._sink(packed.cut), "panes", False))))
+
+    def close(self) -> dict[str, bytes]:
+        """Finish, and return the sinks' messages by label."""
+        return {label: writer.close() for label, writer in self._writers.items()}
+
+    def _writer(self, label: str) -> SinkWriter:
+        if label not in self._writers:
+            self._writers[label] = self._sink(label).open(commit_id(self.program, self.batch), self._task)
+        return self._writers[label]
+
+    def _sink(self, label: str) -> Sink:
+        node = self.program.staged.plan[label]
+        assert isinstance(node, Write)  # noqa: S101 - only sinks are sent output
+        return node.sink
 
 
 @attrs.frozen
@@ -53,22 +111,16 @@ class Publisher:
     def stage(self, batch: int, rows: Iterable[Row]) -> Staging:
         """Write one task's rows to where no reader sees them yet."""
         staging = Staging()
-        writers: dict[str, SinkWriter] = {}
-        task = uuid.uuid4().hex[:12]
-        try:
+        with Stager(self.program, batch) as stager:
             for row in rows:
                 if row.kind == Kind.METRICS:
                     staging.metrics.append(load(row.payload))
                 elif row.kind == Kind.OUTPUT:
                     packed: PackedBundle = load(row.payload)
-                    if packed.cut not in writers:
-                        writers[packed.cut] = self._sink(packed.cut).open(self._commit_id(batch), task)
-                    writers[packed.cut].write(records_of(packed))
-            staging.messages = {label: writer.close() for label, writer in writers.items()}
-        except BaseException:
-            for writer in writers.values():
-                writer.abort()
-            raise
+                    stager.write(packed.cut, records_of(packed))
+                elif row.kind == Kind.PANES:
+                    stager.write_panes(load(row.payload))
+            staging.messages = stager.close()
         return staging
 
     def commit(self, batch: int, staged: Sequence[Staging]) -> None:
@@ -76,28 +128,20 @@ class Publisher:
         rows: dict[str, Counter[str]] = {}
         for write in self.program.staged.sinks:
             messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
-            write.sink.commit(self._commit_id(batch), messages)
+            write.sink.commit(commit_id(self.program, batch), messages)
             rows[write.label] = Counter(write.sink.counts(messages))
             if isinstance(write.sink, MessageSink):
                 records = write.sink.records(messages)
                 rows[write.label]["elements_in"] += len(records)
                 if records:
-                    _keep(self._collected(write.label), self._commit_id(batch), records)
+                    _keep(self._collected(write.label), commit_id(self.program, batch), records)
         _write_progress(pathlib.Path(self.directory), batch, [part for staging in staged for part in staging.metrics], rows)
 
     def abort(self, batch: int, staged: Sequence[Staging]) -> None:
         """Remove what the tasks have staged."""
         for write in self.program.staged.sinks:
             messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
-            write.sink.abort(self._commit_id(batch), messages)
-
-    def _commit_id(self, batch: int) -> str:
-        return f"{self.program.run_id}-{batch:08d}"
-
-    def _sink(self, label: str) -> Any:
-        node = self.program.staged.plan[label]
-        assert isinstance(node, Write)  # noqa: S101 - only sinks are sent output
-        return node.sink
+            write.sink.abort(commit_id(self.program, batch), messages)
 
     def _collected(self, label: str) -> pathlib.Path:
         return _collected(self.directory, label)

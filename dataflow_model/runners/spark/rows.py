@@ -9,13 +9,27 @@ import attrs
 import cloudpickle
 import pyarrow as pa
 
+from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable, from_ipc
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.timeline import At
 
-__all__ = ["SCHEMA", "SCHEMA_DDL", "Kind", "PackedBundle", "Row", "arrow_batches", "dump", "load", "rows_of_batches"]
+__all__ = [
+    "SCHEMA",
+    "SCHEMA_DDL",
+    "Kind",
+    "PackedBundle",
+    "PackedPanes",
+    "PackedPartials",
+    "Row",
+    "arrow_batches",
+    "dump",
+    "load",
+    "rows_of_batches",
+]
 
 SCHEMA_DDL: Final = "shard int, stage int, bucket int, kind string, payload binary"
 SCHEMA: Final = pa.schema(
@@ -33,12 +47,16 @@ _BATCH_BYTES: Final = 16 << 20
 class Kind:
     """What a row is.
 
-    `DATA` elements for keyed nodes; `OUTPUT` elements for sinks; `CONTROL` what the driver decided for a micro-batch;
+    `DATA` elements for keyed nodes; `PARTIAL` partials for lifted groupings; `OUTPUT` elements for sinks; `PANES` panes
+    in columns for sinks; `STAGED` what a task of a bounded job has staged for sinks; `CONTROL` what the driver decided for a micro-batch;
     `SEEN` what a read of a row range observed; `TIMELINE` the instants of a micro-batch; `WATERMARK` a keyed node's
     output watermark at each of them; `METRICS` counters.
     """
 
     DATA: Final = "data"
+    PARTIAL: Final = "partial"
+    PANES: Final = "panes"
+    STAGED: Final = "staged"
     OUTPUT: Final = "output"
     CONTROL: Final = "control"
     SEEN: Final = "seen"
@@ -69,6 +87,48 @@ class PackedBundle:
     def instants(self) -> list[At]:
         """Return the instant of each element."""
         return self.at if isinstance(self.at, list) else [self.at] * len(self.bundle)
+
+
+@attrs.frozen
+class PackedPartials:
+    """Partials for a lifted grouping, as an Arrow stream.
+
+    Attributes:
+        cut: the grouping.
+        at: their instant.
+        elements: how many elements are in them and in other parts of the same chunk; only one part says so.
+        table: the stream.
+    """
+
+    cut: str
+    at: At
+    elements: int
+    table: bytes
+
+
+@attrs.frozen
+class PackedPanes:
+    """Panes in columns for a sink, as an Arrow stream.
+
+    Attributes:
+        cut: the sink.
+        at: their instant.
+        passed: how many stages they pass on their way to the sink.
+        produced, trigger: see `PaneTable`.
+        table: the stream, or the table itself where it does not travel.
+    """
+
+    cut: str
+    at: At
+    passed: int
+    produced: int
+    trigger: str
+    table: bytes | pa.Table
+
+    def records(self) -> PaneRecords:
+        """Return the panes as sinks take them, made when they are looked at."""
+        table = from_ipc(self.table) if isinstance(self.table, bytes) else self.table
+        return PaneRecords(PaneTable(table, self.produced, self.trigger), (*self.at, *(1,) * self.passed), (0,))
 
 
 def dump(value: Any) -> bytes:

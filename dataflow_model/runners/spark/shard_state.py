@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.timeline import ReplayProgress
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ShardMeta", "ShardState"]
 
 _KEPT: Final = 64
+_KEYED: Final = (GroupingEngine, ColumnarEngine)
 _cache: dict[tuple[str, int, int], ShardState] = {}
 
 
@@ -92,14 +94,14 @@ class ShardState:
 
     @classmethod
     def _new(cls, program: Program, depth: int) -> ShardState:
-        return cls(StageShard(program.staged, depth, program.side_values, thaw=pickle.loads))
+        return cls(StageShard(program.staged, depth, program.side_values, thaw=pickle.loads, lifts=program.lifts))
 
     def commit(self, program: Program, depth: int, label: int) -> None:
         """Make what has changed durable, then let the cache have it."""
         assert self._log is not None  # noqa: S101 - opened
         entries: dict[tuple[str, bytes], Any] = {}
         for name, engine in self.shard.engines.items():
-            if isinstance(engine, GroupingEngine):
+            if isinstance(engine, _KEYED):
                 self.meta.positions[name] = engine.position()
                 entries.update({(name, encoded): entry for encoded, entry in engine.settle(dump).items()})
             self.meta.counters[name] = engine.counters
@@ -122,7 +124,7 @@ class ShardState:
                 by_owner.setdefault(name, {})[encoded] = entry
             for name, changes in by_owner.items():
                 engine = self.shard.engines[name]
-                assert isinstance(engine, GroupingEngine)  # noqa: S101 - only groupings have keyed state
+                assert isinstance(engine, _KEYED)  # noqa: S101 - only groupings have keyed state
                 engine.apply(changes)
         # Which keys each record holds: those of records that were just read are known, the others keep theirs.
         if whole:
@@ -132,12 +134,12 @@ class ShardState:
             self.known = self.known[:kept] + keys_of(deltas)
         for name, engine in self.shard.engines.items():
             engine.counters = Counter(self.meta.counters.get(name, {}))
-            if isinstance(engine, GroupingEngine) and name in self.meta.positions:
+            if isinstance(engine, _KEYED) and name in self.meta.positions:
                 engine.stand_at(**self.meta.positions[name])
         self.shard.watermarks = dict(self.meta.watermarks)
 
     def _current(self, place: tuple[str, bytes]) -> Any:
         name, encoded = place
         engine = self.shard.engines[name]
-        assert isinstance(engine, GroupingEngine)  # noqa: S101
+        assert isinstance(engine, _KEYED)  # noqa: S101
         return engine.stored(encoded)

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import UnsupportedOnRunner, explain
+from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource
 from dataflow_model.runners.local.execution import side_values
@@ -54,7 +55,8 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     if until == "drained" and any(isinstance(read.source, ColumnSource) and not read.source.is_bounded for read in staged.sources):
         (checkpoint.requests / "until_drained").touch()
     sides = side_values(staged.plan)
-    program = Program(bound_plan(staged), sides, shard_labels(checkpoint.shards), checkpoint.run_id)
+    lifted = lifts(staged, streaming=True)
+    program = Program(bound_plan(staged), sides, shard_labels(checkpoint.shards), checkpoint.run_id, lifts=lifted)
     packed = program.pack()
     spark.dataSource.register(SourceProvider)
     spark.dataSource.register(SinkProvider)

@@ -38,6 +38,7 @@ def partials(
     kernel: str,
     *,
     first_sequence: int = 0,
+    only_counts: bool = False,
 ) -> pa.Table:
     """Combine elements into one row per key and window, with the columns of `COLUMNS`.
 
@@ -49,6 +50,7 @@ def partials(
         event_times: event time of each row, in microseconds.
         kernel: `"sum"`, `"count"`, `"mean"`, `"min"` or `"max"`.
         first_sequence: sequence number of the first row; they count up from there.
+        only_counts: leave out the columns behind `count`, which panes at the end of their window do not need.
 
     Raises:
         OverflowError: when a sum of whole numbers leaves 64 bits; the general path has no such limit.
@@ -65,11 +67,13 @@ def partials(
     columns = {} if kernel == "count" or values is None else {
         "accumulator": scatter("sum" if kernel == "mean" else kernel, number_column(values), groups, size)
     }  # fmt: skip
+    columns["count"] = np.bincount(groups, minlength=size)
+    if only_counts:
+        return grouping.table(columns)
     rows = len(groups)
     first = np.empty(size, np.int64)
     first[groups[::-1]] = np.arange(rows - 1, -1, -1) + first_sequence  # the last to be written is the first row
     columns |= {
-        "count": np.bincount(groups, minlength=size),
         "earliest": scatter("min", event_times, groups, size),
         "latest": scatter("max", event_times, groups, size),
         "first_sequence": first,

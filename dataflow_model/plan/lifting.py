@@ -1,0 +1,139 @@
+"""Lifting: combine before the shuffle, in columns, where no trigger could tell.
+
+The rule takes a grouping whose panes depend on nothing but which elements each window has when the watermark passes
+its end: a combiner with a kernel, a watermark trigger, no lateness, and a way from one source that is columns all
+along. Runners then send one partial per key and window instead of the elements; the panes are the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from dataflow_model.plan.nodes import MAIN, AssignWindows, GroupByKeyAndWindow, Read, Ref, ToPairs
+from dataflow_model.plan.sources import ColumnSource, ScriptSource
+from dataflow_model.plan.strategy import LateData, TimestampCombiner
+from dataflow_model.time import Duration
+from dataflow_model.triggers import AfterWatermark, DefaultTrigger
+from dataflow_model.windowing import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.stages import StagedPlan
+
+__all__ = ["Lift", "lifts", "may_lift"]
+
+_LONGEST: Final = 2**60
+"""Windows longer than this, 36,000 years, are not worth the care that their bounds would take."""
+
+
+@attrs.frozen
+class Lift:
+    """How one grouping is fed in columns.
+
+    Attributes:
+        label: the grouping.
+        read: the source's label.
+        key: the column of the keys.
+        value: the column of the values; `None` where only the number of elements counts.
+        kernel: what combines them.
+    """
+
+    label: str
+    read: str
+    key: str
+    value: str | None
+    kernel: str
+
+
+def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
+    """Return the groupings of a plan that are lifted, by label.
+
+    Args:
+        staged: the plan.
+        streaming: whether it runs as a stream. There sessions may still grow, and under a replay clock a micro-batch
+            is many instants, so those are left to the general path.
+
+    Example:
+        >>> import tempfile, pathlib, pyarrow as pa, pyarrow.parquet as pq
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.plan.stages import cut_into_stages
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> pq.write_table(pa.table({"at": [5], "carrier": ["UA"], "delay": [3]}), pathlib.Path(folder.name, "a.parquet"))
+        >>> p = dm.Pipeline()
+        >>> rows = p | dm.io.ReadParquet(folder.name, event_time="at") | dm.Window.into(dm.FixedWindows("1 hour"))
+        >>> _ = rows | dm.WithKeys("carrier", value="delay") | dm.Sum.per_key()
+        >>> lifts(cut_into_stages(p.plan()), streaming=True)
+        {'Sum.PerKey': Lift(label='Sum.PerKey', read='ReadParquet', key='carrier', value='delay', kernel='sum')}
+        >>> folder.cleanup()
+    """
+    sources = [read.source for read in staged.sources]
+    if streaming and any(source.processing_time is not None or isinstance(source, ScriptSource) for source in sources):
+        return {}
+    found = {}
+    for node in staged.plan.nodes:
+        lift = _lift(staged.plan, node, streaming=streaming) if isinstance(node, GroupByKeyAndWindow) else None
+        if lift is not None:
+            found[lift.label] = lift
+    return found
+
+
+def may_lift(staged: StagedPlan, node: GroupByKeyAndWindow, *, streaming: bool = False) -> bool:
+    """Tell whether a runner may combine before the shuffle of a grouping."""
+    return node.label in lifts(staged, streaming=streaming)
+
+
+def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | None:
+    kernel = type(node.combine).__dict__.get("kernel")  # a subclass may do something else by the same name
+    if kernel is None or not _suits(plan, node, streaming=streaming):
+        return None
+    pairs: ToPairs | None = None
+    assigns = 0
+    at: Ref = node.input
+    while True:
+        before = plan[at.label]
+        match before:
+            case AssignWindows():
+                assigns += before.assigns
+            case ToPairs() if pairs is None:
+                pairs = before
+            case Read() if at.tag == MAIN and isinstance(before.source, ColumnSource):
+                break
+            case _:
+                return None
+        at = before.input
+    if pairs is None or not isinstance(pairs.key, str) or assigns > 1 or (pairs.value is None and kernel != "count"):
+        return None
+    return Lift(node.label, before.label, pairs.key, None if kernel == "count" else pairs.value, kernel)
+
+
+def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
+    """Tell whether each window has one pane, with all of its elements that were on time for it."""
+    strategy = node.strategy
+    trigger = strategy.trigger
+    plain = type(trigger) is DefaultTrigger or (
+        type(trigger) is AfterWatermark and trigger.early is None and trigger.late is None
+    )
+    late_data = plan.late_data if strategy.late_data is None else strategy.late_data
+    return (
+        plain
+        and strategy.allowed_lateness == Duration(0)
+        and strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
+        and late_data is LateData.DROP
+        and not strategy.merged
+        and not strategy.retracting
+        and _has_columns(strategy.window_fn, streaming=streaming)
+    )
+
+
+def _has_columns(window_fn: object, *, streaming: bool) -> bool:
+    if type(window_fn) is FixedWindows:
+        return not window_fn.phase_shift and int(window_fn.size) <= _LONGEST
+    if type(window_fn) is SlidingWindows:
+        return int(window_fn.size) <= _LONGEST
+    if type(window_fn) is Sessions:
+        return not streaming and int(window_fn.gap) <= _LONGEST
+    return type(window_fn) is GlobalWindows and not streaming

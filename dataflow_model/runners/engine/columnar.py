@@ -1,0 +1,340 @@
+"""A lifted grouping on one shard: tables of partials in, tables of panes out, and no Python object a key between.
+
+The answers are those of `GroupingEngine` for the groupings that `plan.lifting` takes. What cannot go through a kernel
+(a null, a NaN, a sum beyond 64 bits) comes as elements, or turns into rows here: those are folded one by one with the
+combiner, and merged with the tables where their windows close.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidType, explain
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.columns.accumulators import column, finish
+from dataflow_model.runners.engine.columns.panes import PaneTable, from_ipc, to_ipc
+from dataflow_model.runners.engine.columns.partials import concat, merge_partials
+from dataflow_model.runners.engine.columns.sessions import merge_sessions
+from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
+from dataflow_model.triggers import TriggerMachine
+from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, encode_key
+from dataflow_model.windowing import GlobalWindows, Sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.lifting import Lift
+    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+
+__all__ = ["ColumnarEngine", "Panes"]
+
+Panes: TypeAlias = "PaneTable | Bundle"
+_Folded: TypeAlias = "dict[tuple[bytes, int, int], tuple[Any, Any]]"
+"""By encoded key and bounds of the window: the key and what the combiner has."""
+_WATERMARK: Final = 2
+_MANY_PARTS: Final = 8
+
+
+@attrs.define(eq=False)
+class _Part:
+    """Live state of one micro-batch, or of several that were merged: partials, and what was folded.
+
+    `first_end` and `last_end` bound the ends of the windows in it. Windows that have closed may still be in it; no one
+    looks at them again.
+    """
+
+    table: pa.Table | None
+    folded: _Folded
+    first_end: int
+    last_end: int
+
+
+class ColumnarEngine:
+    """One lifted grouping on one shard.
+
+    Args:
+        node: the grouping.
+        lift: how it is fed.
+        follow: whether the job is bounded, so that the watermark follows each key's event times.
+    """
+
+    def __init__(self, node: GroupByKeyAndWindow, lift: Lift, *, follow: bool = False) -> None:
+        self.label = node.label
+        self.lift = lift
+        self.combine = node.combine
+        self.trigger = TriggerMachine(node.strategy.trigger).name
+        self.watermark = int(MIN_TIMESTAMP)
+        self.clock = 0
+        self.counters: Counter[str] = Counter()
+        self._follow = follow
+        self._window_fn = node.strategy.window_fn
+        self._output_watermark = int(MIN_TIMESTAMP)
+        self._output: list[Panes] = []
+        self._parts: dict[bytes, _Part] = {}
+        self._tables: list[pa.Table] = []
+        self._folded: _Folded = {}
+        self._gone: set[bytes] = set()
+
+    # The events of one instant -------------------------------------------------------------------------------------
+
+    def advance_clock(self, processing_time: int) -> None:
+        """Take the processing clock forward; no timer looks at it."""
+        self.clock = max(self.clock, processing_time)
+
+    def absorb(self, table: pa.Table, elements: int) -> None:
+        """Take in the partials of some elements; those of windows that have expired are dropped and counted."""
+        self.counters["elements_in"] += elements
+        if self.watermark > MIN_TIMESTAMP and table.num_rows:
+            late = self._ends(table) <= self.watermark
+            if late.any():
+                self.counters["dropped_because_late"] += int(column(table, "count")[late].sum())
+                table = table.filter(pa.array(~late))
+        if table.num_rows:
+            self._tables.append(table)
+
+    def fold(self, inbox: Bundle) -> None:
+        """Take in elements that could not go through a kernel.
+
+        Raises:
+            InvalidType: for an element that is no pair.
+            UserCodeError: when the combiner raises.
+        """
+        for value, time, windows in zip(inbox.values, inbox.times, inbox.windows, strict=True):
+            if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
+                raise InvalidType(
+                    explain(f"{self.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
+                )
+            self.counters["elements_in"] += 1
+            key, inner = value
+            try:
+                encoded = encode_key(key)
+                for window in windows:
+                    start, end = int(window.start), int(window.end)
+                    if self.watermark >= end or (self._follow and time == MAX_TIMESTAMP):
+                        self.counters["dropped_because_late"] += 1
+                        continue
+                    place = (encoded, start, end)
+                    _, accumulator = self._folded.get(place) or (key, self.combine.create_accumulator())
+                    self._folded[place] = (key, self.combine.add_input(accumulator, inner))
+            except Exception as error:
+                raise user_error(error, self.label, value) from error
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Let a watermark take effect: the windows that it passes give their panes."""
+        if watermark <= self.watermark:
+            return
+        previous, self.watermark = self.watermark, watermark
+        tables: list[pa.Table] = []
+        folded: list[_Folded] = []
+        for name, part in self._parts.items():
+            if part.first_end <= watermark:
+                if part.table is not None:
+                    tables += self._between(part.table, previous, watermark)
+                folded.append({place: held for place, held in part.folded.items() if previous < place[2] <= watermark})
+                if part.last_end <= watermark:
+                    self._gone.add(name)
+        for name in self._gone:
+            self._parts.pop(name, None)
+        for table in self._tables:
+            tables += self._between(table, previous, watermark)
+        self._tables = [rest for table in self._tables for rest in self._between(table, watermark, int(MAX_TIMESTAMP))]
+        folded.append({place: held for place, held in self._folded.items() if place[2] <= watermark})
+        self._folded = {place: held for place, held in self._folded.items() if place[2] > watermark}
+        self._emit(tables, [some for some in folded if some])
+
+    # What a runner reads off ---------------------------------------------------------------------------------------
+
+    def output_watermark(self) -> int:
+        """Return the watermark of the output, which is the input's: a live window ends after it."""
+        self._output_watermark = max(self._output_watermark, self.watermark)
+        return self._output_watermark
+
+    def take_panes(self) -> list[Panes]:
+        """Return the panes since the last call."""
+        output, self._output = self._output, []
+        return output
+
+    # State ---------------------------------------------------------------------------------------------------------
+
+    def position(self) -> dict[str, int]:
+        """Return the clocks of the shard, for `stand_at`."""
+        return {"watermark": self.watermark, "clock": self.clock, "output_watermark": self._output_watermark}
+
+    def stand_at(self, *, watermark: int, clock: int, output_watermark: int) -> None:
+        """Set the clocks of the shard, as `position` gave them."""
+        self.watermark, self.clock, self._output_watermark = watermark, clock, output_watermark
+
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
+        """Return what has changed since the last call: new parts by name, `None` for those that are gone."""
+        del freeze  # the log pickles what it is given
+        fresh: set[bytes] = set()
+        if self._tables or self._folded:
+            fresh.add(self._add(self._tables, self._folded))
+            self._tables, self._folded = [], {}
+        if len(self._parts) > _MANY_PARTS:
+            fresh = {self._compact()}
+        changes: dict[bytes, Any] = dict.fromkeys(self._gone)
+        changes.update({name: self.stored(name) for name in fresh})
+        self._gone = set()
+        return changes
+
+    def stored(self, name: bytes) -> tuple[bytes | None, _Folded] | None:
+        """Return a part as it is kept; `None` where there is none."""
+        part = self._parts.get(name)
+        if part is None:
+            return None
+        return None if part.table is None else to_ipc(part.table), part.folded
+
+    def apply(self, changes: Mapping[bytes, tuple[bytes | None, _Folded] | None]) -> None:
+        """Take in changes that another worker has made durable."""
+        for name, entry in changes.items():
+            self._parts.pop(name, None)
+            if entry is not None:
+                content, folded = entry
+                self._parts[name] = self._part(None if content is None else from_ipc(content), folded)
+
+    def stored_keys(self) -> int:
+        """Return how many partials the settled state holds."""
+        return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in self._parts.values())
+
+    def _add(self, tables: list[pa.Table], folded: _Folded) -> bytes:
+        number = max((int.from_bytes(name) for name in (*self._parts, *self._gone)), default=0) + 1
+        name = number.to_bytes(8)
+        self._parts[name] = self._part(concat(tables) if tables else None, folded)
+        return name
+
+    def _compact(self) -> bytes:
+        """Merge all parts into one, without the windows that have closed."""
+        tables: list[pa.Table] = []
+        folded: _Folded = {}
+        for part in self._parts.values():
+            if part.table is not None:
+                tables += self._between(part.table, self.watermark, int(MAX_TIMESTAMP))
+            self._merge_into(folded, {place: held for place, held in part.folded.items() if place[2] > self.watermark})
+        try:
+            merged = [merge_partials(tables, self.lift.kernel)] if tables else []
+        except OverflowError:
+            merged = tables
+        name = self._add(merged, folded)
+        self._gone |= set(self._parts) - {name}
+        self._parts = {name: self._parts[name]}
+        return name
+
+    def _part(self, table: pa.Table | None, folded: _Folded) -> _Part:
+        ends = {place[2] for place in folded}
+        if table is not None and table.num_rows:
+            column_of_ends = self._ends(table)
+            ends |= {int(column_of_ends.min()), int(column_of_ends.max())}
+        return _Part(table, folded, min(ends, default=int(MIN_TIMESTAMP)), max(ends, default=int(MIN_TIMESTAMP)))
+
+    # Windows as columns --------------------------------------------------------------------------------------------
+
+    def _ends(self, table: pa.Table) -> NDArray[np.int64]:
+        ends: NDArray[np.int64]
+        if "window_end" in table.column_names:
+            ends = column(table, "window_end")
+        else:
+            ends = column(table, "window_start") + int(self._window_fn.size)  # type: ignore[attr-defined]
+        return ends
+
+    def _between(self, table: pa.Table, after: int, until: int) -> list[pa.Table]:
+        """Return the rows whose windows end in `(after, until]`, if there are any."""
+        ends = self._ends(table)
+        wanted = (ends > after) & (ends <= until)
+        if wanted.all():
+            return [table]
+        return [table.filter(pa.array(wanted))] if wanted.any() else []
+
+    # Panes ---------------------------------------------------------------------------------------------------------
+
+    def _emit(self, tables: list[pa.Table], folded: list[_Folded]) -> None:
+        panes: Panes | None = None
+        if tables and not folded:
+            panes = self._merged(tables)
+        if panes is None:
+            panes = self._merged_rows(tables, folded)
+        if panes:
+            self.counters["panes_on_time"] += len(panes)
+            self._output.append(panes)
+
+    def _merged(self, tables: list[pa.Table]) -> PaneTable | None:
+        """Merge in columns; `None` when a sum of whole numbers leaves 64 bits."""
+        merge = merge_sessions if isinstance(self._window_fn, Sessions) else merge_partials
+        try:
+            table = merge(tables, self.lift.kernel)
+        except OverflowError:
+            return None
+        columns = {
+            "key": table["key"],
+            "window_start": table["window_start"],
+            "window_end": pa.array(self._ends(table)),
+            "value": finish(table, self.lift.kernel),
+        }
+        return PaneTable(pa.table(columns), self.clock, self.trigger)
+
+    def _merged_rows(self, tables: Iterable[pa.Table], folded: Iterable[_Folded]) -> Bundle:
+        """Merge with the combiner, one by one; panes come in the order of the general path."""
+        rows: _Folded = {}
+        for table in tables:
+            self._merge_into(rows, self._rows_of(table))
+        for some in folded:
+            self._merge_into(rows, some)
+        if isinstance(self._window_fn, Sessions):
+            rows = self._merged_sessions(rows)
+        info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.ON_TIME, trigger=self.trigger)
+        bundle = Bundle()
+        for (end, start, encoded), (key, accumulator) in sorted(
+            (((end, start, encoded), held) for (encoded, start, end), held in rows.items()), key=_place
+        ):
+            value = (key, self.combine.extract_output(accumulator))
+            is_global = isinstance(self._window_fn, GlobalWindows)
+            window = GLOBAL_WINDOW if is_global else IntervalWindow(EventTime(start), EventTime(end))
+            bundle.append(value, end - 1, (window,), info, (_WATERMARK, (end, end, start, encoded), 0), self.clock)
+        return bundle
+
+    def _rows_of(self, table: pa.Table) -> _Folded:
+        """Return partials as the combiner's accumulators."""
+        kernel = self.lift.kernel
+        counts = table["count"].to_pylist()
+        accumulators = counts if kernel == "count" else table["accumulator"].to_pylist()
+        if kernel == "mean":
+            accumulators = list(zip(accumulators, counts, strict=True))
+        bounds = zip(table["window_start"].to_pylist(), self._ends(table).tolist(), strict=True)
+        rows: _Folded = {}
+        for key, (start, end), accumulator in zip(table["key"].to_pylist(), bounds, accumulators, strict=True):
+            self._merge_into(rows, {(encode_key(key), start, end): (key, accumulator)})
+        return rows
+
+    def _merge_into(self, rows: _Folded, more: _Folded) -> None:
+        for place, (key, accumulator) in more.items():
+            known = rows.get(place)
+            rows[place] = (
+                (key, accumulator) if known is None else (key, self.combine.merge_accumulators([known[1], accumulator]))
+            )
+
+    def _merged_sessions(self, rows: _Folded) -> _Folded:
+        """Merge the windows of each key that intersect."""
+        merged: _Folded = {}
+        last: tuple[bytes, int, int] | None = None
+        for place in sorted(rows):
+            key, accumulator = rows[place]
+            encoded, start, end = place
+            if last is not None and last[0] == encoded and start < last[2]:
+                _, before = merged.pop(last)
+                accumulator = self.combine.merge_accumulators([before, accumulator])
+                start, end = last[1], max(end, last[2])
+            last = (encoded, start, end)
+            merged[last] = (key, accumulator)
+        return merged
+
+
+def _place(row: tuple[tuple[int, int, bytes], tuple[Any, Any]]) -> tuple[int, int, bytes]:
+    return row[0]

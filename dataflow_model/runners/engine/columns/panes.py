@@ -1,0 +1,163 @@
+"""Panes as columns: what a lifted grouping gives, and its rows where something wants them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import attrs
+import pyarrow as pa
+
+from dataflow_model.plan.sinks import Record
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, ProcessingTime
+from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, Window, encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataflow_model.runners.engine.bundle import Order
+
+__all__ = ["PaneRecords", "PaneTable", "from_ipc", "to_ipc"]
+
+_MICROS = pa.timestamp("us", "UTC")
+_WATERMARK = 2
+"""The phase of an instant in which the watermark takes effect; see `bundle.Order`."""
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """Return a table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def from_ipc(content: bytes) -> pa.Table:
+    """Read what `to_ipc` wrote, without a copy of the columns."""
+    return pa.ipc.open_stream(pa.BufferReader(content)).read_all()
+
+
+@attrs.frozen(eq=False)
+class PaneTable:
+    """Panes of one grouping that the watermark has fired: each its window's only one.
+
+    Attributes:
+        table: the columns `key`, `window_start`, `window_end` and `value`.
+        produced: the processing time.
+        trigger: the name of the trigger.
+    """
+
+    table: pa.Table
+    produced: int
+    trigger: str
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def bundle(self) -> Bundle:
+        """Return the panes as elements, in the order in which the general path emits them."""
+        keys = self.table["key"].to_pylist()
+        starts = self.table["window_start"].to_pylist()
+        ends = self.table["window_end"].to_pylist()
+        rows = zip(self.orders(), keys, self.table["value"].to_pylist(), starts, ends, strict=True)
+        bundle, info = Bundle(), self.info()
+        for order, key, value, start, end in sorted(rows, key=_order):
+            bundle.append((key, value), end - 1, (_window(start, end),), info, order, self.produced)
+        return bundle
+
+    def orders(self) -> Iterator[Order]:
+        """Yield where each pane stands among those of its instant."""
+        keys = self.table["key"].to_pylist()
+        encoded: dict[Any, bytes] = {}
+        bounds = zip(self.table["window_end"].to_pylist(), self.table["window_start"].to_pylist(), strict=True)
+        for key, (end, start) in zip(keys, bounds, strict=True):
+            if key not in encoded:  # one column has one type, so that equal keys are the same key
+                encoded[key] = encode_key(key)
+            yield (_WATERMARK, (end, end, start, encoded[key]), 0)
+
+    def info(self) -> PaneInfo:
+        """Return what is said of each pane."""
+        return PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.ON_TIME, trigger=self.trigger)
+
+    def columns(self, *, panes: bool) -> pa.Table:
+        """Return the columns as file sinks name and type them; `panes` adds window and pane."""
+        table = pa.table({name: _plain(self.table[name]) for name in ("key", "value")})
+        if not panes:
+            return table
+        for name, infinite in (("window_start", MIN_TIMESTAMP), ("window_end", MAX_TIMESTAMP)):
+            bounds = self.table[name].combine_chunks()
+            numbers = bounds.to_numpy()
+            unbounded = numbers == int(infinite)
+            bound = pa.array(numbers, mask=unbounded) if unbounded.any() else bounds
+            table = table.append_column(name, bound.cast(_MICROS))
+        rows = table.num_rows
+        timing = pa.scalar(PaneTiming.ON_TIME.value, pa.string())
+        table = table.append_column("pane_index", pa.repeat(pa.scalar(0, pa.int64()), rows))
+        return table.append_column("pane_timing", pa.repeat(timing, rows))
+
+
+@attrs.define(eq=False)
+class PaneRecords(Sequence[Record]):
+    """Panes as a sink takes them; none is made before it is looked at.
+
+    Attributes:
+        panes: the panes.
+        before, after: what stands before and behind each one's own place in the order.
+    """
+
+    panes: PaneTable
+    before: tuple[Any, ...]
+    after: tuple[Any, ...]
+    _records: list[Record] | None = attrs.field(init=False, default=None)
+
+    def __len__(self) -> int:
+        return len(self.panes)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        return self._all()[place]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._all())
+
+    def _all(self) -> list[Record]:
+        if self._records is None:
+            bundle = self.panes.bundle()
+            produced = ProcessingTime(self.panes.produced)
+            self._records = [
+                Record(value, EventTime(time), window, info, order=(*self.before, *order, *self.after), processing_time=produced)
+                for value, time, (window,), info, order in zip(
+                    bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.orders, strict=True
+                )
+            ]
+        return self._records
+
+
+def _order(row: tuple[Order, Any, Any, int, int]) -> Order:
+    return row[0]
+
+
+def _window(start: int, end: int) -> Window:
+    if start == MIN_TIMESTAMP and end == MAX_TIMESTAMP:
+        return GLOBAL_WINDOW
+    return IntervalWindow(EventTime(start), EventTime(end))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in the type that rows of its values would be given."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_large_string(kind):
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if pa.types.is_large_binary(kind) else column

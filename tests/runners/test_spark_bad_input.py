@@ -1,0 +1,322 @@
+"""Bad input on Spark: each error says where, what and how to go on, and nothing else is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dataflow_model as dm
+from tests.runners.jobs import run, start, streaming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+MODES = pytest.mark.parametrize("mode", ["batch", "streaming"])
+
+
+def runner_of(spark: SparkSession, mode: str, tmp_path: Path, rows: int = 1_000) -> dm.SparkRunner:
+    if mode == "batch":
+        return dm.SparkRunner(spark)
+    return streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=rows)
+
+
+def write(path: Path, *rows: dict[str, Any]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(list(rows)), path)
+
+
+def row(number: int, **other: Any) -> dict[str, Any]:
+    return {"at": number, "seen": number, "carrier": "UA", "delay": number, **other}
+
+
+def departures(folder: Path) -> dm.io.ReadParquet:
+    return dm.io.ReadParquet(folder, event_time="at", processing_time="seen")
+
+
+def summing(folder: Path, pair: Callable[[Any], Any]) -> Callable[[dm.Pipeline], None]:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "departures" >> departures(folder)
+        _ = rows | "pair" >> dm.Map(pair) | "sums" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
+
+    return build
+
+
+def carrier_and_delay(row: Any) -> Any:
+    return row.carrier, row.delay
+
+
+def values(result: Any, label: str = "kept") -> list[Any]:
+    return [record.value for record in result.collected(label)]
+
+
+# Files.
+
+
+@MODES
+def test_a_corrupt_file_is_named(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    (tmp_path / "rows" / "b.parquet").write_text("this is no Parquet")
+    with pytest.raises(dm.SourceError, match=r"(?s)^[^\n]*b\.parquet is no readable Parquet file: .*\nHint: rewrite or remove"):
+        run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+
+
+def test_what_came_before_a_damaged_file_is_committed_and_the_rest_follows_once_it_is_mended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "departures" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at")
+        _ = rows | "delays" >> dm.Map(lambda row: row.delay) | "kept" >> dm.io.Collect()
+
+    write(tmp_path / "rows" / "a.parquet", row(1), row(2))
+    many = pa.table({name: list(range(20_000)) for name in ("at", "seen", "delay")})
+    many = many.add_column(2, "carrier", pa.array(["UA"] * 20_000))
+    pq.write_table(many, tmp_path / "rows" / "b.parquet", write_page_checksum=True)
+    whole = (tmp_path / "rows" / "b.parquet").read_bytes()
+    damaged = bytearray(whole)
+    damaged[60:4_000] = bytes(3_940)
+    (tmp_path / "rows" / "b.parquet").write_bytes(damaged)
+    result = start(runner_of(spark, "streaming", tmp_path, rows=2), build)
+    with pytest.raises(dm.SourceError, match=r"^.*b\.parquet cannot be read at row 0 or after"):
+        result.wait_until_finish()
+    assert result.state is dm.RunnerState.FAILED
+    assert values(result) == [1, 2]
+
+    (tmp_path / "rows" / "b.parquet").write_bytes(whole)
+    mended = run(runner_of(spark, "streaming", tmp_path, rows=50_000), build)
+    assert values(mended) == [1, 2, *range(20_000)]
+
+
+@MODES
+def test_a_row_without_event_time_stops_the_run_with_file_row_and_way_out(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1), row(2, at=None), row(3))
+    with pytest.raises(
+        dm.SourceError,
+        match=r"(?s)^'departures' cannot read row 1 of a\.parquet: column 'at' is null: the row has no event time.*Hint: .*",
+    ):
+        run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+
+
+@MODES
+def test_rows_without_event_time_or_of_another_type_go_to_the_dead_letters(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows, dead = p | "departures" >> departures(tmp_path / "rows").with_exception_handling()
+        _ = rows | "pair" >> dm.Map(carrier_and_delay) | "sums" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
+        _ = dead | "dead" >> dm.io.Collect()
+
+    write(
+        tmp_path / "rows" / "a.parquet",
+        *(row(number, at=str(number) if number % 3 else ("soon" if number % 2 else None)) for number in range(1, 10)),
+    )
+    table = pq.read_table(tmp_path / "rows" / "a.parquet")
+    instants = [None if at is None else at if at == "soon" else f"2013-01-01T00:00:0{at}Z" for at in table["at"].to_pylist()]
+    pq.write_table(table.set_column(0, "at", pa.array(instants)), tmp_path / "rows" / "a.parquet")
+    result = run(runner_of(spark, mode, tmp_path, rows=4), build)
+    assert values(result) == [("UA", 1 + 2 + 4 + 5 + 7 + 8)]
+    dead = values(result, "dead")
+    assert [letter.element["delay"] for letter in dead] == [3, 6, 9]
+    assert dead[0].reason == "a.parquet, row 2: column 'at' holds 'soon', which is no instant: the row has no event time"
+    assert dead[1].reason == "a.parquet, row 5: column 'at' is null: the row has no event time"
+    assert {letter.label for letter in dead} == {"departures"}
+
+
+def test_a_file_of_other_types_is_named_before_anything_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    write(tmp_path / "rows" / "b.parquet", row(2, delay="late"))
+    with pytest.raises(dm.SourceError, match=r"b\.parquet has another schema .*'delay' is string there, not int64"):
+        run(dm.SparkRunner(spark), summing(tmp_path / "rows", carrier_and_delay))
+
+
+def test_an_unknown_column_is_refused_with_those_that_there_are(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    with pytest.raises(dm.InvalidArgument, match=r"`event_time` names the column 'when', which is not there.*carrier"):
+        dm.Pipeline(runner=dm.SparkRunner(spark)) | dm.io.ReadParquet(tmp_path / "rows", event_time="when")
+
+
+@MODES
+def test_a_field_that_the_rows_do_not_have_is_the_users_error(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    with pytest.raises(dm.UserCodeError, match=r"^AttributeError: .*'gate'\n.*row\.gate"):
+        run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", lambda row: (row.gate, row.delay)))
+
+
+# The user's own code.
+
+
+class Divide(dm.DoFn):
+    def process(self, element: Any) -> Any:
+        yield "UA", 60 // element.delay
+
+
+@MODES
+def test_a_dofn_that_raises_is_told_by_its_own_line_label_and_element(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "departures" >> departures(tmp_path / "rows")
+        _ = rows | "per hour" >> dm.ParDo(Divide()) | "sums" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
+
+    write(tmp_path / "rows" / "a.parquet", row(1), row(2, delay=0), row(3))
+    with pytest.raises(dm.UserCodeError) as raised:
+        run(runner_of(spark, mode, tmp_path), build)
+    first, *others = str(raised.value).splitlines()
+    assert first == "ZeroDivisionError: integer division or modulo by zero"
+    assert others[0].startswith('  in: yield "UA", 60 // element.delay')
+    assert others[1] == "  transform: 'per hour'"
+    assert others[2].startswith("  element: Row(at=2")
+    assert others[3].startswith("Hint: add .with_exception_handling()")
+    assert len(others) == 4
+
+
+@MODES
+def test_elements_that_a_dofn_raises_for_go_to_the_dead_letters_and_no_other(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "departures" >> departures(tmp_path / "rows")
+        good, dead = rows | "per hour" >> dm.ParDo(Divide()).with_exception_handling()
+        _ = good | "sums" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
+        _ = dead | "dead" >> dm.io.Collect()
+        grouped = rows | "pair" >> dm.Map(carrier_and_delay) | "counts" >> dm.Count.per_key()
+        raising = grouped | "after the grouping" >> dm.Map(lambda pair: 1 // (pair[1] - 4)).with_exception_handling()
+        _ = raising[1] | "dead behind" >> dm.io.Collect()
+
+    write(tmp_path / "rows" / "a.parquet", row(1), row(2, delay=0), row(3), row(4, delay=0))
+    result = run(runner_of(spark, mode, tmp_path, rows=2), build)
+    assert values(result) == [("UA", 80)]
+    dead = values(result, "dead")
+    assert [(letter.label, letter.element.at) for letter in dead] == [("per hour", 2), ("per hour", 4)]
+    assert {letter.reason for letter in dead} == {"ZeroDivisionError: integer division or modulo by zero"}
+    assert 'yield "UA", 60 // element.delay' in dead[0].traceback
+    assert [letter.element for letter in values(result, "dead behind")] == [("UA", 4)]
+
+
+def test_an_error_behind_a_grouping_is_told_the_same_way(spark: SparkSession, tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "departures" >> departures(tmp_path / "rows")
+        summed = rows | "pair" >> dm.Map(carrier_and_delay) | "sums" >> dm.Sum.per_key()
+        _ = summed | "share" >> dm.Map(lambda pair: 1 // (pair[1] - 3)) | "kept" >> dm.io.Collect()
+
+    write(tmp_path / "rows" / "a.parquet", row(1), row(2))
+    with pytest.raises(
+        dm.UserCodeError,
+        match=r"^ZeroDivisionError: .*\n  in: .*share.*\n  transform: 'share'\n  element: \('UA', 3\)\nHint: [^\n]*$",
+    ):
+        run(runner_of(spark, "streaming", tmp_path), build)
+
+
+@MODES
+@pytest.mark.parametrize("key", [{"a"}, {"a": 1}, float("nan")], ids=["set", "dict", "nan"])
+def test_a_key_that_cannot_be_encoded_is_shown(spark: SparkSession, tmp_path: Path, mode: str, key: Any) -> None:
+    if mode == "streaming" and not isinstance(key, set):
+        pytest.skip("a batch job takes the same way")
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    with pytest.raises(dm.KeyEncodingError, match=r"(?s)^.*(set|dict|nan).*Hint: "):
+        run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", lambda row: (key, row.delay)))
+
+
+# Sinks.
+
+
+@MODES
+def test_a_sink_that_cannot_be_written_is_refused_before_anything_is_read(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "departures" >> departures(tmp_path / "rows")
+        _ = rows | "pair" >> dm.Map(carrier_and_delay) | "written" >> dm.io.WriteParquet(tmp_path / "taken" / "out")
+
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    with pytest.raises(dm.SinkError, match=r"(?s)'written'.*taken.*Hint: "):
+        start(runner_of(spark, mode, tmp_path), build)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_sink_that_fails_leaves_the_micro_batch_to_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
+    switch = tmp_path / "the disk is full"
+    got = tmp_path / "got.jsonl"
+
+    def write_down(some: list[Any]) -> None:
+        if switch.exists() and 3 in some:
+            raise OSError("no space left")
+        with got.open("a") as file:
+            file.write(json.dumps(some) + "\n")
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "departures" >> departures(tmp_path / "rows")
+        _ = rows | dm.Map(lambda row: row.delay) | "written down" >> dm.io.ForeachBundle(write_down)
+
+    write(tmp_path / "rows" / "a.parquet", *map(row, range(1, 7)))
+    switch.touch()
+    with pytest.raises(dm.UserCodeError, match=r"(?s)OSError: no space left.*'written down'.*Hint: nothing of this commit"):
+        run(runner_of(spark, "streaming", tmp_path, rows=2), build)
+    switch.unlink()
+    run(runner_of(spark, "streaming", tmp_path, rows=2), build)
+    assert [json.loads(line) for line in got.read_text().splitlines()] == [[1, 2], [3, 4], [5, 6]]
+
+
+# Checkpoints.
+
+
+def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def counting(p: dm.Pipeline) -> None:
+        rows = p | "departures" >> departures(tmp_path / "rows")
+        windowed = rows | "pair" >> dm.Map(carrier_and_delay) | dm.Window.into(dm.FixedWindows(10))
+        _ = windowed | "counts" >> dm.Count.per_key() | "kept" >> dm.io.Collect()
+
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    build = summing(tmp_path / "rows", carrier_and_delay)
+    run(runner_of(spark, "streaming", tmp_path), build)
+    with pytest.raises(dm.CheckpointMismatch) as raised:
+        start(runner_of(spark, "streaming", tmp_path), counting)
+    message = str(raised.value)
+    assert "was made by another pipeline" in message
+    assert "'counts' is new: grouping of" in message
+    assert "'sums' is gone; it was: grouping of" in message
+    assert "'pair'" not in message
+    assert message.splitlines()[-1].startswith("Hint: give a new directory as checkpoint=")
+    assert values(run(runner_of(spark, "streaming", tmp_path), build)) == [("UA", 1)]
+
+
+def test_a_checkpoint_that_is_not_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    (tmp_path / "checkpoint" / "spark").mkdir(parents=True)
+    with pytest.raises(dm.CheckpointMismatch, match=r"is not of a dataflow_model run\nHint: give a directory of its own"):
+        start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+
+
+def test_a_checkpoint_whose_own_part_cannot_be_read_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    (tmp_path / "checkpoint" / "dataflow").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "dataflow" / "run.json").write_text("{cut of")
+    with pytest.raises(dm.CheckpointMismatch, match=r"run\.json.*\nHint: "):
+        start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+
+
+def test_another_spark_querys_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    for name in ("offsets", "commits", "metadata"):
+        (tmp_path / "checkpoint" / name).mkdir(parents=True)
+    with pytest.raises(dm.CheckpointMismatch, match="is not of a dataflow_model run"):
+        start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+
+
+def test_a_checkpoint_directory_that_cannot_be_made_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "rows" / "a.parquet", row(1))
+    (tmp_path / "checkpoint").write_text("a file")
+    with pytest.raises(dm.SinkError, match=r"checkpoint directory '.*' cannot be written: .*\nHint: give another"):
+        start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
