@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.dofn import CallableDoFn
 from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.lifting import may_lift
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
     AssignWindows,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.sources import Source
+    from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["explain"]
@@ -67,13 +68,13 @@ def explain(plan: Plan) -> str:
         lines.append(f"stage {depth}")
         for producer in stage:
             unbounded = ", unbounded" if isinstance(producer, Read) and Ref(producer.label) in endless else ""
-            lines.append(f"  {producer.label}: {_kind(producer)}{unbounded}")
+            lines.append(f"  {producer.label}: {_kind(producer, staged, streams=bool(endless))}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
                 lines.extend(f"      {line}" for line in _strategy(producer.strategy, plan.late_data))
             for node in plan.nodes:
                 fused = isinstance(node, Write) or node.label not in staged.cuts
                 if fused and node is not producer and producer.label in origins[node.label]:
-                    lines.append(f"    + {node.label}: {_kind(node)}")
+                    lines.append(f"    + {node.label}: {_kind(node, staged, streams=bool(endless))}")
     return "\n".join(lines)
 
 
@@ -90,7 +91,7 @@ def _origins(plan: Plan) -> dict[str, frozenset[str]]:
     return origins
 
 
-def _kind(node: Node) -> str:
+def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
     match node:
         case Read():
             return _source(node.source)
@@ -107,7 +108,7 @@ def _kind(node: Node) -> str:
         case GroupByKeyAndWindow():
             if isinstance(node.combine, GroupFn):
                 return "group by key and window"
-            lifted = ", partly before the shuffle (lifted)" if _is_lifted(node) else ""
+            lifted = ", partly before the shuffle (lifted)" if may_lift(staged, node, streaming=streams) else ""
             return f"combine by {node.combine!r} per key and window{lifted}"
         case Flatten():
             return f"{len(node.inputs)} collections put together"
@@ -117,15 +118,6 @@ def _kind(node: Node) -> str:
             return f"to {node.sink!r}"
         case _:
             assert_never(node)
-
-
-def _is_lifted(node: GroupByKeyAndWindow) -> bool:
-    """Tell whether runners may combine before the shuffle; the one place that asks the rule for it."""
-    try:
-        rule: Any = importlib.import_module("dataflow_model.plan.lifting")
-    except ModuleNotFoundError:
-        return False
-    return bool(rule.may_lift(node))
 
 
 def _source(source: Source) -> str:

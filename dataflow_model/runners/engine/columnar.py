@@ -82,6 +82,8 @@ class ColumnarEngine:
         self._tables: list[pa.Table] = []
         self._folded: _Folded = {}
         self._gone: set[bytes] = set()
+        if follow:  # a bounded job has no processing clock
+            self.clock = int(MIN_TIMESTAMP)
 
     # The events of one instant -------------------------------------------------------------------------------------
 

@@ -7,20 +7,19 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.plan.sources import ColumnSource
 from dataflow_model.runners.local.execution import side_values
 from dataflow_model.runners.spark.bound import bound_plan
 from dataflow_model.runners.spark.failures import find_our_error
-from dataflow_model.runners.spark.job import run_buckets
+from dataflow_model.runners.spark.job import ONLY_COMMIT, run_buckets
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import PackedProgram, Program
-from dataflow_model.runners.spark.publishing import Publisher, read_collected, read_progress
-from dataflow_model.runners.spark.rows import SCHEMA_DDL, arrow_batches, dump, load, rows_of_batches
+from dataflow_model.runners.spark.publishing import Publisher, Staging, read_collected, read_progress
+from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, arrow_batches, load, rows_of_batches
 from dataflow_model.runners.spark.shipping import ship_package
 from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, program_options
 from dataflow_model.time import EventTime
@@ -28,6 +27,7 @@ from dataflow_model.time import EventTime
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from dataflow_model.plan.sinks import Record
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchResult", "start"]
 
-_ONLY_COMMIT: Final = 0
 _ROWS_A_BUCKET: Final = 500_000
 
 
@@ -48,7 +47,8 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     labels = shard_labels(shards)
     rows = sum(origin.rows or 0 for read in staged.sources if isinstance(read.source, ColumnSource) for origin in read.source.origins())
     buckets = 1 + rows // (_ROWS_A_BUCKET * shards)
-    program = Program(bound_plan(staged), side_values(staged.plan), labels, uuid.uuid4().hex[:12], buckets)
+    lifted = lifts(staged, streaming=False)
+    program = Program(bound_plan(staged), side_values(staged.plan), labels, uuid.uuid4().hex[:12], buckets, lifted)
     packed = program.pack()
     spark.dataSource.register(SourceProvider)
     directory = tempfile.mkdtemp(prefix="dataflow_model-run-")
@@ -57,7 +57,7 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     for depth in range(1, len(staged.stages) + 1):
         shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
         frame = shuffled.mapInArrow(_stage(packed, depth), SCHEMA_DDL)
-    return BatchResult(spark, frame.mapInArrow(_staging(packed, directory), "staging binary"), program, directory)
+    return BatchResult(spark, frame.select("kind", "payload"), program, directory)
 
 
 def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -67,14 +67,9 @@ def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBat
     return run
 
 
-def _staging(packed: PackedProgram, directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Have each task stage what it writes; the driver, which is sent the messages, publishes them."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        staging = Publisher(packed.unpack(), directory).stage(_ONLY_COMMIT, rows_of_batches(batches))
-        yield pa.RecordBatch.from_arrays([pa.array([dump(staging)], pa.binary())], ["staging"])
-
-    return run
+def _staging(kind: str, payload: Any) -> Staging:
+    """Take what a task tells the driver: what it has staged, or what it has counted."""
+    return payload if kind == Kind.STAGED else Staging(metrics=[payload])
 
 
 class BatchResult:
@@ -148,10 +143,9 @@ class BatchResult:
     def _work(self, frame: DataFrame) -> None:
         try:
             self._spark.addTag(self._tag)
-            staged = [load(bytes(row.staging)) for row in frame.collect()]
-            self._publisher.commit(_ONLY_COMMIT, staged)
+            self._publisher.commit(ONLY_COMMIT, [_staging(row.kind, load(bytes(row.payload))) for row in frame.collect()])
             self._state = RunnerState.DONE
         except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
-            self._publisher.abort(_ONLY_COMMIT, [])
+            self._publisher.abort(ONLY_COMMIT, [])
             if self._state is not RunnerState.STOPPED:
                 self._error, self._state = find_our_error(error), RunnerState.FAILED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
@@ -11,71 +12,106 @@ from pyspark.sql.datasource import InputPartition
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, ScriptSource
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard, feed_pairs, route
-from dataflow_model.runners.spark.rows import Kind, Row, dump, load
-from dataflow_model.runners.spark.stage0 import FIRST, Slice, pack_arrivals, read_slice, read_static
+from dataflow_model.runners.spark.publishing import Stager, Staging
+from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
+from dataflow_model.runners.spark.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from dataflow_model.plan.sources import Origin
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.spark.program import Program
-    from dataflow_model.runners.spark.rows import PackedBundle
 
-__all__ = ["JobWork", "do_work", "plan_work", "run_buckets"]
+__all__ = ["ONLY_COMMIT", "JobWork", "do_work", "plan_work", "run_buckets"]
 
+ONLY_COMMIT: Final = 0
+"""A bounded job publishes once."""
 _WORTH_A_TASK: Final = 50_000
 _NEVER: Final = int(MIN_TIMESTAMP)
 """A bounded job has no processing clock: it stands at −∞."""
 
 
 class JobWork(InputPartition):
-    """What one task of stage 0 does: a row range, or the static source of this label."""
+    """What one task of stage 0 does: row ranges, or the static source of this label."""
 
-    def __init__(self, number: int, part: Slice | None = None, label: str | None = None) -> None:
+    def __init__(self, number: int, parts: list[Slice] | None = None, label: str | None = None) -> None:
         self.number = number
-        self.part = part
+        self.parts = parts or []
         self.label = label
 
 
 def plan_work(program: Program, parallelism: int) -> list[JobWork]:
     """Cut all sources into tasks; runs on the driver."""
-    parts: list[tuple[Slice | None, str | None]] = []
+    static: list[str] = []
+    origins: list[tuple[str, Origin]] = []
     for read in program.staged.sources:
         if isinstance(read.source, ColumnSource):
-            for origin in read.source.origins():
-                rows = origin.rows or 0
-                cuts = max(1, min(parallelism, rows // _WORTH_A_TASK))
-                bounds = [rows * part // cuts for part in range(cuts + 1)]
-                parts += [(Slice(read.label, origin.name, first, last), None) for first, last in itertools.pairwise(bounds)]
+            origins += [(read.label, origin) for origin in read.source.origins()]
         elif isinstance(read.source, ElementsSource | ScriptSource):
-            parts.append((None, read.label))
-    return [JobWork(number, part, label) for number, (part, label) in enumerate(parts)] or [JobWork(0)]
+            static.append(read.label)
+    fair = max(_WORTH_A_TASK, -(-sum(origin.rows or 0 for _, origin in origins) // parallelism))
+    parts: list[Slice] = []
+    for label, origin in origins:
+        rows = origin.rows or 0
+        cuts = -(-rows // fair)
+        bounds = [rows * part // cuts for part in range(cuts + 1)] if cuts else []
+        parts += [Slice(label, origin.name, first, last) for first, last in itertools.pairwise(bounds)]
+    # The largest first, each to the task that has least; small files share a task, which costs a while to start.
+    loads: list[tuple[int, int, list[Slice]]] = [(0, number, []) for number in range(parallelism)]
+    for part in sorted(parts, key=_size, reverse=True):
+        load_, number, some = heapq.heappop(loads)
+        heapq.heappush(loads, (load_ + _size(part), number, [*some, part]))
+    works: list[tuple[list[Slice], str | None]] = [(some, None) for _, _, some in sorted(loads, key=_number) if some]
+    works += [([], label) for label in static]
+    return [JobWork(number, some, label) for number, (some, label) in enumerate(works)] or [JobWork(0)]
+
+
+def _size(part: Slice) -> int:
+    return part.stop - part.start
+
+
+def _number(task: tuple[int, int, list[Slice]]) -> int:
+    return task[1]
 
 
 def do_work(program: Program, work: JobWork) -> Iterator[Row]:
     """Read what one task reads, packed by shard and bucket."""
     home = program.labels[work.number % len(program.labels)]
-    counts: Counter[str] = Counter()
-    if work.label is not None:
-        yield from _elements(program, work.label, home)
-    if work.part is not None:
-        for row in read_slice(program, work.part, None, home):
-            if row.kind == Kind.SEEN:  # watermarks do not count here; the rows that were read do
-                counts = Counter(load(row.payload)[1])
-            else:
-                yield row
-        yield _metrics(program, home, {}, {work.part.label: counts})
+    counts: dict[str, Counter[str]] = {}
+    with Stager(program, ONLY_COMMIT) as stager:
+        if work.label is not None:
+            yield from _elements(program, work.label, home, stager)
+        for part in work.parts:
+            seen: dict[str, int] = {}
+            for row in read_slice(program, part, None, home, stager):
+                if row.kind == Kind.SEEN:  # watermarks do not count here; the rows that were read do
+                    seen = load(row.payload)[1]
+                else:
+                    yield row
+            counts.setdefault(part.label, Counter()).update(seen)
+        if counts:
+            yield _metrics(program, home, {}, counts)
+        yield from _staged(program, home, stager)
 
 
-def _elements(program: Program, label: str, home: int) -> Iterator[Row]:
+def _staged(program: Program, home: int, stager: Stager) -> Iterator[Row]:
+    messages = stager.close()
+    if messages:
+        yield Row(home, len(program.staged.stages) + 1, Kind.STAGED, dump(Staging(messages)))
+
+
+def _elements(program: Program, label: str, home: int, stager: Stager) -> Iterator[Row]:
     source = program.staged.plan[label].source  # type: ignore[union-attr]
     if isinstance(source, ElementsSource):
-        yield from read_static(program, label, FIRST, home)
+        yield from read_static(program, label, FIRST, home, stager)
         return
     steps = [(row, step) for row, step in enumerate(source.steps) if isinstance(step, AddStep)]  # type: ignore[union-attr]
     bundle = Bundle()
@@ -85,32 +121,47 @@ def _elements(program: Program, label: str, home: int) -> Iterator[Row]:
         bundle.extend(Bundle.fresh(values, times, [(label, row, place) for place in range(len(values))], _NEVER))
     arrivals: Arrivals = {}
     route(program.staged, 0, program.fragment(label).run(bundle, MAIN), arrivals)
-    yield from pack_arrivals(program, arrivals, home, FIRST)
+    yield from pack_arrivals(program, arrivals, home, FIRST, stager)
 
 
 def run_buckets(program: Program, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
     """Run one partition of a keyed stage; its rows come sorted by stage and bucket."""
-    stage = StageShard(program.staged, depth, program.side_values)
+    stage = StageShard(program.staged, depth, program.side_values, lifts=program.lifts, follow=True)
     home = program.labels[0]
-    for (at_stage, _), some in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):
-        if at_stage != depth:
-            yield from some
-            continue
-        inboxes: dict[str, Bundle] = {}
-        for row in some:
-            home = row.shard
-            packed: PackedBundle = load(row.payload)
-            inboxes.setdefault(packed.cut, Bundle()).extend(packed.bundle)
-        yield from pack_arrivals(program, _run_bucket(stage, inboxes), home, FIRST)
-    counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
-    stage.tear_down()
-    yield _metrics(program, home, counters, {})
+    with Stager(program, ONLY_COMMIT) as stager:
+        for (at_stage, _), some in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):
+            if at_stage != depth:
+                yield from some
+                continue
+            inboxes: dict[str, Bundle] = {}
+            for row in some:
+                home = row.shard
+                packed: PackedBundle | PackedPartials = load(row.payload)
+                inbox = inboxes.setdefault(packed.cut, Bundle())
+                if isinstance(packed, PackedBundle):
+                    inbox.extend(packed.bundle)
+                    continue
+                engine = stage.engines[packed.cut]
+                assert isinstance(engine, ColumnarEngine)  # noqa: S101 - partials go to lifted groupings
+                engine.absorb(from_ipc(packed.table), packed.elements)
+            yield from pack_arrivals(program, _run_bucket(stage, inboxes), home, FIRST, stager)
+            yield from pack_panes(program, depth, stage, FIRST, home, stager)
+        counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
+        stage.tear_down()
+        yield _metrics(program, home, counters, {})
+        yield from _staged(program, home, stager)
 
 
 def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
     arrivals: Arrivals = {}
     for label, inbox in inboxes.items():
         engine = stage.engines[label]
+        if isinstance(engine, ColumnarEngine):
+            engine.fold(inbox)
+            engine.advance_watermark(int(MAX_TIMESTAMP))
+            stage.behind_columns(label, engine, arrivals)
+            engine.stand_at(watermark=_NEVER, clock=_NEVER, output_watermark=_NEVER)
+            continue
         if isinstance(engine, RelayEngine):
             engine.relay(inbox.in_order())
         else:

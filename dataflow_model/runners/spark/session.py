@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 __all__ = ["ROCKSDB", "local_session"]
@@ -14,8 +17,13 @@ __all__ = ["ROCKSDB", "local_session"]
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def local_session(app_name: str = "dataflow_model", cores: int = 2) -> SparkSession:
+def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | None = None) -> SparkSession:
     """Return a Spark session in this process, with one shuffle partition a core.
+
+    Args:
+        app_name: what Spark calls it.
+        cores: how many threads run tasks.
+        log: a file for what Spark and its workers say; by default they say it on standard error.
 
     Example:
         >>> session = local_session("flights")  # doctest: +SKIP
@@ -23,7 +31,7 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2) -> SparkSess
     from pyspark.sql import SparkSession  # noqa: PLC0415 - importing the package must not import Spark
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on the PATH
-    return (
+    builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(app_name)
         .config("spark.ui.enabled", "false")
@@ -34,5 +42,23 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2) -> SparkSess
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
         .config("spark.sql.streaming.metricsEnabled", "false")
         .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
+    with _standard_error_to(log):
+        return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def _standard_error_to(path: str | None) -> Iterator[None]:
+    """Have a process that is started here, such as the JVM, write its standard error to a file."""
+    if path is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept, target = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)

@@ -7,15 +7,13 @@ import tempfile
 import zipfile
 from typing import TYPE_CHECKING, Any, Final
 
-import dataflow_model
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["ship_package"]
 
 _shipped: set[int] = set()
-_PACKAGE: Final = pathlib.Path(dataflow_model.__file__).parent
+_PACKAGE: Final = pathlib.Path(__file__).resolve().parents[2]
 
 
 def ship_package(spark: SparkSession) -> None:

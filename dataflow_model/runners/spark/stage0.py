@@ -7,30 +7,44 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
-from dataflow_model.plan.nodes import MAIN, Read, Write
-from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, ScriptSource
+from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Read, Ref, Write
+from dataflow_model.plan.rows import rows_of, values_of
+from dataflow_model.plan.sources import AddStep, ElementsSource, ScriptSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
+from dataflow_model.runners.engine.columns.panes import to_ipc
+from dataflow_model.runners.engine.kernels import split_by_shard as split_table
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import split_by_shard
+from dataflow_model.runners.engine.straight import FreshRecords, line_behind
 from dataflow_model.runners.engine.timeline import observed
-from dataflow_model.runners.spark.rows import Kind, PackedBundle, Row, dump
+from dataflow_model.runners.spark.publishing import records_of
+from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row, dump
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from dataflow_model.runners.engine.shard import Arrivals
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.columns import Columns
+    from dataflow_model.plan.lifting import Lift
+    from dataflow_model.runners.engine.shard import Arrivals, StageShard
     from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.spark.program import Program
+    from dataflow_model.runners.spark.publishing import Stager
 
-__all__ = ["FIRST", "STATIC_STEP", "Slice", "pack_arrivals", "read_script", "read_slice", "read_static"]
+__all__ = ["FIRST", "STATIC_STEP", "Slice", "pack_arrivals", "pack_panes", "read_script", "read_slice", "read_static"]
 
 FIRST: Final = (int(MIN_TIMESTAMP), 0)
 """Stands for the run's first instant."""
 STATIC_STEP: Final = -2
 """Where static elements stand in a script's timeline: before its first step."""
+_CHUNK_ROWS: Final = 400_000
+"""How many rows are combined at once at most: enough to meet a key again, few enough for a processor's cache."""
 
 
 @attrs.frozen
@@ -43,41 +57,36 @@ class Slice:
     stop: int
 
 
-def read_slice(program: Program, part: Slice, wall: int | None, home: int) -> Iterator[Row]:
-    """Read a row range and yield its elements packed by shard, then what was observed.
+def read_slice(
+    program: Program, part: Slice, wall: int | None, home: int, stager: Stager | None = None
+) -> Iterator[Row]:
+    """Read a row range and yield its elements and partials packed by shard, then what was observed.
 
     Args:
         program: the program.
         part: the rows.
         wall: the tick of all of them, or `None` under a replay clock.
         home: the shard label of rows that need none.
+        stager: takes what goes to sinks, if that is done on the spot.
     """
     read = program.staged.plan[part.label]
     assert isinstance(read, Read)  # noqa: S101 - slices are made from reads
-    source = read.source
-    assert isinstance(source, ColumnSource)  # noqa: S101
-    name = f"{part.label}:{part.origin}"
+    source = program.source(part.label)
+    reading = _Reading(program, part, wall, home, stager)
+    name = reading.name
     row = part.start
     ticks: list[Any] = []
     times: list[Any] = []
     good = dead = 0
     for batch in source.read(part.origin, part.start, part.stop):
-        decoded = source.decode(batch)
-        clock = decoded.clock
-        if clock is None:
-            clock = np.full(len(decoded.values), 0 if wall is None else wall, np.int64)
-        event_times = clock if decoded.event_times is None else decoded.event_times
-        orders: list[Any] = list(zip(itertools.repeat(name), (decoded.positions + row).tolist(), strict=False))
-        count = len(decoded.values)
-        bundle = Bundle(
-            decoded.values, event_times.tolist(), [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, clock.tolist()
-        )
-        ticks.append(clock)
-        times.append(event_times)
-        good += count
-        yield from _through(program, part.label, MAIN, bundle, home)
+        columns = source.columns_of(batch)
+        rows = _good_rows(columns, wall, row)
+        ticks.append(rows.clock)
+        times.append(rows.event_times)
+        good += len(rows.positions)
+        yield from reading.take(rows)
         letters = Bundle()
-        for bad in decoded.bad:
+        for bad in columns.bad:
             if read.dead_letters is None:
                 raise source.refusal(part.label, part.origin, row, bad)
             tick = bad.processing_time if wall is None else wall
@@ -88,15 +97,132 @@ def read_slice(program: Program, part: Slice, wall: int | None, home: int) -> It
             times.append(np.array([MIN_TIMESTAMP], np.int64))
             dead += 1
         if letters and read.dead_letters is not None:
-            yield from _through(program, part.label, read.dead_letters, letters, home)
+            yield from _through(program, part.label, read.dead_letters, letters, home, stager=stager)
         row += batch.num_rows
+    yield from reading.finish()
     empty = np.empty(0, np.int64)
     seen = observed(part.label, part.origin, np.concatenate([empty, *ticks]), np.concatenate([empty, *times]))
     for label in program.labels if program.staged.stages else ():
         yield Row(label, 1, Kind.SEEN, dump((seen, {"elements_out": good, "dead_letters": dead})))
 
 
-def read_static(program: Program, label: str, at: At | None, home: int) -> Iterator[Row]:
+@attrs.frozen(eq=False)
+class _Rows:
+    """The good rows of a batch.
+
+    Attributes:
+        batch: the rows.
+        event_times, clock: of each.
+        positions: of each, in its origin.
+    """
+
+    batch: pa.RecordBatch
+    event_times: NDArray[np.int64]
+    clock: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+
+def _good_rows(columns: Columns, wall: int | None, start: int) -> _Rows:
+    batch, event_times, clock = columns.batch, columns.event_times, columns.clock
+    positions = np.arange(batch.num_rows, dtype=np.int64)
+    if columns.valid is not None:
+        positions = np.flatnonzero(columns.valid)
+        batch = batch.take(pa.array(positions))
+        event_times = None if event_times is None else event_times[positions]
+        clock = None if clock is None else clock[positions]
+    if clock is None:
+        clock = np.full(batch.num_rows, 0 if wall is None else wall, np.int64)
+    return _Rows(batch, clock if event_times is None else event_times, clock, positions + start)
+
+
+class _Reading:
+    """The rows of one row range on their way: as columns to lifted groupings, as elements to the rest."""
+
+    def __init__(self, program: Program, part: Slice, wall: int | None, home: int, stager: Stager | None) -> None:
+        self.name = f"{part.label}:{part.origin}"
+        self._program, self._label, self._home, self._stager = program, part.label, home, stager
+        self._at: At = FIRST if wall is None else (wall, 0)
+        self._lifts = program.lifts_from(part.label)
+        self._held: list[_Rows] = []
+        self._rest = program.rest(part.label)
+        self._pairs = program.pairs_of(part.label)
+        self._skip = program.only_lifted
+        start = Ref(part.label if self._pairs is None else self._pairs.label)
+        self._line = None if stager is None else line_behind(program.staged.plan, start, self._skip)
+
+    def take(self, rows: _Rows) -> Iterator[Row]:
+        """Take some rows, and yield what is ready."""
+        if not len(rows.positions):
+            return
+        if self._rest:
+            yield from self._elements(rows)
+        if self._lifts:
+            self._held.append(rows)
+            if sum(len(held.positions) for held in self._held) >= _CHUNK_ROWS:
+                yield from self.finish()
+
+    def finish(self) -> Iterator[Row]:
+        """Yield what was held back for a larger chunk."""
+        held, self._held = self._held, []
+        if held:
+            chunk = Chunk([rows.batch for rows in held], np.concatenate([rows.event_times for rows in held]))
+            for lift in self._lifts:
+                yield from self._partials(lift, chunk, held)
+
+    def _partials(self, lift: Lift, chunk: Chunk, held: list[_Rows]) -> Iterator[Row]:
+        program = self._program
+        node = program.staged.plan[lift.label]
+        assert isinstance(node, GroupByKeyAndWindow)  # noqa: S101 - only these are lifted
+        table = chunk_partials(lift, node.strategy.window_fn, chunk)
+        if table is None:
+            skip = program.all_but(lift.label)
+            for rows in held:
+                bundle = self._bundle(rows_of(rows.batch), rows)
+                yield from _through(program, self._label, MAIN, bundle, self._home, skip=skip)
+            return
+        elements = len(chunk.event_times)
+        shards = len(program.labels)
+        slots = range(shards * program.buckets)
+        parts = [(0, table)] if len(slots) == 1 or not table.num_rows else split_table(table, slots)
+        for slot, some in parts:
+            packed = PackedPartials(lift.label, self._at, elements, to_ipc(some))
+            elements = 0  # told once
+            yield Row(program.labels[slot % shards], 1, Kind.PARTIAL, dump(packed), slot // shards)
+
+    def _elements(self, rows: _Rows) -> Iterator[Row]:
+        program, pairs = self._program, self._pairs
+        names = rows.batch.schema.names
+        values: list[Any] | None = None
+        producer = self._label
+        if pairs is not None and pairs.key in names and pairs.value in names:
+            columns = [values_of(rows.batch.column(str(field))) for field in (pairs.key, pairs.value)]
+            values, producer = list(zip(*columns, strict=True)), pairs.label
+        if values is None:
+            values = rows_of(rows.batch)
+        line = self._line if (pairs is None) == (producer == self._label) else None
+        if line is not None and self._stager is not None:
+            ran = line.run(values)
+            if ran is not None:
+                found = FreshRecords(ran[0], rows.event_times, rows.clock, ran[1], self._order(rows))
+                self._stager.write(line.sink, found)
+                return
+        bundle = self._bundle(values, rows)
+        yield from _through(program, producer, MAIN, bundle, self._home, skip=self._skip, stager=self._stager)
+
+    def _order(self, rows: _Rows) -> Callable[[int], tuple[Any, ...]]:
+        passed = (1,) * len(self._program.staged.stages)
+        return lambda row: (int(rows.clock[row]), 0, *passed, self.name, int(rows.positions[row]), 0)
+
+    def _bundle(self, values: list[Any], rows: _Rows) -> Bundle:
+        count = len(values)
+        orders: list[Any] = list(zip(itertools.repeat(self.name), rows.positions.tolist(), strict=False))
+        times, produced = rows.event_times.tolist(), rows.clock.tolist()
+        return Bundle(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
+
+
+def read_static(
+    program: Program, label: str, at: At | None, home: int, stager: Stager | None = None
+) -> Iterator[Row]:
     """Yield the elements of a static source; they stand at the run's first instant, wherever that is (`None`)."""
     read = program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101
@@ -107,7 +233,7 @@ def read_static(program: Program, label: str, at: At | None, home: int) -> Itera
     orders: list[Any] = [(label, row) for row in range(count)]
     clock = 0 if at is None else at[0]
     bundle = Bundle.fresh(list(source.elements), times, orders, clock)
-    yield from _through(program, label, MAIN, bundle, home, at=FIRST if at is None else at)
+    yield from _through(program, label, MAIN, bundle, home, at=FIRST if at is None else at, stager=stager)
 
 
 def read_script(program: Program, label: str, first: int, last: int, numbers: Mapping[int, At], home: int) -> Iterator[Row]:
@@ -127,7 +253,11 @@ def read_script(program: Program, label: str, first: int, last: int, numbers: Ma
 
 
 def pack_arrivals(
-    program: Program, arrivals: Arrivals, home: int, at: At | Mapping[str, list[At]] | None = None
+    program: Program,
+    arrivals: Arrivals,
+    home: int,
+    at: At | Mapping[str, list[At]] | None = None,
+    stager: Stager | None = None,
 ) -> Iterator[Row]:
     """Yield what arrives at cuts as rows.
 
@@ -136,6 +266,7 @@ def pack_arrivals(
         arrivals: bundles by cut.
         home: the shard label for rows to sinks.
         at: the instant of all elements, or of each by cut; `None` where it is the tick at which each was produced.
+        stager: takes what goes to sinks, if that is done on the spot.
     """
     for cut, bundle in arrivals.items():
         if not bundle:
@@ -146,6 +277,9 @@ def pack_arrivals(
             places: list[At] | At = at
         else:
             places = [(tick, 0) for tick in bundle.produced] if at is None else at[cut]
+        if isinstance(node, Write) and stager is not None:
+            stager.write(cut, records_of(PackedBundle(cut, places, bundle)))
+            continue
         if isinstance(node, Write):
             yield Row(home, stage, Kind.OUTPUT, dump(PackedBundle(cut, places, bundle)))
             continue
@@ -161,9 +295,31 @@ def pack_arrivals(
             yield Row(label, stage, Kind.DATA, dump(PackedBundle(cut, mine, some)), slot // shards)
 
 
+def pack_panes(
+    program: Program, depth: int, stage: StageShard, at: At, home: int, stager: Stager | None = None
+) -> Iterator[Row]:
+    """Yield the panes in columns that a stage has for sinks, or hand them to the stager."""
+    for cut, tables in stage.take_panes().items():
+        passed = program.staged.depth_of(cut) - 1 - depth
+        for panes in tables:
+            if stager is not None:
+                stager.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
+            else:
+                packed = PackedPanes(cut, at, passed, panes.produced, panes.trigger, to_ipc(panes.table))
+                yield Row(home, program.staged.depth_of(cut), Kind.PANES, dump(packed))
+
+
 def _through(
-    program: Program, label: str, tag: str, bundle: Bundle, home: int, at: At | None = None
+    program: Program,
+    label: str,
+    tag: str,
+    bundle: Bundle,
+    home: int,
+    at: At | None = None,
+    *,
+    skip: frozenset[str] = frozenset(),
+    stager: Stager | None = None,
 ) -> Iterator[Row]:
     arrivals: Arrivals = {}
-    route(program.staged, 0, program.fragment(label).run(bundle, tag), arrivals)
-    yield from pack_arrivals(program, arrivals, home, at)
+    route(program.staged, 0, program.fragment(label, skip).run(bundle, tag), arrivals)
+    yield from pack_arrivals(program, arrivals, home, at, stager)

@@ -1,0 +1,125 @@
+"""Straight lines: plain maps and filters between a source and one sink, without a bundle between them.
+
+A bundle says of each element what windows, pane and order it has; a sink that looks at values alone needs none of
+that, so the line hands it records that are made when they are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import attrs
+
+from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.nodes import ParDo, Ref, Write
+from dataflow_model.plan.sinks import Record
+from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.graph import Plan
+
+__all__ = ["FreshRecords", "Line", "line_behind"]
+
+
+@attrs.frozen(eq=False)
+class Line:
+    """Maps and filters in a row, and the sink at their end."""
+
+    steps: tuple[ParDo, ...]
+    sink: str
+
+    def run(self, values: list[Any]) -> tuple[list[Any], list[int] | None] | None:
+        """Return the outputs and the place of each one's input, `None` where each input has its output.
+
+        The whole result is `None` when a function gives more than a plain value: the caller then takes the general way.
+        No function is called twice for that if the line is one map, as most are.
+        """
+        places: list[int] | None = None
+        for node in self.steps:
+            fn: Callable[[Any], Any] = node.fn.fn  # type: ignore[attr-defined]
+            rest = iter(values)
+            try:
+                if isinstance(node.fn, FilterFn):
+                    kept = [row for row, value in enumerate(rest) if fn(value)]
+                    values, places = [values[row] for row in kept], kept if places is None else [places[row] for row in kept]
+                    continue
+                mapped = [fn(value) for value in rest]
+            except Exception as error:
+                raise user_error(error, node.label, values[len(values) - rest.__length_hint__() - 1]) from error
+            values = mapped
+            if not {TaggedOutput, TimestampedValue}.isdisjoint(map(type, values)):
+                return None
+        return values, places
+
+
+def line_behind(plan: Plan, ref: Ref, skip: frozenset[str] = frozenset()) -> Line | None:
+    """Return the straight line from a collection to its only sink; `None` where there is more than that.
+
+    Args:
+        plan: the plan.
+        ref: the collection.
+        skip: labels of nodes that do not count.
+    """
+    steps: list[ParDo] = []
+    while True:
+        consumers = [node for node in plan.consumers(ref) if node.label not in skip]
+        if len(consumers) != 1:
+            return None
+        match consumers[0]:
+            case Write() as sink:
+                return Line(tuple(steps), sink.label)
+            case ParDo() as node if _is_plain(node):
+                steps.append(node)
+                ref = Ref(node.label)
+            case _:
+                return None
+
+
+def _is_plain(node: ParDo) -> bool:
+    more = node.metadata or node.args or node.kwargs or node.tags or node.dead_letters
+    return type(node.fn) in (MapFn, FilterFn) and not more
+
+
+@attrs.define(eq=False)
+class FreshRecords(Sequence[Record]):
+    """A source's elements as a sink takes them; none is made before it is looked at.
+
+    Attributes:
+        values: the elements.
+        event_times, clock: of the rows that were read.
+        places: for each element its row; `None` where they are the same.
+        order: gives a row's place in the order.
+    """
+
+    values: list[Any]
+    event_times: NDArray[Any]
+    clock: NDArray[Any]
+    places: list[int] | None
+    order: Callable[[int], tuple[Any, ...]]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        if isinstance(place, slice):
+            return [self._record(one) for one in range(*place.indices(len(self)))]
+        return self._record(range(len(self))[place])
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._record, range(len(self)))
+
+    def _record(self, place: int) -> Record:
+        row = place if self.places is None else self.places[place]
+        time, clock = EventTime(int(self.event_times[row])), ProcessingTime(int(self.clock[row]))
+        return Record(self.values[place], time, GLOBAL_WINDOW, NO_FIRING, order=self.order(row), processing_time=clock)

@@ -1,0 +1,127 @@
+"""Bounded DataFrames of a streaming pipeline: Spark cannot union them with a stream, so their rows are kept as a file."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_model.errors import UnsupportedOnRunner, explain
+from dataflow_model.plan.graph import Plan
+from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
+from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.time import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+__all__ = ["MOST_BYTES", "CollectedSource", "collect_bounded"]
+
+MOST_BYTES: Final = 64 << 20
+"""How large a bounded input of a stream may be that is no file."""
+_ONLY: Final = "dataframe"
+_ROWS: Final = 65_536
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CollectedSource(ColumnSource):
+    """The rows of a bounded DataFrame, in an Arrow file that driver and executors can reach."""
+
+    path: str
+    event_time: str | Arrival | None = ARRIVAL
+    processing_time: str | None = None
+    watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
+    is_bounded: bool = True
+
+    def origins(self) -> list[Origin]:
+        """Return the one that there is."""
+        return [Origin(_ONLY, self._table().num_rows)]
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Read rows `[start, stop)`."""
+        del origin
+        table = self._table()
+        end = table.num_rows if stop is None else stop
+        yield from table.slice(start, end - start).to_batches(_ROWS)
+
+    def schema(self) -> pa.Schema:
+        """Return the file's."""
+        return self._table().schema
+
+    def _table(self) -> pa.Table:
+        with pa.memory_map(self.path) as file:
+            return pa.ipc.open_file(file).read_all()
+
+
+def collect_bounded(plan: Plan, directory: str) -> Plan:
+    """Return a plan in which each bounded DataFrame is a source of kept rows; a resumed run has them kept already.
+
+    Args:
+        plan: the plan.
+        directory: the run's own, beside Spark's checkpoint.
+
+    Raises:
+        UnsupportedOnRunner: for a DataFrame of more than 64 MB.
+    """
+    return attrs.evolve(plan, nodes=tuple(_collected(node, directory) for node in plan.nodes))
+
+
+def _collected(node: Any, directory: str) -> Any:
+    if not isinstance(node, Read) or not isinstance(node.source, DataFrameSource) or not node.source.is_bounded:
+        return node
+    source = node.source
+    path = pathlib.Path(directory, "inputs", quote(node.label, safe="") + ".arrow")
+    if not path.exists():
+        size = _size(source.dataframe)
+        if size > MOST_BYTES:
+            raise UnsupportedOnRunner(
+                explain(
+                    f"{node.label!r} reads a bounded DataFrame of {size >> 20} MB in a streaming pipeline, "
+                    f"which takes at most {MOST_BYTES >> 20} MB",
+                    hint="write it to files and read those: df.write.parquet(…), dm.io.ReadParquet(…)",
+                )
+            )
+        _keep(path, _sorted(source.dataframe.toArrow(), source))
+    kept = CollectedSource(
+        path=str(path),
+        event_time=source.event_time,
+        processing_time=source.processing_time,
+        watermark=source.watermark,
+    )
+    return attrs.evolve(node, source=kept)
+
+
+def _size(frame: DataFrame) -> int:
+    """Return how many bytes the rows take in Arrow's form, without collecting them."""
+
+    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"size": pa.array([sum(batch.nbytes for batch in batches)], pa.int64())})
+
+    return sum(int(row[0]) for row in frame.mapInArrow(measure, "size long").collect())
+
+
+def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
+    """Return the rows in the order in which they were seen, as far as columns tell."""
+    names = [name for name in (source.processing_time, source.origin, source.sequence) if name is not None]
+    if not names:
+        return table
+    numbered = table.append_column("__row__", pa.array(range(table.num_rows), pa.int64()))
+    keys = [(name, "ascending") for name in (*names, "__row__")]
+    return table.take(pc.sort_indices(numbered, sort_keys=keys))
+
+
+def _keep(path: pathlib.Path, table: pa.Table) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    with pa.OSFile(str(fresh), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    os.replace(fresh, path)  # noqa: PTH105 - atomic

@@ -1,0 +1,190 @@
+"""DataFrames as sources: Spark reads them, and their rows join those of our own source at stage 0."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from dataflow_model.errors import NotYetSupported, UnsupportedOnRunner, explain
+from dataflow_model.plan.nodes import MAIN, Read, Write
+from dataflow_model.plan.sources import DataFrameSource
+from dataflow_model.plan.watermarks import ARRIVAL
+from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.shard import route
+from dataflow_model.runners.engine.timeline import observed
+from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
+from dataflow_model.runners.spark.stage0 import NOW, pack_arrivals
+from dataflow_model.time import MIN_TIMESTAMP
+from dataflow_model.values import NO_FIRING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from dataflow_model.plan.columns import DecodedRows
+    from dataflow_model.runners.engine.shard import Arrivals
+    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.spark.program import PackedProgram, Program
+
+__all__ = ["check_streaming", "frame_rows", "with_dataframes"]
+
+_ARRIVED: Final = "__dataflow_model_arrived__"
+"""A column that is added to a stream's rows: the timestamp of their micro-batch."""
+
+
+def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
+    """Refuse what a streaming DataFrame cannot give.
+
+    Raises:
+        NotYetSupported: for a replay clock on it.
+        UnsupportedOnRunner: for `until="drained"`: only Spark knows how far the stream reaches now.
+    """
+    for read in reads:
+        source = read.source
+        if not isinstance(source, DataFrameSource) or source.is_bounded:
+            continue
+        if source.processing_time is not None:
+            raise NotYetSupported(
+                explain(
+                    f"{read.label!r} replays the clock of a streaming DataFrame from {source.processing_time!r}, "
+                    "and Spark does not say which of its origins may still give rows",
+                    hint="read files with dm.io.ReadParquet(…, processing_time=…), or leave it out (the wall clock)",
+                )
+            )
+        if until == "drained":
+            raise UnsupportedOnRunner(
+                explain(
+                    f"{read.label!r} reads a streaming DataFrame, and only Spark knows how far that reaches now",
+                    hint="run() without until=, and call result.drain() when it has read enough",
+                )
+            )
+
+
+def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgram) -> DataFrame:
+    """Return the rows of our own source with those of the DataFrames among the sources.
+
+    Args:
+        frame: our own source's rows.
+        reads: the sources as the user has given them, with their DataFrames.
+        packed: the program, which has the sources without DataFrames.
+    """
+    from pyspark.sql import functions
+
+    for read in reads:
+        if not isinstance(read.source, DataFrameSource):
+            continue
+        given = read.source.dataframe
+        if given.isStreaming:
+            given = given.withColumn(_ARRIVED, functions.current_timestamp())
+        frame = frame.union(given.mapInArrow(_stage_0(packed, read.label), SCHEMA_DDL))
+    return frame
+
+
+def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return arrow_batches(frame_rows(packed.unpack(), label, batches, _partition()))
+
+    return run
+
+
+def frame_rows(program: Program, label: str, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Row]:
+    """Run stage 0 on one partition of a DataFrame, and yield its elements packed by shard, then what was observed.
+
+    Under the wall clock a task cannot know the tick of its micro-batch: its elements stand at `NOW`, and the shard
+    that takes them knows. Where arrival is the event time, it is Spark's timestamp of the micro-batch.
+
+    Args:
+        program: the program.
+        label: the source's label.
+        batches: the partition's rows.
+        partition: its number, which is the origin of rows that name none.
+    """
+    read = program.staged.plan[label]
+    assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
+    source = read.source
+    assert isinstance(source, DataFrameSource)  # noqa: S101
+    home = program.labels[partition % len(program.labels)]
+    origin = f"partition {partition:06d}"
+    greatest = int(MIN_TIMESTAMP)
+    good = dead = row = 0
+    for batch in batches:
+        arrived = program.wall
+        if _ARRIVED in batch.schema.names:
+            arrived = _micros(batch.column(_ARRIVED)) if batch.num_rows else arrived
+            batch = batch.drop_columns([_ARRIVED])  # noqa: PLW2901 - the column is ours, not the user's
+        decoded = source.decode(batch)
+        count = len(decoded.values)
+        produced = [arrived] * count if decoded.clock is None else decoded.clock.tolist()
+        times = produced if decoded.event_times is None else decoded.event_times.tolist()
+        orders = _orders(source, label, origin, batch, row, decoded)
+        bundle = Bundle(decoded.values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
+        greatest = max(greatest, max(times, default=greatest))
+        good += count
+        yield from _through(program, source, label, MAIN, bundle, home)
+        letters = Bundle()
+        for bad in decoded.bad:
+            if read.dead_letters is None:
+                raise source.refusal(label, origin, row, bad)
+            letter = source.dead_letter(label, origin, row, bad)
+            at = arrived if bad.processing_time is None else bad.processing_time
+            letters.append(letter, at, GLOBAL_ONLY, NO_FIRING, (f"{label}:{origin}", row + bad.index), at)
+            dead += 1
+        if letters and read.dead_letters is not None:
+            yield from _through(program, source, label, read.dead_letters, letters, home)
+        row += batch.num_rows
+    counts = {"elements_out": good, "dead_letters": dead}
+    if source.is_bounded:
+        metrics = {"depth": 0, "shard": home, "counters": {}, "sources": {label: counts}, "watermarks": {}, "cache": "void"}
+        yield Row(home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
+        return
+    seen = observed(label, origin, np.array([MIN_TIMESTAMP], np.int64), np.array([greatest], np.int64))
+    for shard in program.labels if program.staged.stages and row else ():
+        yield Row(shard, 1, Kind.SEEN, dump((seen, counts)))
+
+
+def _orders(
+    source: DataFrameSource, label: str, origin: str, batch: pa.RecordBatch, row: int, decoded: DecodedRows
+) -> list[Any]:
+    """Return where each good row stands: in the columns that the user names, else in the partition."""
+    places = decoded.positions.tolist()
+    names: Iterable[str] = itertools.repeat(f"{label}:{origin}", len(places))
+    if source.origin is not None:
+        column = batch.column(source.origin).to_pylist()
+        names = [f"{label}:{column[place]}" for place in places]
+    numbers = [row + place for place in places]
+    if source.sequence is not None:
+        column = batch.column(source.sequence).to_pylist()
+        numbers = [column[place] for place in places]
+    return list(zip(names, numbers, strict=True))
+
+
+def _through(
+    program: Program, source: DataFrameSource, label: str, tag: str, bundle: Bundle, home: int
+) -> Iterator[Row]:
+    arrivals: Arrivals = {}
+    route(program.staged, 0, program.fragment(label).run(bundle, tag), arrivals)
+    if source.is_bounded:
+        yield from pack_arrivals(program, arrivals, home)
+        return
+    places: dict[str, list[At]] = {}
+    for cut, arrived in arrivals.items():
+        to_sink = isinstance(program.staged.plan[cut], Write)
+        places[cut] = [(tick, 0) for tick in arrived.produced] if to_sink else [NOW] * len(arrived)
+    yield from pack_arrivals(program, arrivals, home, places)
+
+
+def _micros(column: pa.Array) -> int:
+    import pyarrow as pa
+
+    return int(column.slice(0, 1).cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())[0].as_py())
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
