@@ -37,7 +37,8 @@ def spark_runs(cores: int = 2) -> Iterator[Any]:
     """Yield a function `(mode, path) -> Outcome` over one Spark session, which is closed in the end."""
     from dataflow_model.runners.spark.session import local_session
 
-    spark = local_session("dataflow-model demo", cores)
+    log = Path(tempfile.gettempdir(), f"dataflow-model-demo-{os.getpid()}.log")
+    spark = local_session("dataflow-model demo", cores, log=str(log))
 
     def run(mode: str, path: Path) -> Outcome:
         if mode == "batch":
@@ -48,6 +49,11 @@ def spark_runs(cores: int = 2) -> Iterator[Any]:
 
     try:
         yield run
+    except Exception as error:
+        error.add_note(f"What Spark said meanwhile is in {log}")
+        raise
+    else:
+        log.unlink(missing_ok=True)
     finally:
         spark.stop()
 

@@ -1,23 +1,21 @@
 """GroupByKeyAndWindow for one shard: a machine over elements, watermarks and clock values, in that total order.
 
 This is the general path: it sees each element, runs any trigger tree and any window function. The events of one
-instant come in as calls; panes go out in `output`. State is kept by encoded key, and `touched` names the keys whose
-state has changed, so that a runner can make just those durable.
+instant come in as calls; panes go out in `output`. State lives in a `KeyStore`, by encoded key, so that a runner can make
+just the keys durable that have changed.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-import attrs
+from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
+from dataflow_model.runners.engine.key_store import Due, KeyStore, StoredKey
 from dataflow_model.runners.engine.merging import merge_windows
-from dataflow_model.runners.engine.queues import DeadlineQueue
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain, TriggerMachine
 from dataflow_model.values import PaneInfo, PaneTiming, encode_key
@@ -29,26 +27,12 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.bundle import Order
     from dataflow_model.values import Window
 
-    _Due: TypeAlias = tuple[int, Window, KeyState, bytes]
-    _Place: TypeAlias = tuple[bytes, Window | None]
-    """A key and a window of it; a settled key has one place without a window."""
-
 __all__ = ["GroupingEngine", "StoredKey"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
 _CLOCK: Final = TimeDomain.PROCESSING_TIME
 BEFORE, ELEMENT, WATERMARK, AT = range(4)
 """The phases of an instant; see `bundle.Order`."""
-
-
-@attrs.frozen
-class StoredKey:
-    """What a runner keeps of one key: the state as `freeze` made it, and when it next has to be looked at."""
-
-    state: bytes
-    event_due: int | None
-    clock_due: int | None
-    hold: int | None
 
 
 class GroupingEngine:
@@ -77,14 +61,7 @@ class GroupingEngine:
         self.clock = 0
         self.output = Bundle()
         self.counters: Counter[str] = Counter()
-        self.touched: set[bytes] = set()
-        self.keys: dict[bytes, KeyState] = {}
-        self._stored: dict[bytes, StoredKey] = {}
-        self._thaw = thaw
-        self._stale: set[_Place] = set()
-        self._event_queue: DeadlineQueue[_Place] = DeadlineQueue()
-        self._clock_queue: DeadlineQueue[_Place] = DeadlineQueue()
-        self._holds: DeadlineQueue[_Place] = DeadlineQueue()
+        self.state = KeyStore(node.strategy, thaw)
         self._output_watermark = int(MIN_TIMESTAMP)
         self._numbers = itertools.count()
         self._phase, self._cause = ELEMENT, ()
@@ -100,12 +77,7 @@ class GroupingEngine:
 
     def pass_by(self, processing_time: int, watermark: int) -> bool:
         """Take both clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
-        event_due, clock_due = self._event_queue.first(), self._clock_queue.first()
-        if (
-            self._stale
-            or (event_due is not None and event_due <= watermark)
-            or (clock_due is not None and clock_due <= processing_time)
-        ):
+        if self.state.is_due(watermark, processing_time):
             return False
         self.clock = max(self.clock, processing_time)
         self.watermark = max(self.watermark, watermark)
@@ -119,7 +91,7 @@ class GroupingEngine:
         """Incorporate an element."""
         self._begin(ELEMENT, order)
         encoded = encode_key(key)
-        state = self._state(encoded, key)
+        state = self.state.open(encoded, key)
         merges = self.strategy.merges
         self.counters["elements_in"] += 1
         for window in windows:
@@ -136,16 +108,16 @@ class GroupingEngine:
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
             cell.incorporate(event_time, on_time=self.watermark < target.end)
             if cell.tree.quiet and cell.pending > 1 and self._fixed_holds:
-                self.touched.add(encoded)  # neither the trigger nor the queues take notice
+                self.state.touched.add(encoded)  # neither the trigger nor the queues take notice
                 continue
             self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
             if self.machine.element(cell.tree, target, value):
                 self._fire(state, target, cell, passing=False, forced=False)
-            self._mark(encoded, target)
+            self.state.mark(encoded, target)
             if self.watermark >= target.end or merges:
                 self._catch_up(state, encoded)
         if not state.cells and not state.reopened:
-            self.keys.pop(encoded, None)  # all of it dropped
+            self.state.keys.pop(encoded, None)  # all of it dropped
 
     def advance_watermark(self, watermark: int) -> None:
         """Let a watermark take effect: event-time timers at or before it run, windows pass and expire."""
@@ -153,8 +125,8 @@ class GroupingEngine:
             return
         previous, self.watermark = self.watermark, watermark
         fired: set[tuple[bytes, Window]] = set()
-        due: list[_Due] = []
-        for _, window, state, encoded in self._take_due(_EVENT, watermark):
+        due: list[Due] = []
+        for _, window, state, encoded in self.state.take_due(_EVENT, watermark):
             if window in state.reopened:
                 due.append((int(MIN_TIMESTAMP), window, state, encoded))
             if window in state.cells:
@@ -168,22 +140,20 @@ class GroupingEngine:
                 self._reopened(state, window)
             else:
                 self._watermark_reaches(state, window, previous, fired=(encoded, window) in fired)
-            self._mark(encoded, window)
+            self.state.mark(encoded, window)
 
     # What a runner reads off ---------------------------------------------------------------------------------------
 
     def output_watermark(self) -> int:
         """Return the watermark of the output: the input's, held by panes that are still to come; never goes back."""
-        self._refresh()
-        hold = self._holds.first()
+        hold = self.state.hold()
         held = self.watermark if hold is None else min(self.watermark, hold)
         self._output_watermark = max(self._output_watermark, held)
         return self._output_watermark
 
     def next_due(self, domain: TimeDomain) -> int | None:
         """Return when a timer, or an expiry, is next due in a domain."""
-        self._refresh()
-        return self._queue(domain).first()
+        return self.state.next_due(domain)
 
     def take_output(self) -> Bundle:
         """Return the panes emitted since the last call, in order of emission."""
@@ -192,17 +162,10 @@ class GroupingEngine:
 
     # State ---------------------------------------------------------------------------------------------------------
 
-    def load(self, stored: dict[bytes, StoredKey], *, watermark: int, clock: int, output_watermark: int) -> None:
+    def load(self, stored: Mapping[bytes, StoredKey], *, watermark: int, clock: int, output_watermark: int) -> None:
         """Take up where an earlier run of this shard stopped."""
-        self.apply(stored)
+        self.state.apply(stored)
         self.stand_at(watermark=watermark, clock=clock, output_watermark=output_watermark)
-
-    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
-        for encoded, entry in changes.items():
-            self._forget(encoded)
-            if entry is not None:
-                self._store(encoded, entry)
 
     def stand_at(self, *, watermark: int, clock: int, output_watermark: int) -> None:
         """Set the clocks of the shard, as `position` gave them."""
@@ -212,36 +175,25 @@ class GroupingEngine:
         """Return the clocks of the shard, for `stand_at`."""
         return {"watermark": self.watermark, "clock": self.clock, "output_watermark": self._output_watermark}
 
+    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
+        self.state.apply(changes)
+
     def settle(self, freeze: Callable[[KeyState], bytes]) -> dict[bytes, StoredKey | None]:
         """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
-        changes = self.take_touched(freeze)
-        for encoded in list(self.keys):
-            entry = changes.get(encoded) or self._stored_key(self.keys[encoded], freeze)
-            self._forget(encoded)
-            self._store(encoded, entry)
-        return changes
+        return self.state.settle(freeze)
 
     def stored(self, encoded: bytes) -> StoredKey | None:
         """Return a settled key's state; `None` where there is none."""
-        return self._stored.get(encoded)
-
-    def stored_keys(self) -> int:
-        """Return how many keys have settled state."""
-        return len(self._stored)
+        return self.state.stored(encoded)
 
     def take_touched(self, freeze: Callable[[KeyState], bytes]) -> dict[bytes, StoredKey | None]:
         """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
-        self._refresh()
-        changed: dict[bytes, StoredKey | None] = {}
-        for encoded in self.touched:
-            state = self.keys.get(encoded)
-            changed[encoded] = None if state is None else self._stored_key(state, freeze)
-        self.touched.clear()
-        return changed
+        return self.state.take_touched(freeze)
 
     def live_windows(self) -> int:
         """Return how many windows have state in memory."""
-        return sum(len(state.cells) for state in self.keys.values())
+        return sum(len(state.cells) for state in self.state.keys.values())
 
     # Firing --------------------------------------------------------------------------------------------------------
 
@@ -266,8 +218,8 @@ class GroupingEngine:
             self._fire(state, window, cell, passing=passing, forced=forced)
 
     def _run_clock(self, until: int, now: int, phase: int) -> None:
-        due: list[_Due] = []
-        for _, window, state, encoded in self._take_due(_CLOCK, until):
+        due: list[Due] = []
+        for _, window, state, encoded in self.state.take_due(_CLOCK, until):
             cell = state.cells.get(window)
             if cell is not None:
                 self.machine.clocks(watermark=self.watermark, processing_time=now)
@@ -283,7 +235,7 @@ class GroupingEngine:
         before = set(state.cells)
         target = merge_windows(self, state, window)
         for changed in before.symmetric_difference(state.cells):
-            self._mark(encoded, changed)
+            self.state.mark(encoded, changed)
         return target
 
     def _catch_up(self, state: KeyState, encoded: bytes) -> None:
@@ -294,7 +246,7 @@ class GroupingEngine:
             if self.watermark >= expiry_of(window, self.lateness) or (due is not None and due <= self.watermark):
                 fired = self._run_event_timers(cell, window) is not None
                 self._watermark_reaches(state, window, self.watermark, fired=fired)
-                self._mark(encoded, window)
+                self.state.mark(encoded, window)
 
     def _fire(
         self,
@@ -358,106 +310,18 @@ class GroupingEngine:
         cell.incorporate(event_time, on_time=False)
         if self.watermark == MAX_TIMESTAMP:  # no further watermark will come
             self._reopened(state, window)
-        self._mark(encoded, window)
+        self.state.mark(encoded, window)
 
     def _reopened(self, state: KeyState, window: Window) -> None:
         cell = state.reopened.pop(window)
         info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.LATE, trigger=None)
         self._emit(state.key, window, cell, info, self.clock)
 
-    # Keys and queues -----------------------------------------------------------------------------------------------
-
-    def _state(self, encoded: bytes, key: Any = None) -> KeyState:
-        """Return a key's state, decoded if it was settled."""
-        state = self.keys.get(encoded)
-        if state is None:
-            stored = self._stored.pop(encoded, None)
-            if stored is None or self._thaw is None:
-                state = KeyState(key)
-            else:
-                state = self._thaw(stored.state)
-                self._enqueue((encoded, None), None, None, None)
-                self._stale.update((encoded, window) for window in (*state.cells, *state.reopened))
-            self.keys[encoded] = state
-        return state
-
-    def _store(self, encoded: bytes, entry: StoredKey) -> None:
-        self._stored[encoded] = entry
-        self._enqueue((encoded, None), entry.event_due, entry.clock_due, entry.hold)
-
-    def _forget(self, encoded: bytes) -> None:
-        """Take a key out of memory and of the queues."""
-        state = self.keys.pop(encoded, None)
-        windows = () if state is None else (*state.cells, *state.reopened)
-        self._stored.pop(encoded, None)
-        for window in (None, *windows):
-            self._enqueue((encoded, window), None, None, None)
-
-    def _stored_key(self, state: KeyState, freeze: Callable[[KeyState], bytes]) -> StoredKey:
-        return StoredKey(
-            freeze(state),
-            state.next_due(_EVENT, self.lateness),
-            state.next_due(_CLOCK, self.lateness),
-            state.hold(self.strategy),
-        )
-
-    def _mark(self, encoded: bytes, window: Window) -> None:
-        self._stale.add((encoded, window))
-        self.touched.add(encoded)
-
-    def _refresh(self) -> None:
-        """Bring the queues up to date with the windows that have changed."""
-        if not self._stale:
-            return
-        for encoded, window in self._stale:
-            assert window is not None  # noqa: S101 - only settled keys have places without one
-            event_due = clock_due = hold = None
-            state = self.keys.get(encoded)
-            if state is None:
-                self._enqueue((encoded, window), None, None, None)
-                continue
-            cell = state.cells.get(window)
-            if cell is not None:
-                event_due, clock_due = cell.next_due(window, self.lateness)
-                hold = cell.output_time(window, self.strategy.timestamp_combiner) if cell.pending else None
-            if window in state.reopened:
-                event_due = int(MIN_TIMESTAMP)  # whatever the next watermark is
-            self._enqueue((encoded, window), event_due, clock_due, hold)
-            if not state.cells and not state.reopened:
-                del self.keys[encoded]
-        self._stale.clear()
-
-    def _enqueue(self, place: _Place, event_due: int | None, clock_due: int | None, hold: int | None) -> None:
-        self._event_queue.set(place, event_due)
-        self._clock_queue.set(place, clock_due)
-        self._holds.set(place, hold)
-
-    def _queue(self, domain: TimeDomain) -> DeadlineQueue[_Place]:
-        return self._event_queue if domain is _EVENT else self._clock_queue
-
-    def _take_due(self, domain: TimeDomain, until: int) -> list[_Due]:
-        """Return what has a timer or an expiry at `until` or before; when it fires, the triggers have yet to say."""
-        found: list[_Due] = []
-        queue = self._queue(domain)
-        while True:
-            self._refresh()
-            first = queue.first()
-            if first is None or first > until:
-                break
-            places = queue.take(until)
-            for encoded, window in places:
-                state = self._state(encoded)  # a settled key's windows come up in the next round
-                if window is not None:
-                    found.append((until, window, state, encoded))
-        for _, window, _, encoded in found:
-            self._mark(encoded, window)
-        return found
-
 
 def _by_end(window: Window) -> tuple[int, int]:
     return int(window.end), int(window.start)
 
 
-def _by_deadline(entry: _Due) -> tuple[int, int, int, bytes]:
+def _by_deadline(entry: Due) -> tuple[int, int, int, bytes]:
     deadline, window, _, encoded = entry
     return deadline, int(window.end), int(window.start), encoded

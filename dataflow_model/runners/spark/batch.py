@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +12,10 @@ from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
-from dataflow_model.plan.sources import ColumnSource
+from dataflow_model.plan.sources import ColumnSource, DataFrameSource
 from dataflow_model.runners.local.execution import side_values
 from dataflow_model.runners.spark.bound import bound_plan
+from dataflow_model.runners.spark.dataframes import with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error
 from dataflow_model.runners.spark.job import ONLY_COMMIT, run_buckets
 from dataflow_model.runners.spark.labels import shard_labels
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["BatchResult", "start"]
 
 _ROWS_A_BUCKET: Final = 500_000
+_BUCKETS_UNKNOWN: Final = 8
+"""At least as many where a DataFrame is read, whose size is not known."""
 
 
 def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
@@ -48,12 +52,22 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     rows = sum(origin.rows or 0 for read in staged.sources if isinstance(read.source, ColumnSource) for origin in read.source.origins())
     buckets = 1 + rows // (_ROWS_A_BUCKET * shards)
     lifted = lifts(staged, streaming=False)
-    program = Program(bound_plan(staged), side_values(staged.plan), labels, uuid.uuid4().hex[:12], buckets, lifted)
+    if any(isinstance(read.source, DataFrameSource) for read in staged.sources):
+        buckets = max(buckets, _BUCKETS_UNKNOWN)
+    program = Program(
+        bound_plan(staged),
+        side_values(staged.plan),
+        labels,
+        uuid.uuid4().hex[:12],
+        buckets,
+        lifted,
+        wall=time.time_ns() // 1_000,
+    )
     packed = program.pack()
     spark.dataSource.register(SourceProvider)
     directory = tempfile.mkdtemp(prefix="dataflow_model-run-")
     options = program_options(packed, parallelism=str(2 * shards))
-    frame = spark.read.format(OUR_SOURCE).options(**options).load()
+    frame = with_dataframes(spark.read.format(OUR_SOURCE).options(**options).load(), staged.sources, packed)
     for depth in range(1, len(staged.stages) + 1):
         shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
         frame = shuffled.mapInArrow(_stage(packed, depth), SCHEMA_DDL)

@@ -1,4 +1,4 @@
-"""Bounded DataFrames of a streaming pipeline: Spark cannot union them with a stream, so their rows are kept as a file."""
+"""Bounded DataFrames in a stream: Spark cannot union the two, so their rows are kept in a file of the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_model.errors import UnsupportedOnRunner, explain
-from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
+
+    from dataflow_model.plan.graph import Plan
 
 __all__ = ["MOST_BYTES", "CollectedSource", "collect_bounded"]
 

@@ -10,13 +10,14 @@ import numpy as np
 from dataflow_model.errors import NotYetSupported, UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.plan.sources import DataFrameSource
-from dataflow_model.plan.watermarks import ARRIVAL
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.timeline import observed
+from dataflow_model.runners.spark.job import ONLY_COMMIT
+from dataflow_model.runners.spark.publishing import Stager, Staging
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
 from dataflow_model.runners.spark.stage0 import NOW, pack_arrivals
-from dataflow_model.time import MIN_TIMESTAMP
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
@@ -86,12 +87,28 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
 
 def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return arrow_batches(frame_rows(packed.unpack(), label, batches, _partition()))
+        return arrow_batches(_staged_rows(packed.unpack(), label, batches, _partition()))
 
     return run
 
 
-def frame_rows(program: Program, label: str, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Row]:
+def _staged_rows(program: Program, label: str, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Row]:
+    """Yield what goes on; in a bounded job, what goes to sinks is staged on the spot."""
+    read = program.staged.plan[label]
+    assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
+    if not read.source.is_bounded:
+        yield from frame_rows(program, label, batches, partition)
+        return
+    with Stager(program, ONLY_COMMIT) as stager:
+        yield from frame_rows(program, label, batches, partition, stager)
+        messages = stager.close()
+        if messages:
+            yield Row(program.labels[0], len(program.staged.stages) + 1, Kind.STAGED, dump(Staging(messages)))
+
+
+def frame_rows(
+    program: Program, label: str, batches: Iterable[pa.RecordBatch], partition: int, stager: Stager | None = None
+) -> Iterator[Row]:
     """Run stage 0 on one partition of a DataFrame, and yield its elements packed by shard, then what was observed.
 
     Under the wall clock a task cannot know the tick of its micro-batch: its elements stand at `NOW`, and the shard
@@ -102,6 +119,7 @@ def frame_rows(program: Program, label: str, batches: Iterable[pa.RecordBatch], 
         label: the source's label.
         batches: the partition's rows.
         partition: its number, which is the origin of rows that name none.
+        stager: takes what goes to sinks, if that is done on the spot.
     """
     read = program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
@@ -124,7 +142,7 @@ def frame_rows(program: Program, label: str, batches: Iterable[pa.RecordBatch], 
         bundle = Bundle(decoded.values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
         greatest = max(greatest, max(times, default=greatest))
         good += count
-        yield from _through(program, source, label, MAIN, bundle, home)
+        yield from _through(program, label, MAIN, bundle, home, stager)
         letters = Bundle()
         for bad in decoded.bad:
             if read.dead_letters is None:
@@ -134,11 +152,12 @@ def frame_rows(program: Program, label: str, batches: Iterable[pa.RecordBatch], 
             letters.append(letter, at, GLOBAL_ONLY, NO_FIRING, (f"{label}:{origin}", row + bad.index), at)
             dead += 1
         if letters and read.dead_letters is not None:
-            yield from _through(program, source, label, read.dead_letters, letters, home)
+            yield from _through(program, label, read.dead_letters, letters, home, stager)
         row += batch.num_rows
     counts = {"elements_out": good, "dead_letters": dead}
     if source.is_bounded:
-        metrics = {"depth": 0, "shard": home, "counters": {}, "sources": {label: counts}, "watermarks": {}, "cache": "void"}
+        metrics = {"depth": 0, "shard": home, "counters": {}, "sources": {label: counts}}
+        metrics |= {"watermarks": {label: int(MAX_TIMESTAMP)}, "cache": "void"}
         yield Row(home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
         return
     seen = observed(label, origin, np.array([MIN_TIMESTAMP], np.int64), np.array([greatest], np.int64))
@@ -163,12 +182,12 @@ def _orders(
 
 
 def _through(
-    program: Program, source: DataFrameSource, label: str, tag: str, bundle: Bundle, home: int
+    program: Program, label: str, tag: str, bundle: Bundle, home: int, stager: Stager | None
 ) -> Iterator[Row]:
     arrivals: Arrivals = {}
     route(program.staged, 0, program.fragment(label).run(bundle, tag), arrivals)
-    if source.is_bounded:
-        yield from pack_arrivals(program, arrivals, home)
+    if stager is not None:
+        yield from pack_arrivals(program, arrivals, home, stager=stager)
         return
     places: dict[str, list[At]] = {}
     for cut, arrived in arrivals.items():

@@ -14,7 +14,7 @@ from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.timeline import Timeline
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.spark.shard_state import ShardState
-from dataflow_model.runners.spark.stage0 import FIRST, STATIC_STEP, pack_arrivals, pack_panes
+from dataflow_model.runners.spark.stage0 import FIRST, NOW, STATIC_STEP, pack_arrivals, pack_panes
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _timeline(program: Program, state: ShardState, inbox: _Inbox) -> Timeline:
     for seen, counts in inbox.seen:
         state.meta.counters.setdefault(seen.label, Counter()).update(counts)
     if control.steps is None:
-        state.meta.replay.observe([seen for seen, _ in inbox.seen])
+        state.meta.replay.observe([_at_tick(seen, control.wall) for seen, _ in inbox.seen])
         return state.meta.replay.timeline(sources, control.open_origins, control.ended, control.wall)
     timeline = Timeline(watermarks={name: [] for name in sources})
     now = {name: state.shard.watermarks.get(name, int(MIN_TIMESTAMP)) for name in sources}
@@ -111,6 +111,13 @@ def _timeline(program: Program, state: ShardState, inbox: _Inbox) -> Timeline:
         for name, watermark in now.items():
             timeline.watermarks[name].append(watermark)
     return timeline
+
+
+def _at_tick(seen: Observations, wall: int | None) -> Observations:
+    """Put what was read at `NOW` to the tick of the micro-batch."""
+    if wall is None or not len(seen.ticks) or seen.ticks[0] != NOW[0]:
+        return seen
+    return attrs.evolve(seen, ticks=np.full(len(seen.ticks), wall, np.int64))
 
 
 def _run(
@@ -158,6 +165,7 @@ def _by_instant(
     state.meta.waiting = []
     instants = set(timeline.at)
     first = timeline.at[0] if timeline.at else None
+    now = max((at for at in timeline.at if at[1] == 0), default=None)
     elements: dict[At, dict[str, Bundle]] = {}
     for packed in bundles:
         rows: dict[At, list[int]] = {}
@@ -172,6 +180,9 @@ def _by_instant(
             if at == FIRST and first is not None:
                 stands = first
                 packed.bundle.produced = [first[0]] * len(packed.bundle)
+            elif at == NOW and now is not None:
+                stands = now
+                packed.bundle.produced = [now[0]] * len(packed.bundle)
             if stands not in instants:
                 waiting += some
                 continue

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.sources import ClockStep, ColumnSource, ElementsSource, ScriptSource, WatermarkStep
+from dataflow_model.plan.sources import (
+    ClockStep,
+    ColumnSource,
+    DataFrameSource,
+    ElementsSource,
+    ScriptSource,
+    WatermarkStep,
+)
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, Slice
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -98,7 +105,7 @@ class Feed:
             end["step"] = min(start["step"] + self.rows_per_batch, steps)
             end["last"] = start["step"] >= steps
             return end
-        follows = self._follows() and not (until_drained and start["listed"])
+        follows = self._follows() and not (until_drained and start.get("listed"))
         end["listed"] = until_drained
         totals = start["totals"] if start["batch"] and not follows else self._listing(start["totals"])
         rows = {label: dict(found) for label, found in start["rows"].items()}
@@ -119,6 +126,8 @@ class Feed:
         open_origins: list[tuple[str, str]] = []
         ended = list(static)
         for read in self.reads:
+            if isinstance(read.source, DataFrameSource) and end["last"]:
+                ended.append(read.label)
             if not isinstance(read.source, ColumnSource):
                 continue
             totals = end["totals"].get(read.label, {})

@@ -41,6 +41,7 @@ class Program:
         run_id: names the run's commits; a resumed run keeps it.
         lifts: the groupings that are fed in columns.
         buckets: into how many parts a bounded job cuts each shard's keys, so that one fits in memory.
+        wall: the wall clock when the run began: a bounded job's one value of it.
         digest: names the program in this worker.
     """
 
@@ -50,6 +51,7 @@ class Program:
     run_id: str
     buckets: int = 1
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
+    wall: int = 0
     digest: str = ""
 
     def pack(self) -> PackedProgram:

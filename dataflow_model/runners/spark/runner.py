@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, PlanError, explain
+from dataflow_model.errors import InvalidArgument, PlanError, UnsupportedOnRunner, explain
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.time import DurationLike, duration
 
@@ -81,6 +82,7 @@ class SparkRunner:
 
         Raises:
             PlanError: for unbounded sources in batch, or a sink that cannot take a stream.
+            UnsupportedOnRunner: for `io.ToDataFrame` in streaming, and DataFrames that a stream cannot take.
             CheckpointMismatch: for a checkpoint of another pipeline.
         """
         from dataflow_model.runners.spark import batch, streaming  # noqa: PLC0415 - they import pyspark
@@ -89,6 +91,13 @@ class SparkRunner:
         for node in plan.nodes:
             if isinstance(node, Write):
                 node.sink.check()
+                if self.mode == "streaming" and isinstance(node.sink, DataFrameSink):
+                    raise UnsupportedOnRunner(
+                        explain(
+                            f"{node.label!r} makes a DataFrame, which is complete only when a bounded job is",
+                            hint="use mode='batch'; or dm.io.WriteParquet(…) here, and read what it has written",
+                        )
+                    )
                 if self.mode == "streaming" and node.input in unbounded:
                     node.sink.check_unbounded()
         if self.mode == "batch":

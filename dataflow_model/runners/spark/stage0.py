@@ -37,10 +37,22 @@ if TYPE_CHECKING:
     from dataflow_model.runners.spark.program import Program
     from dataflow_model.runners.spark.publishing import Stager
 
-__all__ = ["FIRST", "STATIC_STEP", "Slice", "pack_arrivals", "pack_panes", "read_script", "read_slice", "read_static"]
+__all__ = [
+    "FIRST",
+    "NOW",
+    "STATIC_STEP",
+    "Slice",
+    "pack_arrivals",
+    "pack_panes",
+    "read_script",
+    "read_slice",
+    "read_static",
+]
 
 FIRST: Final = (int(MIN_TIMESTAMP), 0)
 """Stands for the run's first instant."""
+NOW: Final = (int(MIN_TIMESTAMP), 1)
+"""Stands for the tick of the micro-batch, under the wall clock."""
 STATIC_STEP: Final = -2
 """Where static elements stand in a script's timeline: before its first step."""
 _CHUNK_ROWS: Final = 400_000
@@ -80,7 +92,7 @@ def read_slice(
     good = dead = 0
     for batch in source.read(part.origin, part.start, part.stop):
         columns = source.columns_of(batch)
-        rows = _good_rows(columns, wall, row)
+        rows = _good_rows(columns, program.wall if wall is None else wall, row)
         ticks.append(rows.clock)
         times.append(rows.event_times)
         good += len(rows.positions)
@@ -90,7 +102,7 @@ def read_slice(
             if read.dead_letters is None:
                 raise source.refusal(part.label, part.origin, row, bad)
             tick = bad.processing_time if wall is None else wall
-            tick = 0 if tick is None else tick
+            tick = program.wall if tick is None else tick
             letter = source.dead_letter(part.label, part.origin, row, bad)
             letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, (name, row + bad.index), tick)
             ticks.append(np.array([tick], np.int64))
@@ -122,7 +134,7 @@ class _Rows:
     positions: NDArray[np.int64]
 
 
-def _good_rows(columns: Columns, wall: int | None, start: int) -> _Rows:
+def _good_rows(columns: Columns, wall: int, start: int) -> _Rows:
     batch, event_times, clock = columns.batch, columns.event_times, columns.clock
     positions = np.arange(batch.num_rows, dtype=np.int64)
     if columns.valid is not None:
@@ -131,7 +143,7 @@ def _good_rows(columns: Columns, wall: int | None, start: int) -> _Rows:
         event_times = None if event_times is None else event_times[positions]
         clock = None if clock is None else clock[positions]
     if clock is None:
-        clock = np.full(batch.num_rows, 0 if wall is None else wall, np.int64)
+        clock = np.full(batch.num_rows, wall, np.int64)
     return _Rows(batch, clock if event_times is None else event_times, clock, positions + start)
 
 

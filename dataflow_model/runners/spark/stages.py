@@ -103,8 +103,8 @@ class _StreamReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         del limit
-        drain = pathlib.Path(self.requests, "drain").exists()
-        return self._feed().next(start, drain=drain)
+        drain, until_drained = (pathlib.Path(self.requests, name).exists() for name in ("drain", "until_drained"))
+        return self._feed().next(start, drain=drain, until_drained=until_drained)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:  # type: ignore[override]
         feed = self._feed()

@@ -6,14 +6,17 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import UnsupportedOnRunner, explain
+import attrs
+
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.sources import ColumnSource, DataFrameSource
+from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.local.execution import side_values
 from dataflow_model.runners.progress import live_progress
 from dataflow_model.runners.spark.bound import bound_plan
 from dataflow_model.runners.spark.checkpoint import Checkpoint
+from dataflow_model.runners.spark.collected import collect_bounded
+from dataflow_model.runners.spark.dataframes import check_streaming, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import Program
@@ -38,22 +41,24 @@ __all__ = ["StreamingResult", "start"]
 
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+_NAME: Final = "dataflow_model"
+"""Our source in the checkpoint: with a name, sources can be added beside it later."""
 _POLL_SECONDS: Final = 0.05
 
 
 def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> StreamingResult:
     """Start the query of a staged plan."""
-    for read in staged.sources:
-        if isinstance(read.source, DataFrameSource):
-            raise UnsupportedOnRunner(
-                explain(f"{read.label!r} reads a DataFrame, which mode='streaming' does not take yet", hint="read its files instead")
-            )
+    check_streaming(staged.sources, until=until)
     spark = runner.spark
     assert runner.checkpoint is not None  # noqa: S101 - checked at construction
     checkpoint = Checkpoint.open(runner.checkpoint, staged.plan, runner.shards())
     ship_package(spark)
-    if until == "drained" and any(isinstance(read.source, ColumnSource) and not read.source.is_bounded for read in staged.sources):
+    if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
         (checkpoint.requests / "until_drained").touch()
+    else:
+        (checkpoint.requests / "until_drained").unlink(missing_ok=True)
+    staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.ours))
     sides = side_values(staged.plan)
     lifted = lifts(staged, streaming=True)
     program = Program(bound_plan(staged), sides, shard_labels(checkpoint.shards), checkpoint.run_id, lifts=lifted)
@@ -67,10 +72,16 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         requests=str(checkpoint.requests),
         directory=checkpoint.ours,
     )
-    frame = spark.readStream.format(OUR_SOURCE).options(**options).load()
-    for depth in range(1, len(staged.stages) + 1):
-        frame = frame.groupBy("shard").transformWithStateInPandas(KeyedStage(packed, depth), SCHEMA_DDL, "Append", "None")
-    with _Settings(spark, {_PROVIDER: ROCKSDB, _PARTITIONS: str(checkpoint.shards)}):
+    settings = {_PROVIDER: ROCKSDB, _PARTITIONS: str(checkpoint.shards)}
+    ours = spark.readStream.format(OUR_SOURCE).options(**options)
+    named = not any(isinstance(read.source, DataFrameSource) for read in staged.sources)
+    if named:  # once one source has a name, Spark wants one for each, and DataFrames are the user's
+        settings[_NAMES] = "true"
+    with _Settings(spark, settings):
+        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), staged.sources, packed)
+        for depth in range(1, len(staged.stages) + 1):
+            stage = KeyedStage(packed, depth)
+            frame = frame.groupBy("shard").transformWithStateInPandas(stage, SCHEMA_DDL, "Append", "None")
         query = (
             frame.writeStream.format(OUR_SINK)
             .options(**options)
@@ -174,7 +185,7 @@ class StreamingResult:
                 self._error, self._state = find_our_error(failure), RunnerState.FAILED
             elif not finished:
                 self._state = RunnerState.STOPPED
-            elif (self._checkpoint.requests / "drain").exists():
+            elif any((self._checkpoint.requests / name).exists() for name in ("drain", "until_drained")):
                 (self._checkpoint.requests / "drained").touch()
                 self._state = RunnerState.DRAINED
             else:

@@ -1,0 +1,186 @@
+"""DataFrames as sources on Spark, bounded and streaming, and how runs over unbounded sources end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.errors import CheckpointMismatch, NotYetSupported, SourceError, UnsupportedOnRunner
+from dataflow_model.runners.spark import collected
+from tests.runners.jobs import run, start, streaming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+SECOND = 1_000_000
+SCHEMA = "at long, key string, value long, place long"
+ROWS = [(number * SECOND, "abc"[number % 3], number, 1_000 - number) for number in range(100)]
+
+
+def sums(frame: Any, **options: Any) -> Callable[[dm.Pipeline], None]:
+    """Return the pipeline: sums per key and ten seconds, and the rows as they come."""
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadDataFrame(frame, event_time="at", **options)
+        _ = rows | "values" >> dm.Map(lambda row: row.value) | "kept" >> dm.io.Collect()
+        windows = rows | dm.Map(lambda row: (row.key, row.value)) | dm.Window.into(dm.FixedWindows(10))
+        _ = windows | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+
+    return build
+
+
+def expected_sums(rows: Any = ROWS) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for at, key, value, *_ in rows:
+        found[key, at // (10 * SECOND)] += value
+    return found
+
+
+def actual_sums(result: Any) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for record in result.collected("sums"):
+        key, value = record.value
+        found[key, int(record.window.start) // (10 * SECOND)] += value
+    return found
+
+
+def wait_for(result: Any, condition: Callable[[], bool]) -> None:
+    """Wait until a run has come so far; raise what it failed with."""
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert result.wait_until_finish(timeout=0.1) is dm.RunnerState.RUNNING
+        assert time.monotonic() < deadline, result.metrics()
+
+
+def write(folder: Path, number: int, rows: list[tuple[Any, ...]]) -> None:
+    columns = dict(zip(("at", "key", "value", "place"), zip(*rows, strict=True), strict=True))
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table({name: list(some) for name, some in columns.items()}), folder / f"part-{number}.parquet")
+
+
+# Bounded jobs.
+
+
+def test_a_dataframe_is_read_by_a_bounded_job(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ROWS, SCHEMA).repartition(3)
+    result = run(dm.SparkRunner(spark), sums(frame, origin="key", sequence="place"))
+    assert actual_sums(result) == expected_sums()
+    # In order of origin, then of sequence, which runs backwards here.
+    values = [record.value for record in result.collected("kept")]
+    assert values == [number for key in range(3) for number in reversed(range(100)) if number % 3 == key]
+    assert result.metrics()["rows"] == {"elements_out": 100, "dead_letters": 0}
+
+
+def test_a_row_without_event_time_goes_to_the_dead_letters_or_stops_the_job(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(5, "a"), (None, "b")], "at long, key string").coalesce(1)
+
+    def build(p: dm.Pipeline) -> None:
+        rows, letters = p | "rows" >> dm.io.ReadDataFrame(frame, event_time="at").with_exception_handling()
+        _ = rows | "good" >> dm.io.Collect()
+        _ = letters | "bad" >> dm.io.Collect()
+
+    result = run(dm.SparkRunner(spark), build)
+    assert [record.value.key for record in result.collected("good")] == ["a"]
+    assert "column 'at' is null" in result.collected("bad")[0].value.reason
+    with pytest.raises(SourceError, match="'rows' cannot read row 1 of partition 000"):
+        run(dm.SparkRunner(spark), sums(spark.createDataFrame([(5, "a", 1), (None, "b", 2)], "at long, key string, value long").coalesce(1)))
+
+
+def test_rows_that_happen_on_arrival_have_one_event_time_in_a_bounded_job(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "rows", 0, ROWS)
+    frame = spark.createDataFrame(ROWS, SCHEMA)
+
+    def build(p: dm.Pipeline) -> None:
+        _ = p | "file" >> dm.io.ReadParquet(tmp_path / "rows", event_time=dm.ARRIVAL) | "from file" >> dm.io.Collect()
+        _ = p | "frame" >> dm.io.ReadDataFrame(frame, event_time=dm.ARRIVAL) | "from frame" >> dm.io.Collect()
+
+    before = time.time_ns() // 1_000
+    result = run(dm.SparkRunner(spark), build)
+    times = {int(record.event_time) for label in ("from file", "from frame") for record in result.collected(label)}
+    assert len(times) == 1
+    assert before <= times.pop() <= time.time_ns() // 1_000
+
+
+# Streams.
+
+
+def test_a_streaming_dataframe_is_read_until_it_is_drained(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path / "rows", number, ROWS[50 * number :][:50])
+    names = spark.createDataFrame([("a", "Ay"), ("b", "Bee")], "key string, name string")
+    frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "rows"))
+
+    def build(p: dm.Pipeline) -> None:
+        sums(frame, watermark=dm.BoundedOutOfOrderness("1 hour"))(p)
+        _ = p | "names" >> dm.io.ReadDataFrame(names, event_time=dm.ARRIVAL) | "named" >> dm.io.Collect()
+        arrived = p | "arrived" >> dm.io.ReadDataFrame(frame, event_time=dm.ARRIVAL)
+        windows = arrived | "minutes" >> dm.Window.into(dm.FixedWindows("1 minute"))
+        _ = windows | "ones" >> dm.Map(lambda row: (row.key, 1)) | dm.Count.per_key() | "counts" >> dm.io.Collect()
+
+    before = time.time_ns() // 1_000
+    result = start(streaming(spark, tmp_path / "checkpoint"), build)
+    wait_for(result, lambda: all(result.metrics()[label].get("elements_out") == 100 for label in ("rows", "arrived")))
+    assert not result.collected("sums")
+    result.drain()
+    assert result.state is dm.RunnerState.DRAINED
+    assert actual_sums(result) == expected_sums()
+    assert sorted(record.value for record in result.collected("kept")) == list(range(100))
+    assert sorted(record.value.name for record in result.collected("named")) == ["Ay", "Bee"]
+    counts = result.collected("counts")
+    assert sum(record.value[1] for record in counts) == 100
+    assert all(before - 60 * SECOND <= int(record.event_time) <= time.time_ns() // 1_000 + 60 * SECOND for record in counts)
+    with pytest.raises(CheckpointMismatch, match="was drained"):
+        start(streaming(spark, tmp_path / "checkpoint"), build)
+
+
+def test_what_a_stream_cannot_take_is_refused_at_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = spark.readStream.format("rate").load()
+    runner = streaming(spark, tmp_path / "checkpoint")
+
+    def reading(**options: Any) -> Callable[[dm.Pipeline], None]:
+        def build(p: dm.Pipeline) -> None:
+            _ = p | "live" >> dm.io.ReadDataFrame(live, event_time="timestamp", **options) | dm.io.Collect()
+
+        return build
+
+    replaying = reading(processing_time="timestamp", origin="value", sequence="value")
+    with pytest.raises(NotYetSupported, match="'live' replays the clock of a streaming DataFrame"):
+        start(runner, replaying)
+    with pytest.raises(UnsupportedOnRunner, match="'live' reads a streaming DataFrame, and only Spark knows"):
+        start(runner, reading(), until="drained")
+
+    def making(p: dm.Pipeline) -> None:
+        _ = p | dm.Create([("a", 1)]) | "made" >> dm.io.ToDataFrame()
+
+    with pytest.raises(UnsupportedOnRunner, match="'made' makes a DataFrame"):
+        start(runner, making)
+    monkeypatch.setattr(collected, "MOST_BYTES", 100)
+    with pytest.raises(UnsupportedOnRunner, match="'rows' reads a bounded DataFrame of 0 MB"):
+        start(runner, sums(spark.createDataFrame(ROWS, SCHEMA)))
+
+
+def test_a_followed_source_can_be_read_as_far_as_it_reaches_now(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path / "rows", number, ROWS[50 * number :][:50])
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True)
+        windows = rows | dm.Map(lambda row: (row.key, row.value)) | dm.Window.into(dm.FixedWindows(10))
+        _ = windows | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+
+    result = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=60), build, until="drained")
+    assert result.state is dm.RunnerState.DRAINED
+    assert actual_sums(result) == expected_sums()
+    with pytest.raises(CheckpointMismatch, match="was drained"):
+        start(streaming(spark, tmp_path / "checkpoint"), build)

@@ -1,0 +1,163 @@
+"""A run on Spark streaming that is stopped, resumed, drained, waited for."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dataflow_model as dm
+from tests.runners.jobs import difference, run, seen, start, streaming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from dataflow_model.plan.runner import PipelineResult
+
+PATIENCE = 300
+"""Seconds after which a test that waits for a micro-batch gives up; it waits for what it is told, never for a time."""
+
+
+def write_rows(file: Path, first: int, last: int) -> None:
+    """Write a file as a followed directory wants it: whole when it appears."""
+    numbers = list(range(first, last))
+    file.parent.mkdir(exist_ok=True)
+    fresh = file.with_name(f"_{file.name}")
+    pq.write_table(pa.table({"at": numbers, "seen": numbers, "key": [n % 3 for n in numbers], "n": numbers}), fresh)
+    fresh.rename(file)
+
+
+class Meter:
+    """Hands the values of each commit over, so that a test can wait for one."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.changed = threading.Condition()
+
+    def take(self, values: list[Any]) -> None:
+        with self.changed:
+            self.values += values
+            self.changed.notify_all()
+
+
+def summing(folder: Path, *, follow: bool = False) -> Callable[[dm.Pipeline], None]:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(folder, event_time="at", processing_time="seen", follow=follow)
+        pairs = rows | "pair" >> dm.Map(lambda row: (row.key, row.n))
+        windowed = pairs | "windows" >> dm.Window.into(dm.FixedWindows("10 microseconds")).accumulating()
+        _ = windowed | "sums" >> dm.Sum.per_key() | "panes" >> dm.io.Collect()
+
+    return build
+
+
+def wait_for_batch(result: Any, number: int) -> None:
+    """Wait until some micro-batches have been committed."""
+    done = threading.Event()
+    for _ in range(PATIENCE * 20):
+        progress = result.query.lastProgress
+        if progress is not None and progress.batchId >= number:
+            return
+        assert result.query.isActive, result.query.exception()
+        done.wait(0.05)
+    pytest.fail(f"no micro-batch {number} within {PATIENCE} seconds")
+
+
+def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
+    build = summing(tmp_path / "rows")
+    expected = seen(run(dm.LocalRunner(), build).collected("panes"))
+    runner = streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20)
+    first = start(runner, build)
+    wait_for_batch(first, 1)
+    first.stop()
+    before = seen(first.collected("panes"))
+    assert first.state in {dm.RunnerState.STOPPED, dm.RunnerState.DONE}
+    assert before
+    assert before == expected[: len(before)]
+    second = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=50), build)
+    assert second.state is dm.RunnerState.DONE
+    assert not difference(expected, seen(second.collected("panes")))
+    assert second.metrics()["rows"]["elements_out"] == 120
+    third = run(streaming(spark, tmp_path / "checkpoint"), build)  # it is over; nothing comes twice
+    assert third.state is dm.RunnerState.DONE
+    assert not difference(expected, seen(third.collected("panes")))
+
+
+def test_draining_a_followed_source_closes_its_windows_for_good(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
+    build = summing(tmp_path / "rows", follow=True)
+    result = start(streaming(spark, tmp_path / "checkpoint"), build)
+    wait_for_batch(result, 0)
+    assert result.state is dm.RunnerState.RUNNING
+    write_rows(tmp_path / "rows" / "b.parquet", 15, 25)
+    _wait_for_rows(result, 25)
+    assert result.wait_until_finish(timeout=0.01) is dm.RunnerState.RUNNING
+    result.drain()
+    assert result.state is dm.RunnerState.DRAINED
+    panes = result.collected("panes")
+    assert sum(record.value[1] for record in panes) == sum(range(25))
+    assert {record.pane.timing for record in panes} == {dm.PaneTiming.ON_TIME}
+    assert all(record.pane.is_last for record in panes)
+    assert set(result.watermarks().values()) == {dm.MAX_TIMESTAMP}
+    with pytest.raises(dm.CheckpointMismatch, match=r"was drained: its windows are closed for good\nHint: give a new"):
+        start(streaming(spark, tmp_path / "checkpoint"), build)
+
+
+def _wait_for_rows(result: PipelineResult, rows: int) -> None:
+    done = threading.Event()
+    for _ in range(PATIENCE * 20):
+        if result.metrics().get("rows", {}).get("elements_out", 0) >= rows:
+            return
+        assert result.state is dm.RunnerState.RUNNING
+        done.wait(0.05)
+    pytest.fail(f"no {rows} rows within {PATIENCE} seconds: {result.metrics()}")
+
+
+def test_a_followed_source_that_is_stopped_goes_on_with_what_has_come_since(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
+    build = summing(tmp_path / "rows", follow=True)
+    first = start(streaming(spark, tmp_path / "checkpoint"), build)
+    _wait_for_rows(first, 15)
+    first.stop()
+    assert first.state is dm.RunnerState.STOPPED
+    write_rows(tmp_path / "rows" / "b.parquet", 15, 25)
+    second = start(streaming(spark, tmp_path / "checkpoint"), build)
+    _wait_for_rows(second, 25)
+    second.drain()
+    assert sum(record.value[1] for record in second.collected("panes")) == sum(range(25))
+
+
+def test_a_bounded_run_until_drained_ends_by_itself_at_the_end_of_time(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 30)
+    result = start(streaming(spark, tmp_path / "checkpoint"), summing(tmp_path / "rows"), until="drained")
+    assert result.wait_until_finish() is dm.RunnerState.DONE
+    assert set(result.watermarks().values()) == {dm.MAX_TIMESTAMP}
+
+
+def test_the_trigger_interval_is_sparks(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 30)
+    build = summing(tmp_path / "rows")
+    runner = streaming(spark, tmp_path / "checkpoint", trigger_interval="3 seconds", max_rows_per_batch=15)
+    result: Any = run(runner, build)
+    starts = [progress.timestamp for progress in result.query.recentProgress]
+    assert {int(start[17:19]) % 3 for start in starts[1:]} == {0}
+    assert len(starts) >= 3
+    assert not difference(seen(run(dm.LocalRunner(), build).collected("panes")), seen(result.collected("panes")))
+
+
+def test_the_sessions_own_settings_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 3)
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    run(streaming(spark, tmp_path / "checkpoint", shards=3), summing(tmp_path / "rows"))
+    assert {name: spark.conf.get(name, None) for name in SETTINGS} == before
+
+
+SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.stateStore.providerClass")
