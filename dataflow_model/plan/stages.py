@@ -22,11 +22,12 @@ from dataflow_model.plan.nodes import (
     SideInput,
     Write,
 )
+from dataflow_model.plan.sources import ScriptSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["KeyedNode", "StagedPlan", "cut_into_stages"]
+__all__ = ["KeyedNode", "StagedPlan", "cut_into_stages", "dynamic_sides", "side_cut"]
 
 KeyedNode: TypeAlias = GroupByKeyAndWindow | Reshuffle | ParDo
 """What has a shard of its own: groupings, reshuffles, and ParDos whose side inputs change as they run."""
@@ -39,11 +40,12 @@ class StagedPlan:
     Attributes:
         plan: the plan that was cut.
         stages: the keyed nodes of stage 1, 2, …
-        depths: the stage of each producer: 0 for a source, else its keyed stage.
-        cuts: where a flow of elements ends: keyed nodes and sinks.
+        depths: the stage of each producer: 0 for a source, else its keyed stage; and that of each side input's cut.
+        cuts: where a flow of elements ends: keyed nodes, sinks, and side inputs that change (`side_cut`).
         feeds: for each cut the producers that feed its main input, each with how far the fragment between holds the
             watermark back, in microseconds.
         side_feeds: for a ParDo among the keyed nodes, the producers of each of its side inputs, in the same form.
+        owners: the node of each side input's cut.
     """
 
     plan: Plan
@@ -52,6 +54,7 @@ class StagedPlan:
     cuts: frozenset[str]
     feeds: Mapping[str, Mapping[str, int]]
     side_feeds: Mapping[str, Mapping[SideInput, Mapping[str, int]]]
+    owners: Mapping[str, str]
 
     @property
     def sources(self) -> tuple[Read, ...]:
@@ -67,6 +70,10 @@ class StagedPlan:
     def keyed(self) -> tuple[KeyedNode, ...]:
         """All keyed nodes, stage by stage."""
         return tuple(node for stage in self.stages for node in stage)
+
+    def taker(self, cut: str) -> Node:
+        """Return the node that takes what arrives at a cut."""
+        return self.plan[self.owners.get(cut, cut)]
 
     def depth_of(self, cut: str) -> int:
         """Return the stage at which a cut takes its elements; sinks come after the last."""
@@ -99,6 +106,7 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
     feeds: dict[str, Mapping[str, int]] = {}
     side_feeds: dict[str, Mapping[SideInput, Mapping[str, int]]] = {}
     stages: list[list[KeyedNode]] = []
+    owners: dict[str, str] = {}
     for node in plan.nodes:
         main = [node.inputs[0]] if isinstance(node, ParDo) else list(node.inputs)
         flow = _union([reached[ref] for ref in main])
@@ -116,14 +124,56 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
                 before.update(*side_feeds[node.label].values())
             depth = 1 + max((depths[producer] for producer in before), default=0)
             depths[node.label] = depth
+            if isinstance(node, ParDo):
+                for number, side in enumerate(node.side_inputs):
+                    if id(side) in sides:
+                        owners[side_cut(node.label, number)] = node.label
+                        depths[side_cut(node.label, number)] = depth
             stages.extend([] for _ in range(depth - len(stages)))
             stages[depth - 1].append(node)
             flow = {node.label: 0}
         horizon = _horizon(node)
         for ref in outputs_of(node):
             reached[ref] = {producer: back + horizon for producer, back in flow.items()}
-    cuts = frozenset(feeds)
-    return StagedPlan(plan, tuple(map(tuple, stages)), depths, cuts, feeds, side_feeds)
+    cuts = frozenset(feeds) | frozenset(owners)
+    return StagedPlan(plan, tuple(map(tuple, stages)), depths, cuts, feeds, side_feeds, owners)
+
+
+def side_cut(label: str, number: int) -> str:
+    """Return what the elements of a ParDo's side input are addressed to; no label has the sign in it.
+
+    Args:
+        label: the ParDo's full label.
+        number: which of its side inputs.
+    """
+    return f"{label}\0side {number}"
+
+
+def dynamic_sides(plan: Plan) -> tuple[SideInput, ...]:
+    """Return the side inputs that change while a stream runs: those that depend on an unbounded source or a script.
+
+    The others are known before the pipeline runs, and come by closure.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> factor = p | "factor" >> dm.Create([10])
+        >>> _ = p | "numbers" >> dm.Create([1, 2]) | dm.Map(lambda x, by: x * by, dm.AsSingleton(factor))
+        >>> dynamic_sides(p.plan())
+        ()
+    """
+    changing: set[Ref] = set()
+    found: list[SideInput] = []
+    for node in plan.nodes:
+        if isinstance(node, Read):
+            changes = isinstance(node.source, ScriptSource) or not node.source.is_bounded
+        else:
+            changes = any(ref in changing for ref in node.inputs)
+        if isinstance(node, ParDo):
+            found += [side for side in node.side_inputs if side.ref in changing]
+        if changes:
+            changing.update(outputs_of(node))
+    return tuple(found)
 
 
 def _union(flows: list[dict[str, int]]) -> dict[str, int]:

@@ -92,7 +92,10 @@ def test_a_row_without_event_time_goes_to_the_dead_letters_or_stops_the_job(spar
     assert [record.value.key for record in result.collected("good")] == ["a"]
     assert "column 'at' is null" in result.collected("bad")[0].value.reason
     with pytest.raises(SourceError, match="'rows' cannot read row 1 of partition 000"):
-        run(dm.SparkRunner(spark), sums(spark.createDataFrame([(5, "a", 1), (None, "b", 2)], "at long, key string, value long").coalesce(1)))
+        run(
+            dm.SparkRunner(spark),
+            sums(spark.createDataFrame([(5, "a", 1), (None, "b", 2)], "at long, key string, value long").coalesce(1)),
+        )
 
 
 def test_rows_that_happen_on_arrival_have_one_event_time_in_a_bounded_job(spark: SparkSession, tmp_path: Path) -> None:
@@ -137,7 +140,9 @@ def test_a_streaming_dataframe_is_read_until_it_is_drained(spark: SparkSession, 
     assert sorted(record.value.name for record in result.collected("named")) == ["Ay", "Bee"]
     counts = result.collected("counts")
     assert sum(record.value[1] for record in counts) == 100
-    assert all(before - 60 * SECOND <= int(record.event_time) <= time.time_ns() // 1_000 + 60 * SECOND for record in counts)
+    assert all(
+        before - 60 * SECOND <= int(record.event_time) <= time.time_ns() // 1_000 + 60 * SECOND for record in counts
+    )
     with pytest.raises(CheckpointMismatch, match="was drained"):
         start(streaming(spark, tmp_path / "checkpoint"), build)
 

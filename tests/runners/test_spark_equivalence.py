@@ -82,7 +82,9 @@ def test_a_hundred_drawn_scripts_give_the_panes_of_the_local_runner(
 
     expected = run(dm.LocalRunner(), build)
     actual = run(streaming(spark, tmp_path, max_rows_per_batch=steps, shards=shards), build)
-    _assert_same(expected, actual, {f"panes {case}": f"{stream.steps}\n{it}" for case, (stream, it) in enumerate(cases)})
+    _assert_same(
+        expected, actual, {f"panes {case}": f"{stream.steps}\n{it}" for case, (stream, it) in enumerate(cases)}
+    )
 
 
 def _assert_same(expected: Any, actual: Any, described: dict[str, str]) -> None:
@@ -129,7 +131,7 @@ def replayed(folder: Path, grouping: list[WindowingStrategy], delay: int) -> Cal
 
 
 def _is_of(row: Any, number: int, count: int) -> bool:
-    return row.case % count == number
+    return bool(row.case % count == number)
 
 
 def _pair(row: Any) -> Any:

@@ -17,12 +17,26 @@ from tests.runners.test_spark_equivalence import write_replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 EARLY_AND_LATE = dm.AfterWatermark(early=dm.AfterProcessingTime(3), late=dm.AfterCount(1))
-PANES = ("summed", "chain", "joined", "both", "shuffled", "large", "small", "scaled", "named", "sessions", "created", "partition")
+PANES = (
+    "summed",
+    "chain",
+    "joined",
+    "both",
+    "shuffled",
+    "large",
+    "small",
+    "scaled",
+    "named",
+    "sessions",
+    "created",
+    "partition",
+)
 
 
 def every_shape(rows: Path, out: Path | None = None) -> Callable[[dm.Pipeline], None]:
@@ -105,11 +119,17 @@ def test_every_shape_gives_in_streaming_what_it_gives_locally(
     assert {label: counts for label, counts in counters(actual).items() if label != "parquet"} == counters(expected)
     assert set(actual.watermarks().values()) == {dm.MAX_TIMESTAMP}
     written = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
-    by_hand = sorted((record.value[0], record.value[1], record.pane.index, int(record.window.start)) for record in expected.collected("summed"))
-    assert sorted((row["key"], row["value"], row["pane_index"], _micros(row["window_start"])) for row in written) == by_hand
+    by_hand = sorted(
+        (record.value[0], record.value[1], record.pane.index, int(record.window.start))
+        for record in expected.collected("summed")
+    )
+    assert (
+        sorted((row["key"], row["value"], row["pane_index"], _micros(row["window_start"])) for row in written)
+        == by_hand
+    )
 
 
-def _micros(moment: Any) -> int:
+def _micros(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
@@ -172,6 +192,8 @@ def test_a_pipeline_without_a_grouping_streams_too(spark: SparkSession, tmp_path
     for path in (tmp_path / "out").rglob("*.json"):
         path.unlink()
     actual = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=60), build)
-    assert [record.value for record in actual.collected("kept")] == [record.value for record in expected.collected("kept")]
+    assert [record.value for record in actual.collected("kept")] == [
+        record.value for record in expected.collected("kept")
+    ]
     lines = [line for path in (tmp_path / "out").glob("*.json") for line in path.read_text().splitlines()]
     assert len(lines) == 100

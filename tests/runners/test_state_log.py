@@ -217,7 +217,8 @@ def test_a_part_that_fails_its_checksum_is_an_error_that_names_the_shard() -> No
     ((at, payload),) = store.parts.items()
     store.parts[at] = payload[:-1] + bytes([payload[-1] ^ 1])
     with pytest.raises(
-        StateCorruption, match=r"state of shard 3 of stage 1 is damaged: part 0 of record 0 fails its checksum\nHint: restore"
+        StateCorruption,
+        match=r"state of shard 3 of stage 1 is damaged: part 0 of record 0 fails its checksum\nHint: restore",
     ):
         opened(store).since("")
 
@@ -253,7 +254,9 @@ def open_shard(program: Program, store: DictStore) -> ShardState:
     return ShardState.open(program, 1, 0, store)
 
 
-def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_after_a_lost_one(program: Program) -> None:
+def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_after_a_lost_one(
+    program: Program,
+) -> None:
     store = DictStore()
     state = open_shard(program, store)
     assert state.how == "void"

@@ -22,6 +22,7 @@ from dataflow_model.plan.nodes import (
     ToPairs,
     Write,
 )
+from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, user_error
 from dataflow_model.time import EventTime, event_time, format_instant
@@ -96,6 +97,14 @@ class Fragment:
         self._spread(Ref(self._producer, tag), flow, arrived)
         return {label: self._gather(flows) for label, flows in arrived.items()}
 
+    def run_alone(self, label: str, bundle: Bundle) -> dict[str, Bundle]:
+        """Run one ParDo on its elements; return its outputs by tag, in order of cause."""
+        node = self._plan[label]
+        assert isinstance(node, ParDo)  # noqa: S101 - callers have it from a join with side inputs
+        self._root = bundle
+        flow = _Flow(bundle.values, list(range(len(bundle))), bundle.times, bundle.windows)
+        return {tag: self._gather([output]) for tag, output in self._par_do(node, flow).items()}
+
     def tear_down(self) -> None:
         """Let the DoFns go."""
         for label in self._set_up:
@@ -106,6 +115,11 @@ class Fragment:
 
     def _spread(self, ref: Ref, flow: _Flow, arrived: dict[str, list[_Flow]]) -> None:
         for node in self._consumers.get(ref, ()):
+            if isinstance(node, ParDo):
+                for number, side in enumerate(node.side_inputs):
+                    cut = side_cut(node.label, number)
+                    if side.ref == ref and cut in self._cuts:
+                        arrived.setdefault(cut, []).append(flow)
             if node.label in self._cuts:
                 if flow.values and ref == node.inputs[0] or not isinstance(node, ParDo):
                     arrived.setdefault(node.label, []).append(flow)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from dataflow_model.errors import InvalidType, explain
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref, Reshuffle, Write
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
+from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import PaneTable
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.relay import RelayEngine
+from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrivals", "Engine", "StageShard", "feed_pairs", "join_arrivals", "route"]
 
-Engine: TypeAlias = GroupingEngine | RelayEngine | ColumnarEngine
+Engine: TypeAlias = GroupingEngine | RelayEngine | ColumnarEngine | SideJoinEngine
 Arrivals = dict[str, "Bundle"]
 """Bundles by the cut that takes them, their orders as that cut's stage compares them."""
 
@@ -76,6 +78,8 @@ class StageShard:
                 return GroupingEngine(node, self.staged.plan.late_data, self.thaw)
             case Reshuffle():
                 return RelayEngine(node)
+            case ParDo():
+                return SideJoinEngine(node, self.staged, self.side_values)
             case _:
                 raise AssertionError(f"{node!r} is no keyed node")
 
@@ -117,6 +121,10 @@ class StageShard:
                 outputs[label] = engine.output_watermark()
                 self.behind_columns(label, engine, arrivals)
                 continue
+            if isinstance(engine, SideJoinEngine):
+                self._join(engine, clock, inboxes, arrivals)
+                outputs[label] = engine.output_watermark()
+                continue
             if isinstance(engine, RelayEngine):
                 if inbox:
                     engine.relay(inbox.in_order())
@@ -156,6 +164,22 @@ class StageShard:
         panes, self.panes = self.panes, {}
         return panes
 
+    def _join(self, engine: SideJoinEngine, clock: int, inboxes: Mapping[str, Bundle], arrivals: Arrivals) -> None:
+        """Run the events of one instant of a ParDo with changing side inputs."""
+        label = engine.label
+        inbox = inboxes.get(label)
+        sides = [inboxes.get(side_cut(label, number)) for number, _ in engine.sides]
+        feeds = [self.staged.side_feeds[label][side] for _, side in engine.sides]
+        engine.instant(
+            clock,
+            inbox and inbox.in_order(),
+            [bundle and bundle.in_order() for bundle in sides],
+            self.input_watermark(label),
+            [least_watermark(feed, self.watermarks) for feed in feeds],
+        )
+        for tag, output in engine.take_output().items():
+            route(self.staged, self.depth, engine.behind(output, tag), arrivals)
+
     def input_watermark(self, label: str) -> int:
         """Return the low watermark of a node's input: the least over the producers that feed it."""
         return input_watermark(self.staged, label, self.watermarks)
@@ -164,12 +188,20 @@ class StageShard:
         """Let the DoFns go."""
         for fragment in self._fragments.values():
             fragment.tear_down()
+        for engine in self.engines.values():
+            if isinstance(engine, SideJoinEngine):
+                engine.tear_down()
 
 
 def input_watermark(staged: StagedPlan, label: str, watermarks: Mapping[str, int]) -> int:
-    """Return the least of the producers' watermarks, each less what the fragment between holds back."""
+    """Return the low watermark of a cut's input."""
+    return least_watermark(staged.feeds[label], watermarks)
+
+
+def least_watermark(feed: Mapping[str, int], watermarks: Mapping[str, int]) -> int:
+    """Return the least of some producers' watermarks, each less what the fragment between holds back."""
     least = int(MAX_TIMESTAMP)
-    for producer, back in staged.feeds[label].items():
+    for producer, back in feed.items():
         watermark = watermarks.get(producer, int(MIN_TIMESTAMP))
         if back and int(MIN_TIMESTAMP) < watermark < MAX_TIMESTAMP:
             watermark = max(watermark - back, int(MIN_TIMESTAMP))

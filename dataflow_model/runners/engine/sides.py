@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Record
     from dataflow_model.values import Window
 
-__all__ = ["StaticSide", "newest_panes", "view_of"]
+__all__ = ["StaticSide", "newest_panes", "owner_of", "view_of"]
 
 
 @attrs.define
@@ -56,12 +56,13 @@ def newest_panes(records: Sequence[Record]) -> list[Record]:
     """
     newest: dict[Any, int] = {}
     for record in records:
-        key = _key_of(record.value)
+        key = owner_of(record.value)
         newest[key] = max(record.pane.index, newest.get(key, 0))
-    return [record for record in records if record.pane.index == newest[_key_of(record.value)]]
+    return [record for record in records if record.pane.index == newest[owner_of(record.value)]]
 
 
-def _key_of(value: Any) -> Any:
+def owner_of(value: Any) -> Any:
+    """Return what a pane's value belongs to: its encoded key, or `None` for what is no pair."""
     if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
         return None
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
 from dataflow_model.plan.sinks import Record
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
 from dataflow_model.runners.engine.sides import StaticSide
@@ -16,7 +16,7 @@ from dataflow_model.runners.local.inputs import instants_of
 from dataflow_model.time import MIN_TIMESTAMP, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.shard import Arrivals
@@ -36,10 +36,11 @@ class Execution:
     def __init__(self, plan: Plan, clock: int | None = None) -> None:
         self.plan = plan
         self.clock = clock
-        self.staged = cut_into_stages(plan)
+        dynamic = dynamic_sides(plan)
+        self.staged = cut_into_stages(plan, dynamic)
         self.watermarks: dict[str, int] = {}
         self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in plan.nodes}
-        sides = side_values(plan, clock)
+        sides = side_values(plan, clock, but=dynamic)
         self._fragments = {
             read.label: Fragment(plan, read.label, self.staged.cuts, sides) for read in self.staged.sources
         }
@@ -96,13 +97,22 @@ def records_of_bundle(bundle: Bundle, at: tuple[int, int]) -> list[Record]:
     ]
 
 
-def side_values(plan: Plan, clock: int | None = None) -> Mapping[SideInput, Callable[[Window], Any]]:
-    """Run what the static side inputs need, and return their lookups."""
+def side_values(
+    plan: Plan, clock: int | None = None, but: Collection[SideInput] = ()
+) -> Mapping[SideInput, Callable[[Window], Any]]:
+    """Run what the static side inputs need, and return their lookups.
+
+    Args:
+        plan: the plan.
+        clock: the wall clock's one value; `None` reads the wall.
+        but: the side inputs that are left out, because they change while the plan runs.
+    """
+    changing = set(map(id, but))
     values: dict[SideInput, Callable[[Window], Any]] = {}
     for node in plan.nodes:
         if not isinstance(node, ParDo):
             continue
-        for side in node.side_inputs:
+        for side in (side for side in node.side_inputs if id(side) not in changing):
             values[side] = StaticSide(side, _collect(plan, side.ref, clock), plan.strategy(side.ref).accumulates)
     return values
 

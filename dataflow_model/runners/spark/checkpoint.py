@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
 
 __all__ = ["Checkpoint"]
+
+_NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
+"""What a checkpoint of Spark has in it; without our own part beside it, it is another query's."""
 
 
 @attrs.define
@@ -58,7 +61,7 @@ class Checkpoint:
         checkpoint = cls(pathlib.Path(path), uuid.uuid4().hex[:12], shards)
         known = pathlib.Path(checkpoint.ours, "run.json")
         if not known.exists():
-            if pathlib.Path(checkpoint.spark).exists():
+            if any((checkpoint.path / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(
                     explain(
                         f"{path!r} holds a checkpoint that is not of a dataflow_model run",
@@ -68,13 +71,20 @@ class Checkpoint:
             try:
                 checkpoint.requests.mkdir(parents=True, exist_ok=True)
                 run = {"run_id": checkpoint.run_id, "shards": shards, "fingerprint": fingerprint(plan)}
-                known.write_text(json.dumps(run, indent=1))
+                fresh = known.with_name("_run.json")  # a run that is killed here has not begun
+                fresh.write_text(json.dumps(run, indent=1))
+                fresh.replace(known)
             except OSError as error:
                 raise SinkError(
                     explain(f"the checkpoint directory {path!r} cannot be written: {error}", hint="give another as checkpoint=")
                 ) from error
             return checkpoint
-        run = json.loads(known.read_text())
+        try:
+            run = json.loads(known.read_text())
+        except (OSError, ValueError) as error:
+            raise CheckpointMismatch(
+                explain(f"{str(known)!r} cannot be read: {error}", hint="restore it from a copy, or give a new directory as checkpoint=")
+            ) from error
         _check(path, run, plan, drained=(checkpoint.requests / "drained").exists())
         checkpoint.run_id, checkpoint.shards = run["run_id"], run["shards"]
         return checkpoint

@@ -181,9 +181,7 @@ def _orders(
     return list(zip(names, numbers, strict=True))
 
 
-def _through(
-    program: Program, label: str, tag: str, bundle: Bundle, home: int, stager: Stager | None
-) -> Iterator[Row]:
+def _through(program: Program, label: str, tag: str, bundle: Bundle, home: int, stager: Stager | None) -> Iterator[Row]:
     arrivals: Arrivals = {}
     route(program.staged, 0, program.fragment(label).run(bundle, tag), arrivals)
     if stager is not None:

@@ -26,11 +26,12 @@ from dataflow_model.values import encode_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from dataflow_model.runners.engine.bundle import Order
     from dataflow_model.plan.sources import Origin
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.spark.program import Program
 
-__all__ = ["ONLY_COMMIT", "JobWork", "do_work", "plan_work", "run_buckets"]
+__all__ = ["ONLY_COMMIT", "JobWork", "count_elements", "do_work", "plan_work", "run_buckets"]
 
 ONLY_COMMIT: Final = 0
 """A bounded job publishes once."""
@@ -89,6 +90,8 @@ def do_work(program: Program, work: JobWork) -> Iterator[Row]:
     with Stager(program, ONLY_COMMIT) as stager:
         if work.label is not None:
             yield from _elements(program, work.label, home, stager)
+            source = program.staged.plan[work.label].source  # type: ignore[union-attr]
+            counts[work.label] = Counter(elements_out=count_elements(source))
         for part in work.parts:
             seen: dict[str, int] = {}
             for row in read_slice(program, part, None, home, stager):
@@ -106,6 +109,13 @@ def _staged(program: Program, home: int, stager: Stager) -> Iterator[Row]:
     messages = stager.close()
     if messages:
         yield Row(home, len(program.staged.stages) + 1, Kind.STAGED, dump(Staging(messages)))
+
+
+def count_elements(source: ElementsSource | ScriptSource, first: int = 0, last: int | None = None) -> int:
+    """Return how many elements a static source has, or a script in steps `[first, last)`."""
+    if isinstance(source, ElementsSource):
+        return len(source.elements)
+    return sum(len(step.elements) for step in source.steps[first:last] if isinstance(step, AddStep))
 
 
 def _elements(program: Program, label: str, home: int, stager: Stager) -> Iterator[Row]:
@@ -176,8 +186,15 @@ def _run_keys(engine: GroupingEngine, inbox: Bundle) -> None:
     rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], inbox.times[row], inbox.orders[row]))
     for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
         engine.stand_at(watermark=_NEVER, clock=_NEVER, output_watermark=_NEVER)
-        feed_pairs(engine, inbox.take(list(of_key)), follow=True)
+        elements = inbox.take(list(of_key))
+        elements.orders = _rising(elements.orders)
+        feed_pairs(engine, elements, follow=True)
         engine.advance_watermark(int(MAX_TIMESTAMP))
+
+
+def _rising(orders: list[Order]) -> list[Order]:
+    """Return orders that rise as a key's elements come, so that what they cause sorts as it was emitted."""
+    return [(*top, rank) for rank, top in enumerate(itertools.accumulate(orders, max))]
 
 
 def _metrics(program: Program, home: int, counters: Any, sources: Any) -> Row:

@@ -149,7 +149,7 @@ def _run(
     last = len(program.staged.stages)
     for later in range(depth + 1, last + 1):
         for name, values in outputs.items():
-            if any(name in program.staged.feeds[node.label] for node in program.staged.stages[later - 1]):
+            if any(node.label in program.staged.targets(name) for node in program.staged.stages[later - 1]):
                 payload = dump((name, values))
                 yield from (Row(shard, later, Kind.WATERMARK, payload) for shard in program.labels)
     if depth < last and label == program.labels[0]:

@@ -70,15 +70,16 @@ class Program:
     def _reached(self) -> dict[str, frozenset[str]]:
         """For each node the cuts that its output flows to, itself if it is one."""
         reached: dict[str, frozenset[str]] = {}
+        waiting = self.staged.side_feeds.keys()  # their side inputs flow to them too
         for node in reversed(self.staged.plan.nodes):
             if node.label in self.staged.cuts:
                 reached[node.label] = frozenset({node.label})
                 continue
-            consumers = [
-                other
-                for other in self.staged.plan.nodes
-                if any(ref.label == node.label for ref in (other.inputs[:1] if isinstance(other, ParDo) else other.inputs))
-            ]
+            consumers = []
+            for other in self.staged.plan.nodes:
+                by_closure = isinstance(other, ParDo) and other.label not in waiting
+                if any(ref.label == node.label for ref in (other.inputs[:1] if by_closure else other.inputs)):
+                    consumers.append(other)
             reached[node.label] = frozenset().union(*(reached[other.label] for other in consumers))
         return reached
 

@@ -8,7 +8,7 @@ from dataflow_model.errors import InvalidArgument, PlanError, UnsupportedOnRunne
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.sinks import DataFrameSink
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.time import DurationLike, duration
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class SparkRunner:
                     explain(f"mode='batch' takes bounded sources, and {label!r} is not", hint="use mode='streaming'")
                 )
             return batch.start(self, cut_into_stages(plan))
-        return streaming.start(self, cut_into_stages(plan), until=until)
+        return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
 
     def shards(self) -> int:
         """Return how many shards a new run gets."""

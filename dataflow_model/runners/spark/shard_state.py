@@ -15,6 +15,7 @@ import attrs
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.shard import StageShard
+from dataflow_model.runners.engine.side_join import JoinState, SideJoinEngine
 from dataflow_model.runners.engine.timeline import ReplayProgress
 from dataflow_model.runners.spark.rows import dump
 from dataflow_model.runners.spark.state_log import Delta, StateLog, keys_of
@@ -41,6 +42,7 @@ class ShardMeta:
         counters: of each keyed node, and at the first shard of the sources.
         replay: how far the sources have come; only stage 1 uses it.
         waiting: elements whose instant is not complete.
+        joins: what each ParDo with changing side inputs keeps.
         begun: whether there has been an instant.
     """
 
@@ -49,6 +51,7 @@ class ShardMeta:
     counters: dict[str, Counter[str]] = attrs.field(factory=dict)
     replay: ReplayProgress = attrs.field(factory=ReplayProgress)
     waiting: list[PackedBundle] = attrs.field(factory=list)
+    joins: dict[str, JoinState] = attrs.field(factory=dict)
     begun: bool = False
 
 
@@ -104,6 +107,8 @@ class ShardState:
             if isinstance(engine, _KEYED):
                 self.meta.positions[name] = engine.position()
                 entries.update({(name, encoded): entry for encoded, entry in engine.settle(dump).items()})
+            if isinstance(engine, SideJoinEngine):
+                self.meta.joins[name] = engine.state
             self.meta.counters[name] = engine.counters
         self.meta.watermarks = dict(self.shard.watermarks)
         self.token = self._log.append(Delta(self.meta, entries), self._current, self.known)
@@ -134,6 +139,8 @@ class ShardState:
             self.known = self.known[:kept] + keys_of(deltas)
         for name, engine in self.shard.engines.items():
             engine.counters = Counter(self.meta.counters.get(name, {}))
+            if isinstance(engine, SideJoinEngine) and name in self.meta.joins:
+                engine.resume(self.meta.joins[name])
             if isinstance(engine, _KEYED) and name in self.meta.positions:
                 engine.stand_at(**self.meta.positions[name])
         self.shard.watermarks = dict(self.meta.watermarks)

@@ -283,7 +283,7 @@ def pack_arrivals(
     for cut, bundle in arrivals.items():
         if not bundle:
             continue
-        node = program.staged.plan[cut]
+        node = program.staged.taker(cut)
         stage = program.staged.depth_of(cut)
         if isinstance(at, tuple):
             places: list[At] | At = at
@@ -294,6 +294,10 @@ def pack_arrivals(
             continue
         if isinstance(node, Write):
             yield Row(home, stage, Kind.OUTPUT, dump(PackedBundle(cut, places, bundle)))
+            continue
+        if cut in program.staged.owners:  # every shard sees a side input whole
+            payload = dump(PackedBundle(cut, places, bundle))
+            yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
         if isinstance(places, list):  # carried along as the last part of the order while the bundle is cut up
             bundle.orders = list(zip(bundle.orders, places, strict=True))

@@ -8,6 +8,7 @@ import pickle
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import numpy as np
 import pandas as pd
 from pyspark.sql.datasource import (
     DataSource,
@@ -19,7 +20,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming import StatefulProcessor
 
-from dataflow_model.runners.spark.job import JobWork, do_work, plan_work
+from dataflow_model.runners.engine.timeline import Observations
+from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, plan_work
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.offsets import Feed, begin
 from dataflow_model.runners.spark.program import PackedProgram
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from dataflow_model.runners.spark.offsets import Control
+    from dataflow_model.runners.spark.program import Program
     from dataflow_model.runners.spark.stage0 import Slice
 
 __all__ = ["OUR_SINK", "OUR_SOURCE", "KeyedStage", "SinkProvider", "SourceProvider", "program_options"]
@@ -131,13 +134,23 @@ class _StreamReader(DataSourceStreamReader):
                 for read in program.staged.sources:
                     if isinstance(read.source, ElementsSource):
                         yield from read_static(program, read.label, at, home)
+                        yield from _counted(program, read.label, count_elements(read.source))
         for label, first, last, places in work.scripts:
             yield from read_script(program, label, first, last, places, home)
+            source = program.staged.plan[label].source  # type: ignore[union-attr]
+            yield from _counted(program, label, count_elements(source, first, last))
         if work.part is not None:
             yield from read_slice(program, work.part, work.control.wall, home)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the sources keep what they have."""
+
+
+def _counted(program: Program, label: str, count: int) -> Iterator[Row]:
+    """Tell stage 1 how many elements a source without files has given."""
+    none = np.empty(0, np.int64)
+    payload = dump((Observations(label, "", none, none), {"elements_out": count}))
+    yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.labels if program.staged.stages)
 
 
 class SourceProvider(DataSource):

@@ -11,6 +11,7 @@ import attrs
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sources import DataFrameSource
+from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.runners.local.execution import side_values
 from dataflow_model.runners.progress import live_progress
 from dataflow_model.runners.spark.bound import bound_plan
@@ -41,6 +42,8 @@ __all__ = ["StreamingResult", "start"]
 
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+"""From 2 on state files have ids of their own, so that an attempt thought dead cannot overwrite another's."""
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _NAME: Final = "dataflow_model"
 """Our source in the checkpoint: with a name, sources can be added beside it later."""
@@ -59,7 +62,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     else:
         (checkpoint.requests / "until_drained").unlink(missing_ok=True)
     staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.ours))
-    sides = side_values(staged.plan)
+    sides = side_values(staged.plan, but=dynamic_sides(staged.plan))
     lifted = lifts(staged, streaming=True)
     program = Program(bound_plan(staged), sides, shard_labels(checkpoint.shards), checkpoint.run_id, lifts=lifted)
     packed = program.pack()
@@ -72,7 +75,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         requests=str(checkpoint.requests),
         directory=checkpoint.ours,
     )
-    settings = {_PROVIDER: ROCKSDB, _PARTITIONS: str(checkpoint.shards)}
+    settings = {_PROVIDER: ROCKSDB, _PARTITIONS: str(checkpoint.shards), _FORMAT: "2"}
     ours = spark.readStream.format(OUR_SOURCE).options(**options)
     named = not any(isinstance(read.source, DataFrameSource) for read in staged.sources)
     if named:  # once one source has a name, Spark wants one for each, and DataFrames are the user's

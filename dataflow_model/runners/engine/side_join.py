@@ -1,0 +1,305 @@
+"""A ParDo whose side inputs change while it runs, on one shard.
+
+Main elements are spread over the shards, side inputs are sent to all. An element sees the side window that contains
+its own window's `max_timestamp`. It waits until that window has a pane or the side input's watermark has passed it,
+and holds the output watermark meanwhile; what has been processed is not revisited. In one instant the side inputs'
+elements come first, then the main input's, then the watermarks, and then what need not wait any longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.runners.engine.bundle import Bundle, Order
+from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.sides import owner_of, view_of
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
+from dataflow_model.triggers import DefaultTrigger
+from dataflow_model.values import NO_FIRING, PaneInfo, Window, interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dataflow_model.plan.nodes import ParDo, SideInput
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+__all__ = ["JoinState", "SideJoinEngine"]
+
+_RELEASED: Final = 2
+"""What has waited comes behind what was processed at once; see `bundle.Order`."""
+_TARGETS_KEPT: Final = 1 << 14
+
+
+@attrs.define
+class _SideWindow:
+    """What one window of a side input holds.
+
+    Attributes:
+        parts: values by what they belong to, each with the index of the pane that made them; where panes
+            accumulate, a newer one takes its place.
+        has_pane: whether a pane has come; elements of no pane are seen when the watermark passes.
+    """
+
+    parts: dict[Any, tuple[int, list[Any]]] = attrs.field(factory=dict)
+    has_pane: bool = False
+
+    def values(self) -> list[Any]:
+        """Return all values."""
+        return [value for _, values in self.parts.values() for value in values]
+
+
+@attrs.define
+class _Waiting:
+    """A main element in one window, as it came."""
+
+    value: Any
+    time: int
+    window: Window
+    pane: PaneInfo
+    order: Order
+    number: int
+    produced: int
+    instant: int
+
+
+@attrs.define
+class JoinState:
+    """All that a join keeps; a runner makes it durable as a whole.
+
+    Attributes:
+        windows: by side input, its windows.
+        watermarks: by side input, its watermark.
+        waiting: by main window, the elements that wait, in order.
+        instants: how many there have been.
+        watermark, output_watermark: of the main input, of the output.
+    """
+
+    windows: list[dict[Window, _SideWindow]]
+    watermarks: list[int]
+    waiting: dict[Window, list[_Waiting]] = attrs.field(factory=dict)
+    instants: int = 0
+    watermark: int = int(MIN_TIMESTAMP)
+    output_watermark: int = int(MIN_TIMESTAMP)
+
+
+class SideJoinEngine:
+    """One ParDo with changing side inputs, on one shard.
+
+    Args:
+        node: the ParDo.
+        staged: the chain that it belongs to.
+        side_values: the static side inputs.
+    """
+
+    def __init__(
+        self, node: ParDo, staged: StagedPlan, side_values: Mapping[SideInput, Callable[[Window], Any]]
+    ) -> None:
+        self.label = node.label
+        self.counters: Counter[str] = Counter()
+        changing = staged.side_feeds[node.label]
+        self.sides = [(number, side) for number, side in enumerate(node.side_inputs) if side in changing]
+        self.state = JoinState([{} for _ in self.sides], [int(MIN_TIMESTAMP)] * len(self.sides))
+        self._strategies = [staged.plan.strategy(side.ref) for _, side in self.sides]
+        self._lateness = int(staged.plan.strategy(node.input).allowed_lateness)
+        self._views: dict[tuple[int, Window], Any] = {}
+        self._targets: dict[tuple[int, Window], Window] = {}
+        looked_up = {side: self._lookup(place) for place, (_, side) in enumerate(self.sides)}
+        self._fragment = Fragment(staged.plan, node.label, staged.cuts, {**side_values, **looked_up})
+        self._output: dict[str, Bundle] = {}
+
+    def instant(
+        self,
+        clock: int,
+        inbox: Bundle | None,
+        sides: Sequence[Bundle | None],
+        watermark: int,
+        side_watermarks: Sequence[int],
+    ) -> None:
+        """Run the events of one instant.
+
+        Args:
+            clock: the processing clock.
+            inbox: the main input's elements, in order.
+            sides: those of each changing side input.
+            watermark: the main input's.
+            side_watermarks: the side inputs'.
+        """
+        state = self.state
+        state.instants += 1
+        for place, bundle in enumerate(sides):
+            if bundle:
+                self._take_side(place, bundle)
+        if inbox:
+            self.counters["elements_in"] += len(inbox)
+            self._take_main(inbox)
+        passed = [max(pair) for pair in zip(state.watermarks, side_watermarks, strict=True)]
+        changed = any(sides) or passed != state.watermarks
+        if changed or inbox or watermark > state.watermark:
+            state.watermark, state.watermarks = max(state.watermark, watermark), passed
+            if changed:
+                self._release(clock)
+            self._forget()
+            hold = min((one.time for some in state.waiting.values() for one in some), default=int(MAX_TIMESTAMP))
+            state.output_watermark = max(state.output_watermark, min(state.watermark, hold))
+
+    def output_watermark(self) -> int:
+        """Return the main input's watermark, held by the elements that wait; never goes back."""
+        return self.state.output_watermark
+
+    def take_output(self) -> dict[str, Bundle]:
+        """Return the outputs since the last call, by tag."""
+        output, self._output = self._output, {}
+        return output
+
+    def behind(self, bundle: Bundle, tag: str) -> dict[str, Bundle]:
+        """Run what is fused behind an output; return what arrives at each cut."""
+        return self._fragment.run(bundle, tag)
+
+    def resume(self, state: JoinState) -> None:
+        """Go on from durable state."""
+        self.state = state
+        self._views.clear()
+
+    def tear_down(self) -> None:
+        """Let the DoFn go."""
+        self._fragment.tear_down()
+
+    # Elements ------------------------------------------------------------------------------------------------------
+
+    def _take_side(self, place: int, bundle: Bundle) -> None:
+        """Incorporate a side input's elements: a pane takes the place of the one before it, if they accumulate."""
+        strategy = self._strategies[place]
+        for value, windows, pane in zip(bundle.values, bundle.windows, bundle.panes, strict=True):
+            for window in windows:
+                if self._is_expired(window) and not self._is_awaited(window):
+                    continue
+                held = self.state.windows[place].setdefault(window, _SideWindow())
+                self._views.pop((place, window), None)
+                fired = pane != NO_FIRING
+                held.has_pane = held.has_pane or fired or not isinstance(strategy.trigger, DefaultTrigger)
+                owner = owner_of(value) if strategy.accumulates else None
+                index, values = held.parts.get(owner, (pane.index, []))
+                if strategy.accumulates and pane.index != index:
+                    if pane.index < index:
+                        continue
+                    values = []
+                values.append(value)
+                held.parts[owner] = pane.index, values
+
+    def _take_main(self, inbox: Bundle) -> None:
+        """Process the elements that need not wait, and keep the others."""
+        ready = Bundle()
+        for row in range(len(inbox)):
+            for number, window in enumerate(inbox.windows[row]):
+                element = _Waiting(
+                    inbox.values[row],
+                    inbox.times[row],
+                    window,
+                    inbox.panes[row],
+                    inbox.orders[row],
+                    number,
+                    inbox.produced[row],
+                    self.state.instants,
+                )
+                if any(self._is_expired(self._target(place, window)) for place in range(len(self.sides))):
+                    self.counters["dropped_because_late"] += 1
+                elif self._must_wait(window):
+                    self.state.waiting.setdefault(window, []).append(element)
+                else:
+                    ready.append(*_fields(element), (1, *element.order, number), element.produced)
+        self._process(ready)
+
+    def _release(self, clock: int) -> None:
+        """Process what has waited long enough."""
+        released: list[_Waiting] = []
+        for window in [window for window in self.state.waiting if not self._must_wait(window)]:
+            released += self.state.waiting.pop(window)
+        ready = Bundle()
+        for element in sorted(released, key=_by_arrival):
+            cause = (element.produced, element.instant, 0, b"", element.order)
+            ready.append(*_fields(element), (_RELEASED, cause, element.number), clock)
+        self._process(ready)
+
+    def _process(self, bundle: Bundle) -> None:
+        if not bundle:
+            return
+        for number, (tag, output) in enumerate(self._fragment.run_alone(self.label, bundle).items()):
+            output.orders = [(*order[:-1], number, order[-1]) for order in output.orders]
+            self._output.setdefault(tag, Bundle()).extend(output)
+
+    # Windows -------------------------------------------------------------------------------------------------------
+
+    def _must_wait(self, window: Window) -> bool:
+        for place in range(len(self.sides)):
+            target = self._target(place, window)
+            held = self.state.windows[place].get(target)
+            if (held is None or not held.has_pane) and self.state.watermarks[place] < target.end:
+                return True
+        return False
+
+    def _target(self, place: int, window: Window) -> Window:
+        """Return the side window that a main window sees: the one that contains its last instant, known or to come."""
+        known = self._targets.get((place, window))
+        if known is not None:
+            return known
+        strategy, at = self._strategies[place], window.max_timestamp
+        if strategy.window_fn.is_merging or strategy.window_fn.needs_pairs:
+            # Where a window lies depends on what is in it.
+            there = [other for other in self.state.windows[place] if other.start <= at < other.end]
+            return min(there, key=_by_end) if there else _window_to_come(strategy, at)
+        if len(self._targets) >= _TARGETS_KEPT:
+            self._targets.clear()
+        target = self._targets[place, window] = _window_to_come(strategy, at)
+        return target
+
+    def _lookup(self, place: int) -> Callable[[Window], Any]:
+        """Return what a side input is to the user's function, by main window."""
+
+        def look_up(window: Window) -> Any:
+            target = self._target(place, window)
+            if (place, target) not in self._views:
+                held = self.state.windows[place].get(target)
+                self._views[place, target] = view_of(self.sides[place][1], [] if held is None else held.values())
+            return self._views[place, target]
+
+        return look_up
+
+    def _is_expired(self, window: Window) -> bool:
+        """Tell whether no main element that is not too late can see a side window."""
+        return self.state.watermark >= min(int(window.end) + self._lateness, int(MAX_TIMESTAMP))
+
+    def _is_awaited(self, window: Window) -> bool:
+        return any(window.start <= waits.max_timestamp < window.end for waits in self.state.waiting)
+
+    def _forget(self) -> None:
+        """Drop the side windows that nobody will look at again."""
+        for place, windows in enumerate(self.state.windows):
+            for window in [window for window in windows if self._is_expired(window)]:
+                if not self._is_awaited(window):
+                    del windows[window]
+                    self._views.pop((place, window), None)
+
+
+def _window_to_come(strategy: WindowingStrategy, at: EventTime) -> Window:
+    """Return the window that an element at this instant would be in: the one that ends first, or the bare instant."""
+    try:
+        windows = list(strategy.window_fn.assign(at, (None, None)))
+    except Exception:  # noqa: BLE001 - a user's function may look into the element, and there is none
+        windows = []
+    return min(windows, key=_by_end, default=interval(int(at), int(at) + 1))
+
+
+def _by_arrival(element: _Waiting) -> tuple[int, Order, int]:
+    return element.instant, element.order, element.number
+
+
+def _by_end(window: Window) -> tuple[int, int]:
+    return int(window.end), int(window.start)
+
+
+def _fields(element: _Waiting) -> tuple[Any, int, tuple[Window, ...], PaneInfo]:
+    return element.value, element.time, (element.window,), element.pane

@@ -1,0 +1,277 @@
+"""A lifted grouping gives what the general path gives: panes, their order, counters and watermarks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.lifting import Lift
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.plan.strategy import WindowingStrategy
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
+from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable, from_ipc, to_ipc
+from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.shard import feed_pairs
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
+from dataflow_model.values import encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.plan.combine import CombineFn
+
+COMBINERS: list[CombineFn[Any, Any, Any]] = [dm.Sum(), dm.Count(), dm.Mean(), dm.Min(), dm.Max()]
+WINDOWS: list[dm.WindowFn] = [
+    dm.FixedWindows(10),
+    dm.FixedWindows(7, offset=3),
+    dm.SlidingWindows(10, 4),
+    dm.SlidingWindows(3, 5),
+]
+TRIGGERS = [dm.DefaultTrigger(), dm.AfterWatermark()]
+FAR = int(MAX_TIMESTAMP)
+SECOND = 1_000_000
+
+
+@attrs.frozen
+class Part:
+    """Rows of one chunk in one micro-batch, and the watermark behind them."""
+
+    keys: pa.Array
+    values: pa.Array
+    times: list[int]
+    watermark: int
+
+
+@attrs.frozen
+class Told:
+    """All that a grouping tells."""
+
+    elements: list[tuple[Any, ...]]
+    counters: dict[str, int]
+    watermark: int
+
+
+def elements_of(part: Part, window_fn: dm.WindowFn) -> Bundle:
+    """Return the rows as the general path takes them."""
+    pairs = list(zip(part.keys.to_pylist(), part.values.to_pylist(), strict=True))
+    bundle = Bundle.fresh(pairs, part.times, [("origin", row) for row in range(len(pairs))], 0)
+    bundle.windows = [
+        tuple(window_fn.assign(EventTime(time), pair)) for time, pair in zip(part.times, pairs, strict=True)
+    ]
+    return bundle
+
+
+def told(bundles: list[Bundle], counters: dict[str, int], watermark: int) -> Told:
+    """Sort what has come by its place in each instant, and leave out counters that are 0."""
+    rows = [
+        sorted(
+            zip(bundle.orders, bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.produced, strict=True),
+            key=lambda row: row[0],
+        )
+        for bundle in bundles
+    ]
+    nonzero = {name: count for name, count in counters.items() if count}
+    return Told([(*row, type(row[1][1])) for some in rows for row in some], nonzero, watermark)
+
+
+def node_of(window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any]) -> GroupByKeyAndWindow:
+    """Return a grouping."""
+    strategy = WindowingStrategy(window_fn=window_fn, trigger=trigger, may_lose_data=True)
+    return GroupByKeyAndWindow(label="group", input=Ref("read"), strategy=strategy, combine=combine)
+
+
+def generally(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
+    """Run micro-batches through the general path."""
+    engine = GroupingEngine(node)
+    bundles = []
+    for tick, part in enumerate(parts, 1):
+        engine.advance_clock(tick)
+        feed_pairs(engine, elements_of(part, node.strategy.window_fn))
+        engine.advance_watermark(part.watermark)
+        engine.leave_instant()
+        bundles.append(engine.take_output())
+    return told(bundles, engine.counters, engine.output_watermark())
+
+
+def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callable[[int], bool]) -> Told:
+    """Run micro-batches through the columnar path; it restarts from its deltas where `restarts` says so."""
+    lift = Lift("group", "read", "key", "value", node.combine.kernel or "")
+    engine = ColumnarEngine(node, lift)
+    durable: dict[bytes, Any] = {}
+    bundles = []
+    for tick, part in enumerate(parts, 1):
+        engine.advance_clock(tick)
+        feed(engine, node, part)
+        engine.advance_watermark(part.watermark)
+        bundles.append(rows_of(engine))
+        engine.output_watermark()
+        durable.update(engine.settle(lambda _: b""))
+        if restarts(tick):
+            before, engine = engine, ColumnarEngine(node, lift)
+            engine.apply(durable)
+            engine.stand_at(**before.position())
+            engine.counters = before.counters
+    return told(bundles, engine.counters, engine.output_watermark())
+
+
+def feed(engine: ColumnarEngine, node: GroupByKeyAndWindow, part: Part) -> None:
+    """Give a chunk to the engine, in columns if it can be."""
+    batch = pa.record_batch({"key": part.keys, "value": part.values})
+    chunk = Chunk([batch], np.array(part.times, np.int64))
+    table = chunk_partials(engine.lift, node.strategy.window_fn, chunk) if part.times else None
+    if table is None:
+        engine.fold(elements_of(part, node.strategy.window_fn))
+    else:
+        engine.absorb(from_ipc(to_ipc(table)), len(part.times))
+
+
+def rows_of(engine: ColumnarEngine) -> Bundle:
+    """Return the panes of one instant as elements."""
+    bundle = Bundle()
+    for panes in engine.take_panes():
+        bundle.extend(panes.bundle() if isinstance(panes, PaneTable) else panes)
+    return bundle
+
+
+HALVES = st.integers(-6, 6).map(lambda number: number / 2)  # their sums are exact in any order
+VALUE_COLUMNS = [
+    (pa.int64(), st.integers(-9, 9)),
+    (pa.int64(), st.sampled_from([2**62, 2**62 - 1, 1])),  # sums leave 64 bits
+    (pa.float64(), HALVES),
+    (pa.float64(), st.one_of(HALVES, st.just(float("nan")))),
+]
+
+
+@st.composite
+def micro_batches(draw: st.DrawFn, *, edges: bool = True) -> list[Part]:
+    """Draw what a shard is given: some chunks of rows, each followed by a watermark."""
+    kind, keys = draw(
+        st.sampled_from(
+            [
+                (pa.int64(), st.sampled_from([1, 2, -3, None])),
+                (pa.string(), st.sampled_from(["UA", "B6", ""])),
+                (pa.float64(), st.sampled_from([0.0, -0.0, 1.5])),
+            ]
+        )
+    )
+    value_kind, values = draw(st.sampled_from(VALUE_COLUMNS))
+    times = st.integers(-15, 45).map(lambda second: second * SECOND)
+    if edges:
+        times = st.one_of(times, times, times, st.sampled_from([int(MIN_TIMESTAMP), FAR - 1, FAR]))
+    parts = []
+    watermark = int(MIN_TIMESTAMP)
+    for _ in range(draw(st.integers(1, 12))):
+        rows = draw(st.lists(st.tuples(keys, values, times), max_size=12))
+        watermark = max(watermark, draw(st.integers(-20, 50)) * SECOND)
+        parts.append(
+            Part(
+                pa.array([row[0] for row in rows], kind),
+                pa.array([row[1] for row in rows], value_kind),
+                [row[2] for row in rows],
+                watermark,
+            )
+        )
+    nothing = Part(pa.array([], kind), pa.array([], value_kind), [], FAR)
+    return [*parts, nothing]
+
+
+def without_nan(told: Told) -> Told:
+    """Make NaN equal to itself."""
+    return attrs.evolve(
+        told, elements=[tuple("NaN" if part != part else _pair(part) for part in row) for row in told.elements]  # noqa: PLR0124
+    )
+
+
+def _pair(part: Any) -> Any:
+    is_nan = isinstance(part, tuple) and len(part) == 2 and part[1] != part[1]  # noqa: PLR0124, PLR2004
+    return (part[0], "NaN") if is_nan else part
+
+
+@given(micro_batches(), st.sampled_from(WINDOWS), st.sampled_from(TRIGGERS), st.sampled_from(COMBINERS), st.integers(1, 4))
+def test_micro_batches_give_the_panes_of_the_general_path(
+    parts: list[Part], window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any], period: int
+) -> None:
+    node = node_of(window_fn, trigger, combine)
+    actual = in_columns(node, parts, restarts=lambda tick: tick % period == 0)
+    assert without_nan(actual) == without_nan(generally(node, parts))
+
+
+@given(
+    micro_batches(),
+    st.sampled_from([*WINDOWS, dm.Sessions(5), dm.GlobalWindows()]),
+    st.sampled_from(TRIGGERS),
+    st.sampled_from(COMBINERS),
+)
+def test_bounded_input_gives_the_panes_of_the_general_path(
+    parts: list[Part], window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any]
+) -> None:
+    node = node_of(window_fn, trigger, combine)
+    columnar = ColumnarEngine(node, Lift("group", "read", "key", "value", combine.kernel or ""), follow=True)
+    for part in parts:
+        feed(columnar, node, part)
+    columnar.advance_watermark(FAR)
+    actual = told([rows_of(columnar)], columnar.counters, FAR)
+    assert without_nan(actual) == without_nan(bounded(node, parts))
+
+
+def bounded(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
+    """Run keys one after the other, in event-time order, the watermark following."""
+    inbox = Bundle()
+    for part in parts:
+        inbox.extend(elements_of(part, node.strategy.window_fn))
+    engine = GroupingEngine(node)
+    encoded = [encode_key(value[0]) for value in inbox.values]
+    never = int(MIN_TIMESTAMP)
+    for key in sorted(set(encoded)):
+        engine.stand_at(watermark=never, clock=never, output_watermark=never)
+        rows = [row for row, other in enumerate(encoded) if other == key]
+        feed_pairs(engine, inbox.take(sorted(rows, key=inbox.times.__getitem__)), follow=True)
+        engine.advance_watermark(FAR)
+    return told([engine.take_output()], engine.counters, FAR)
+
+
+def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:
+    node = node_of(dm.FixedWindows(1000), dm.DefaultTrigger(), dm.Sum())
+    engine = ColumnarEngine(node, Lift("group", "read", "key", "value", "sum"))
+    durable: dict[bytes, Any] = {}
+    for second in range(20):
+        feed(engine, node, Part(pa.array([7]), pa.array([second]), [second * SECOND], 0))
+        durable.update(engine.settle(lambda _: b""))
+    assert sum(entry is not None for entry in durable.values()) <= 9
+    assert engine.stored_keys() <= 9
+
+
+def test_records_of_panes_are_made_when_they_are_looked_at() -> None:
+    table = pa.table({"key": ["UA"], "window_start": [0], "window_end": [10], "value": [3]})
+    records = PaneRecords(PaneTable(table, 5, "DefaultTrigger()"), (1, 0), (0,))
+    assert len(records) == 1
+    assert records[0].value == ("UA", 3)
+    assert records[0].event_time == EventTime(9)
+    assert records[0].order == (1, 0, 2, (10, 10, 0, encode_key("UA")), 0, 0)
+    assert list(records) == list(records[:])
+
+
+def test_infinite_bounds_are_null_in_a_sinks_columns() -> None:
+    table = pa.table(
+        {"key": [1], "window_start": [int(MIN_TIMESTAMP)], "window_end": [FAR], "value": pa.array([3], pa.int64())}
+    )
+    columns = PaneTable(table, 5, "DefaultTrigger()").columns(panes=True)
+    assert columns.to_pylist() == [
+        {"key": 1, "value": 3, "window_start": None, "window_end": None, "pane_index": 0, "pane_timing": "ON_TIME"}
+    ]
+
+
+def test_an_element_that_the_combiner_refuses_is_named() -> None:
+    node = node_of(dm.FixedWindows(10), dm.DefaultTrigger(), dm.Sum())
+    engine = ColumnarEngine(node, Lift("group", "read", "key", "value", "sum"))
+    with pytest.raises(dm.errors.UserCodeError, match="group"):
+        feed(engine, node, Part(pa.array(["UA"]), pa.array([None], pa.int64()), [0], 0))
