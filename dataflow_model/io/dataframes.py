@@ -24,7 +24,8 @@ class ReadDataFrame(ReadRows):
     Args:
         df: the DataFrame.
         event_time: the column of the rows' event times, or `dm.ARRIVAL`; forms as in `ReadParquet`.
-        processing_time: the column of the replay clock; a stream then needs `origin` and `sequence` too.
+        processing_time: the column of the replay clock; on a stream the runner refuses one, since Spark does not say
+            which origins may still give rows.
         watermark: an estimator; by default `BoundedOutOfOrderness(0)`.
         origin: the column that says where a row comes from (topic and partition, file).
         sequence: the column that numbers the rows of an origin, such as Kafka's offset.

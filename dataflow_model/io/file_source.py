@@ -150,6 +150,10 @@ class FileSource(ColumnSource):
         batches = self.read_file(path, self.schema(), start, stop)
         return batches if self.processing_time is None else self._in_order(batches, path, start)
 
+    def size(self) -> int:
+        """Return how many bytes the files have now."""
+        return sum(FileVersion.of(str(Path(root_of(self.paths), name))).size for name in self._files())
+
     def schema(self) -> pa.Schema:
         """Return the names and types of the columns that are read.
 

@@ -116,6 +116,10 @@ class ColumnSource(RowSource):
     def schema(self) -> pa.Schema:
         """Return the columns' names and types; runs on the driver at plan time."""
 
+    def size(self) -> int:
+        """Return how many bytes there are to read, 0 where that is not known; runs on the driver."""
+        return 0
+
     def project(self, columns: Collection[str]) -> Self:
         """Return the source with no more columns than these and its time columns, where it can read fewer."""
         del columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -186,17 +187,21 @@ def micro_batches(draw: st.DrawFn, *, edges: bool = True) -> list[Part]:
 
 def without_nan(told: Told) -> Told:
     """Make NaN equal to itself."""
-    return attrs.evolve(
-        told, elements=[tuple("NaN" if part != part else _pair(part) for part in row) for row in told.elements]  # noqa: PLR0124
-    )
+    return attrs.evolve(told, elements=[tuple(map(_pair, row)) for row in told.elements])
 
 
 def _pair(part: Any) -> Any:
-    is_nan = isinstance(part, tuple) and len(part) == 2 and part[1] != part[1]  # noqa: PLR0124, PLR2004
+    is_nan = isinstance(part, tuple) and len(part) == 2 and isinstance(part[1], float) and math.isnan(part[1])
     return (part[0], "NaN") if is_nan else part
 
 
-@given(micro_batches(), st.sampled_from(WINDOWS), st.sampled_from(TRIGGERS), st.sampled_from(COMBINERS), st.integers(1, 4))
+@given(
+    micro_batches(),
+    st.sampled_from(WINDOWS),
+    st.sampled_from(TRIGGERS),
+    st.sampled_from(COMBINERS),
+    st.integers(1, 4),
+)
 def test_micro_batches_give_the_panes_of_the_general_path(
     parts: list[Part], window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any], period: int
 ) -> None:

@@ -36,6 +36,11 @@ def joined(
         sums = p | "side" >> side | "side windows" >> side_windows | "sums" >> (combine or dm.Sum.globally())
         elements = p | "main" >> main | "main windows" >> main_windows
         _ = elements | "see" >> dm.Map(see, view(sums)) | "seen" >> dm.io.Collect()
+    return result_of(p)
+
+
+def result_of(p: dm.Pipeline) -> Any:
+    assert p.result is not None
     return p.result
 
 
@@ -89,19 +94,21 @@ def test_each_key_of_a_dict_is_replaced_by_its_own_newest_pane() -> None:
 
 
 def test_waiting_elements_hold_the_watermark_of_the_output() -> None:
-    """The main watermark passes the window while its element waits; it is on time for the grouping behind all the same."""
+    """The main watermark passes the window while its element waits; it is on time behind all the same."""
     with dm.Pipeline(runner=dm.LocalRunner()) as p:
         side = p | "side" >> TestStream().processing_time(5).add(10, 1).watermark(10) | "side windows" >> TENS
         main = p | "main" >> TestStream().add(1, 3).watermark(30).add(2, 35) | "main windows" >> TENS
-        scaled = main | "scale" >> dm.Map(lambda x, by: ("k", x * by), dm.AsSingleton(side | dm.Sum.globally(), default=0))
+        scaled = main | "scale" >> dm.Map(
+            lambda x, by: ("k", x * by), dm.AsSingleton(side | dm.Sum.globally(), default=0)
+        )
         _ = scaled | dm.Sum.per_key() | "panes" >> dm.io.Collect()
-    panes = p.result.collected("panes")
+    panes = result_of(p).collected("panes")
     assert [(record.value[1], record.pane.timing) for record in panes] == [
         (10, dm.PaneTiming.ON_TIME),
         (0, dm.PaneTiming.ON_TIME),
     ]
-    assert p.result.metrics()["scale"] == {"elements_in": 2}
-    assert set(p.result.watermarks().values()) == {dm.MAX_TIMESTAMP}
+    assert result_of(p).metrics()["scale"] == {"elements_in": 2}
+    assert set(result_of(p).watermarks().values()) == {dm.MAX_TIMESTAMP}
 
 
 def test_elements_of_no_pane_are_seen_when_the_watermark_has_passed() -> None:
@@ -109,7 +116,7 @@ def test_elements_of_no_pane_are_seen_when_the_watermark_has_passed() -> None:
         side = p | "side" >> TestStream().add("p", 1).processing_time(3).add("q", 2).watermark(10) | "s" >> TENS
         main = p | "main" >> TestStream().add("x", 3) | "m" >> TENS
         _ = main | "see" >> dm.Map(see, dm.AsIter(side)) | "seen" >> dm.io.Collect()
-    assert values(p.result) == [("x", ["p", "q"])]
+    assert values(result_of(p)) == [("x", ["p", "q"])]
 
 
 def test_an_element_in_several_windows_sees_a_side_window_for_each() -> None:
@@ -140,16 +147,21 @@ def test_outputs_and_dead_letters_go_where_they_go_without_a_side_input() -> Non
         yield element if element < limit else dm.TaggedOutput("large", element)
 
     with dm.Pipeline(runner=dm.LocalRunner()) as p:
-        limit = p | "limit" >> TestStream().processing_time(5).add(10, 1) | "l" >> TENS.trigger(EACH) | dm.Sum.globally()
+        limit = (
+            p | "limit" >> TestStream().processing_time(5).add(10, 1) | "l" >> TENS.trigger(EACH) | dm.Sum.globally()
+        )
         numbers = p | "main" >> TestStream().add(1, 3).add(-1, 3).add(30, 3) | "m" >> TENS
         outputs, failed = (
             numbers
-            | "split" >> dm.FlatMap(split, dm.AsSingleton(limit)).with_outputs("large", main="small").with_exception_handling()
+            | "split"
+            >> dm.FlatMap(split, dm.AsSingleton(limit)).with_outputs("large", main="small").with_exception_handling()
         )
         _ = outputs.small | "small" >> dm.io.Collect()
         _ = outputs.large | "large" >> dm.io.Collect()
         _ = failed | "failed" >> dm.io.Collect()
-    found = {label: [record.value for record in p.result.collected(label)] for label in ("small", "large", "failed")}
+    found = {
+        label: [record.value for record in result_of(p).collected(label)] for label in ("small", "large", "failed")
+    }
     assert (found["small"], found["large"]) == ([1], [30])
     assert [(letter.element, letter.label) for letter in found["failed"]] == [(-1, "split")]
 
@@ -159,7 +171,9 @@ def test_a_changing_and_a_static_side_input_stand_beside_each_other() -> None:
         names = p | "names" >> dm.Create([("a", "Ay")])
         sums = p | "side" >> TestStream().add(5, 1).watermark(10) | "s" >> TENS | dm.Sum.globally()
         main = p | "main" >> TestStream().add("a", 3) | "m" >> TENS
-        named = main | "see" >> dm.Map(lambda x, names, total: (names[x], total), dm.AsDict(names), dm.AsSingleton(sums))
+        named = main | "see" >> dm.Map(
+            lambda x, names, total: (names[x], total), dm.AsDict(names), dm.AsSingleton(sums)
+        )
         _ = named | "seen" >> dm.io.Collect()
-    assert values(p.result) == [("Ay", 5)]
-    assert p.result.watermarks()["see"] == event_time(dm.MAX_TIMESTAMP)
+    assert values(result_of(p)) == [("Ay", 5)]
+    assert result_of(p).watermarks()["see"] == event_time(dm.MAX_TIMESTAMP)

@@ -90,7 +90,7 @@ def draw(strategy: SearchStrategy[Any], count: int, number: int) -> list[Any]:
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )
     @given(strategy)
     def collect(case: Any) -> None:

@@ -143,7 +143,7 @@ def test_an_unknown_column_is_refused_with_those_that_there_are(spark: SparkSess
     with pytest.raises(
         dm.InvalidArgument, match=r"(?s)`event_time` names the column 'when', which is not there.*carrier"
     ):
-        dm.Pipeline(runner=dm.SparkRunner(spark)) | dm.io.ReadParquet(tmp_path / "rows", event_time="when")
+        _ = dm.Pipeline(runner=dm.SparkRunner(spark)) | dm.io.ReadParquet(tmp_path / "rows", event_time="when")
 
 
 @MODES

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]  # a JVM of its own each, 30 to 60 seconds
 
 JOB = Path(__file__).with_name("remote_job.py")
+WITHOUT_PATH = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 NAMES = ("summed", "panes", "dead")
 
 
@@ -31,13 +32,14 @@ def outcome_of(kind: str, folder: Path, java_home: str, **environment: str) -> M
     ran = subprocess.run(
         [sys.executable, JOB, kind, folder],
         cwd=folder,
-        env={**os.environ, "JAVA_HOME": java_home, "PYSPARK_PYTHON": sys.executable, **environment},
+        env={**WITHOUT_PATH, "JAVA_HOME": java_home, "PYSPARK_PYTHON": sys.executable, **environment},
         capture_output=True,
         text=True,
         check=False,
         timeout=600,
     )
-    assert ran.returncode == 0, ran.stderr[-6_000:]
+    told = [line for line in ran.stderr.splitlines() if not line.startswith("\tat ")]  # without the JVM's stacks
+    assert ran.returncode == 0, "\n".join(told[:200])
     outcome: Mapping[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return outcome
 
@@ -74,7 +76,12 @@ def test_batch_and_streaming_run_on_executors_that_do_not_have_the_package(java_
     )
     python.chmod(0o755)
     found = subprocess.run(
-        [python, "-c", "import dataflow_model"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [python, "-c", "import dataflow_model"],
+        cwd=tmp_path,
+        env=WITHOUT_PATH,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "No module named 'dataflow_model'" in found.stderr
     outcome = outcome_of("cluster", tmp_path, java_home, PYSPARK_PYTHON=str(python))

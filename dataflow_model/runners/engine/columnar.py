@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
-import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidType, explain
@@ -29,6 +28,7 @@ from dataflow_model.windowing import GlobalWindows, Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from dataflow_model.plan.lifting import Lift
@@ -111,9 +111,8 @@ class ColumnarEngine:
         """
         for value, time, windows in zip(inbox.values, inbox.times, inbox.windows, strict=True):
             if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
-                raise InvalidType(
-                    explain(f"{self.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
-                )
+                problem = f"{self.label!r} groups (key, value) pairs, got {value!r}"
+                raise InvalidType(explain(problem, hint="add dm.WithKeys(…) before it"))
             self.counters["elements_in"] += 1
             key, inner = value
             try:
@@ -205,7 +204,8 @@ class ColumnarEngine:
 
     def stored_keys(self) -> int:
         """Return how many partials the settled state holds."""
-        return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in self._parts.values())
+        parts = self._parts.values()
+        return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in parts)
 
     def _add(self, tables: list[pa.Table], folded: _Folded) -> bytes:
         number = max((int.from_bytes(name) for name in (*self._parts, *self._gone)), default=0) + 1

@@ -14,6 +14,7 @@ from dataflow_model.plan.nodes import (
     AssignWindows,
     Flatten,
     GroupByKeyAndWindow,
+    Node,
     ParDo,
     Read,
     Ref,
@@ -79,13 +80,11 @@ class Fragment:
         self._producer = producer
         self._cuts = cuts
         self._side_values = side_values or {}
-        self._consumers = {
-            ref: [consumer for consumer in plan.consumers(ref) if consumer.label not in skip]
-            for node in plan.nodes
-            for ref in node.inputs
-        }
-        # Asked once: looking into a signature costs more than most functions that have one.
-        self._metadata_names = {node.label: node.metadata for node in plan.nodes if isinstance(node, ParDo)}
+        self._consumers: dict[Ref, list[Node]] = {}
+        for node in plan.nodes:
+            for ref in dict.fromkeys(node.inputs) if node.label not in skip else ():
+                self._consumers.setdefault(ref, []).append(node)
+        self._metadata_names: dict[str, tuple[str, ...]] = {}
         self._set_up: set[str] = set()
         self._root = Bundle()
 
@@ -115,14 +114,10 @@ class Fragment:
 
     def _spread(self, ref: Ref, flow: _Flow, arrived: dict[str, list[_Flow]]) -> None:
         for node in self._consumers.get(ref, ()):
-            if isinstance(node, ParDo):
-                for number, side in enumerate(node.side_inputs):
-                    cut = side_cut(node.label, number)
-                    if side.ref == ref and cut in self._cuts:
-                        arrived.setdefault(cut, []).append(flow)
             if node.label in self._cuts:
-                if flow.values and ref == node.inputs[0] or not isinstance(node, ParDo):
-                    arrived.setdefault(node.label, []).append(flow)
+                for cut in _cuts_of(node, ref):
+                    if cut in self._cuts:
+                        arrived.setdefault(cut, []).append(flow)
                 continue
             match node:
                 case Flatten():
@@ -211,6 +206,8 @@ class Fragment:
         if not flow.values:
             return {}
         if node.label not in self._set_up:
+            # Asked once: looking into a signature costs more than most functions that have one.
+            self._metadata_names[node.label] = node.metadata
             with life_cycle(node.label, "setup"):
                 node.fn.setup()
             self._set_up.add(node.label)
@@ -282,6 +279,14 @@ class Fragment:
 
     def _argument(self, given: Any, windows: tuple[Window, ...]) -> Any:
         return self._side_values[given](windows[0]) if isinstance(given, SideInput) else given
+
+
+def _cuts_of(node: Node, ref: Ref) -> list[str]:
+    """Return where a node that waits for its input takes a collection: as its main input, as a side input, or both."""
+    if not isinstance(node, ParDo):
+        return [node.label]
+    sides = [side_cut(node.label, number) for number, side in enumerate(node.side_inputs) if side.ref == ref]
+    return [node.label, *sides] if ref == node.input else sides
 
 
 def _map(node: ParDo, flow: _Flow) -> _Flow | None:

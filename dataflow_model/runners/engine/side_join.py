@@ -75,12 +75,14 @@ class JoinState:
         watermarks: by side input, its watermark.
         waiting: by main window, the elements that wait, in order.
         instants: how many there have been.
+        hold: the earliest event time among them.
         watermark, output_watermark: of the main input, of the output.
     """
 
     windows: list[dict[Window, _SideWindow]]
     watermarks: list[int]
     waiting: dict[Window, list[_Waiting]] = attrs.field(factory=dict)
+    hold: int = int(MAX_TIMESTAMP)
     instants: int = 0
     watermark: int = int(MIN_TIMESTAMP)
     output_watermark: int = int(MIN_TIMESTAMP)
@@ -143,8 +145,7 @@ class SideJoinEngine:
             if changed:
                 self._release(clock)
             self._forget()
-            hold = min((one.time for some in state.waiting.values() for one in some), default=int(MAX_TIMESTAMP))
-            state.output_watermark = max(state.output_watermark, min(state.watermark, hold))
+            state.output_watermark = max(state.output_watermark, min(state.watermark, state.hold))
 
     def output_watermark(self) -> int:
         """Return the main input's watermark, held by the elements that wait; never goes back."""
@@ -209,6 +210,7 @@ class SideJoinEngine:
                     self.counters["dropped_because_late"] += 1
                 elif self._must_wait(window):
                     self.state.waiting.setdefault(window, []).append(element)
+                    self.state.hold = min(self.state.hold, element.time)
                 else:
                     ready.append(*_fields(element), (1, *element.order, number), element.produced)
         self._process(ready)
@@ -218,6 +220,10 @@ class SideJoinEngine:
         released: list[_Waiting] = []
         for window in [window for window in self.state.waiting if not self._must_wait(window)]:
             released += self.state.waiting.pop(window)
+        if not released:
+            return
+        times = [element.time for some in self.state.waiting.values() for element in some]
+        self.state.hold = min(times, default=int(MAX_TIMESTAMP))
         ready = Bundle()
         for element in sorted(released, key=_by_arrival):
             cause = (element.produced, element.instant, 0, b"", element.order)

@@ -44,11 +44,12 @@ class Line:
         places: list[int] | None = None
         for node in self.steps:
             fn: Callable[[Any], Any] = node.fn.fn  # type: ignore[attr-defined]
-            rest = iter(values)
+            rest: Any = iter(values)
             try:
                 if isinstance(node.fn, FilterFn):
                     kept = [row for row, value in enumerate(rest) if fn(value)]
-                    values, places = [values[row] for row in kept], kept if places is None else [places[row] for row in kept]
+                    places = kept if places is None else [places[row] for row in kept]
+                    values = [values[row] for row in kept]
                     continue
                 mapped = [fn(value) for value in rest]
             except Exception as error:

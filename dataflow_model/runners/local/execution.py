@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.sinks import CollectSink, Record
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.values import Window
 
-__all__ = ["Execution", "records_of_bundle", "side_values"]
+__all__ = ["Execution", "part_for", "records_of_bundle", "side_values"]
 
 
 class Execution:
@@ -119,11 +119,17 @@ def side_values(
 
 def _collect(plan: Plan, ref: Ref, clock: int | None) -> list[Record]:
     """Run the part of a plan that one collection depends on, and return its elements."""
+    part = part_for(plan, ref)
+    label = part.nodes[-1].label
+    return [record for records in Execution(part, clock).run() for record in records.get(label, ())]
+
+
+def part_for(plan: Plan, ref: Ref) -> Plan:
+    """Return the part of a plan that one collection depends on; its last node is a sink that keeps the collection."""
     wanted = {ref.label}
     for node in reversed(plan.nodes):
         if node.label in wanted:
             wanted.update(source.label for source in node.inputs)
     nodes = tuple(node for node in plan.nodes if node.label in wanted)
-    label = f"{ref.label}/as a side input"
-    part = Plan((*nodes, Write(label=label, input=ref, sink=None)), plan.strategies, plan.late_data)  # type: ignore[arg-type]
-    return [record for records in Execution(part, clock).run() for record in records[label]]
+    kept = Write(label=f"{ref.label}/as a side input", input=ref, sink=CollectSink())
+    return Plan((*nodes, kept), plan.strategies, plan.late_data)

@@ -13,7 +13,6 @@ from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource
-from dataflow_model.runners.local.execution import side_values
 from dataflow_model.runners.spark.bound import bound_plan
 from dataflow_model.runners.spark.dataframes import with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error
@@ -22,8 +21,9 @@ from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import PackedProgram, Program
 from dataflow_model.runners.spark.publishing import Publisher, Staging, read_collected, read_progress
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, arrow_batches, load, rows_of_batches
-from dataflow_model.runners.spark.shipping import ship_package
+from dataflow_model.runners.spark.shipping import register, ship_package
 from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, program_options
+from dataflow_model.runners.spark.static_sides import spark_side_values
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
         buckets = max(buckets, _BUCKETS_UNKNOWN)
     program = Program(
         bound_plan(staged),
-        side_values(staged.plan),
+        spark_side_values(runner, staged.plan),
         labels,
         uuid.uuid4().hex[:12],
         buckets,
@@ -64,7 +64,7 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
         wall=time.time_ns() // 1_000,
     )
     packed = program.pack()
-    spark.dataSource.register(SourceProvider)
+    register(spark, SourceProvider)
     directory = tempfile.mkdtemp(prefix="dataflow_model-run-")
     options = program_options(packed, parallelism=str(2 * shards))
     frame = with_dataframes(spark.read.format(OUR_SOURCE).options(**options).load(), staged.sources, packed)
@@ -159,7 +159,7 @@ class BatchResult:
             self._spark.addTag(self._tag)
             self._publisher.commit(ONLY_COMMIT, [_staging(row.kind, load(bytes(row.payload))) for row in frame.collect()])
             self._state = RunnerState.DONE
-        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
+        except BaseException as error:
             self._publisher.abort(ONLY_COMMIT, [])
             if self._state is not RunnerState.STOPPED:
                 self._error, self._state = find_our_error(error), RunnerState.FAILED

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import attrs
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow_model.errors import UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import Read
@@ -117,7 +116,7 @@ def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
         return table
     numbered = table.append_column("__row__", pa.array(range(table.num_rows), pa.int64()))
     keys = [(name, "ascending") for name in (*names, "__row__")]
-    return table.take(pc.sort_indices(numbered, sort_keys=keys))
+    return numbered.sort_by(keys).drop_columns(["__row__"])
 
 
 def _keep(path: pathlib.Path, table: pa.Table) -> None:

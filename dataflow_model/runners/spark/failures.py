@@ -11,7 +11,9 @@ from dataflow_model.errors import DataflowError
 __all__ = ["find_our_error"]
 
 _OURS: Final = re.compile(
-    r"dataflow_model\.errors\.(\w+): (.*?)(?=\n[ \t]*\n|\n\s+at |\nThe above exception|\nDriver stacktrace|\nDuring handling|\n'?\s*$|\Z)",
+    r"dataflow_model\.errors\.(\w+): (.*?)"
+    r"(?=\n[ \t]*\n|\n\s+at |\n\s*SQLSTATE: |\n=== Streaming Query ===|\nThe above exception|\nDriver stacktrace|\nDuring handling"
+    r"|\n'?\s*$|\Z)",
     re.DOTALL,
 )
 

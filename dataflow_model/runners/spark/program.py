@@ -104,9 +104,8 @@ class Program:
     def pairs_of(self, read: str) -> ToPairs | None:
         """Return what turns the rows into pairs of two columns, if nothing else takes them as elements."""
         rest = self.rest(read)
-        if len(rest) == 1 and isinstance(rest[0], ToPairs) and isinstance(rest[0].key, str) and rest[0].value is not None:
-            return rest[0]
-        return None
+        pairs = rest[0] if len(rest) == 1 else None
+        return pairs if isinstance(pairs, ToPairs) and isinstance(pairs.key, str) and pairs.value is not None else None
 
     def source(self, read: str) -> ColumnSource:
         """Return a source with no more columns than are needed."""

@@ -125,6 +125,9 @@ class Publisher:
 
     def commit(self, batch: int, staged: Sequence[Staging]) -> None:
         """Publish what the tasks have staged; again for the same micro-batch, it changes nothing."""
+        if self.program.staged.stages and not any(staging.metrics for staging in staged):
+            self.abort(batch, staged)  # no shard has run: a DataFrame's rows that came behind the end of the input
+            return
         rows: dict[str, Counter[str]] = {}
         for write in self.program.staged.sinks:
             messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]

@@ -1,35 +1,133 @@
-"""The package ships itself: executors that do not have it are sent it as a zip."""
+"""The package ships itself: executors that do not have it are sent it as a zip, and so is Spark's planner."""
 
 from __future__ import annotations
 
+import io
 import pathlib
+import pickle
 import tempfile
+import weakref
 import zipfile
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.streaming import StatefulProcessor
 
-__all__ = ["ship_package"]
+__all__ = ["processor", "register", "ship_package"]
 
-_shipped: set[int] = set()
+_shipped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _PACKAGE: Final = pathlib.Path(__file__).resolve().parents[2]
 
 
 def ship_package(spark: SparkSession) -> None:
     """Send the package to a session's executors, once a session; in local mode they have it already."""
-    if id(spark) in _shipped:
+    if _shipped.get(id(spark)) is spark:  # another session may have come to stand where one was
         return
-    _shipped.add(id(spark))
+    _shipped[id(spark)] = spark
     if _is_local(spark):
         return
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="dataflow_model-"))
-    archive = folder / "dataflow_model.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+    archive = pathlib.Path(tempfile.mkdtemp(prefix="dataflow_model-"), "dataflow_model.zip")
+    archive.write_bytes(_zipped())
+    spark.addArtifacts(str(archive), pyfile=True)
+
+
+def register(spark: SparkSession, provider: type[DataSource]) -> None:
+    """Register a provider; Spark's planner, which sees no artifacts, is given the package along with it."""
+    spark.dataSource.register(provider if _is_local(spark) else _travelling(provider, _zipped()))
+
+
+def _zipped() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in sorted(_PACKAGE.rglob("*.py")):
             packed.write(path, path.relative_to(_PACKAGE.parent))
         packed.write(_PACKAGE / "py.typed", "dataflow_model/py.typed")
-    spark.addArtifacts(str(archive), pyfile=True)
+    return content.getvalue()
+
+
+def processor(spark: SparkSession, kind: type[StatefulProcessor], *arguments: Any) -> StatefulProcessor:
+    """Make a stateful processor; the driver's own worker, which sees no artifacts, is given the package along with it."""
+    if _is_local(spark):
+        return kind(*arguments)
+    return _travelling_processor(kind, pickle.dumps(arguments), _zipped())
+
+
+# The classes below are local to their functions, so they are pickled by value; nothing in them may refer to a name of
+# this module, which is not there where they are unpickled.
+
+
+def _finder(owner: type, package: bytes) -> Callable[[], Any]:
+    """Return a function that imports a class of this package, from its zip where there is no other."""
+    module, place = owner.__module__, owner.__name__
+
+    def find() -> Any:
+        import importlib
+        import importlib.util
+        import pathlib
+        import sys
+        import tempfile
+
+        if importlib.util.find_spec("dataflow_model") is None:
+            archive = pathlib.Path(tempfile.mkdtemp(prefix="dataflow_model-"), "dataflow_model.zip")
+            archive.write_bytes(package)
+            sys.path.insert(0, str(archive))
+            importlib.invalidate_caches()
+        return getattr(importlib.import_module(module), place)
+
+    return find
+
+
+def _travelling(provider: type[DataSource], package: bytes) -> type[DataSource]:
+    """Return a provider that brings the package along."""
+    from pyspark.sql.datasource import DataSource
+
+    title, find = provider.name(), _finder(provider, package)
+
+    class Travelling(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return title
+
+        def schema(self) -> Any:
+            return find()(self.options).schema()
+
+        def reader(self, schema: Any) -> Any:
+            return find()(self.options).reader(schema)
+
+        def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
+            return find()(self.options).streamReader(schema)
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: FBT001, N802
+            return find()(self.options).streamWriter(schema, overwrite)
+
+    return Travelling
+
+
+def _travelling_processor(kind: type[StatefulProcessor], arguments: bytes, package: bytes) -> StatefulProcessor:
+    """Return a processor that brings the package along."""
+    from pyspark.sql.streaming import StatefulProcessor
+
+    find = _finder(kind, package)
+
+    class Travelling(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            import pickle
+
+            own = find()
+            self.own = own(*pickle.loads(arguments))
+            self.own.init(handle)
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803
+            return self.own.handleInputRows(key, rows, timerValues)
+
+        def close(self) -> None:
+            self.own.close()
+
+    return Travelling()
 
 
 def _is_local(spark: SparkSession) -> bool:

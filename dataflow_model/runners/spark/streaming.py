@@ -12,7 +12,6 @@ from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.stages import dynamic_sides
-from dataflow_model.runners.local.execution import side_values
 from dataflow_model.runners.progress import live_progress
 from dataflow_model.runners.spark.bound import bound_plan
 from dataflow_model.runners.spark.checkpoint import Checkpoint
@@ -24,8 +23,16 @@ from dataflow_model.runners.spark.program import Program
 from dataflow_model.runners.spark.publishing import read_collected, read_progress
 from dataflow_model.runners.spark.rows import SCHEMA_DDL
 from dataflow_model.runners.spark.session import ROCKSDB
-from dataflow_model.runners.spark.shipping import ship_package
-from dataflow_model.runners.spark.stages import OUR_SINK, OUR_SOURCE, KeyedStage, SinkProvider, SourceProvider, program_options
+from dataflow_model.runners.spark.shipping import processor, register, ship_package
+from dataflow_model.runners.spark.stages import (
+    OUR_SINK,
+    OUR_SOURCE,
+    KeyedStage,
+    SinkProvider,
+    SourceProvider,
+    program_options,
+)
+from dataflow_model.runners.spark.static_sides import spark_side_values
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
@@ -54,7 +61,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     """Start the query of a staged plan."""
     check_streaming(staged.sources, until=until)
     spark = runner.spark
-    assert runner.checkpoint is not None  # noqa: S101 - checked at construction
+    assert runner.checkpoint is not None
     checkpoint = Checkpoint.open(runner.checkpoint, staged.plan, runner.shards())
     ship_package(spark)
     if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
@@ -62,12 +69,12 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     else:
         (checkpoint.requests / "until_drained").unlink(missing_ok=True)
     staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.ours))
-    sides = side_values(staged.plan, but=dynamic_sides(staged.plan))
+    sides = spark_side_values(runner, staged.plan, but=dynamic_sides(staged.plan))
     lifted = lifts(staged, streaming=True)
     program = Program(bound_plan(staged), sides, shard_labels(checkpoint.shards), checkpoint.run_id, lifts=lifted)
     packed = program.pack()
-    spark.dataSource.register(SourceProvider)
-    spark.dataSource.register(SinkProvider)
+    register(spark, SourceProvider)
+    register(spark, SinkProvider)
     options = program_options(
         packed,
         rows_per_batch=str(runner.max_rows_per_batch),
@@ -83,7 +90,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     with _Settings(spark, settings):
         frame = with_dataframes((ours.name(_NAME) if named else ours).load(), staged.sources, packed)
         for depth in range(1, len(staged.stages) + 1):
-            stage = KeyedStage(packed, depth)
+            stage = processor(spark, KeyedStage, packed, depth)
             frame = frame.groupBy("shard").transformWithStateInPandas(stage, SCHEMA_DDL, "Append", "None")
         query = (
             frame.writeStream.format(OUR_SINK)
@@ -193,7 +200,7 @@ class StreamingResult:
                 self._state = RunnerState.DRAINED
             else:
                 self._state = RunnerState.DONE
-        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
+        except BaseException as error:
             self._error, self._state = find_our_error(error), RunnerState.FAILED
         finally:
             self._over.set()
