@@ -84,6 +84,8 @@ def test_batch_and_streaming_run_on_executors_that_do_not_have_the_package(java_
         check=False,
     )
     assert "No module named 'dataflow_model'" in found.stderr
-    outcome = outcome_of("cluster", tmp_path, java_home, PYSPARK_PYTHON=str(python))
+    outcome = outcome_of(
+        "cluster", tmp_path, java_home, PYSPARK_PYTHON=str(python), SPARK_WORKER_DIR=str(tmp_path / "work")
+    )
     assert not outcome["session"].startswith("pyspark.sql.connect")
     check(outcome)

@@ -161,7 +161,7 @@ def _file_instants(reads: Sequence[Read], static: Sequence[Read], clock: int, th
     replays = any(read.source.processing_time is not None for read in reads)
     sources = {read.label: read.source for read in (*reads, *static)}
     timeline = progress.timeline(sources, (), tuple(sources), None if replays else clock)
-    ready = {cut: _by_tick(bundle) for cut, bundle in gathered.items()}
+    ready = {cut: _by_tick(bundle) for cut, bundle in gathered.items() if bundle}
     waiting = {cut: next(ticks) for cut, ticks in ready.items()}
     for place, (tick, step) in enumerate(timeline.at):
         watermarks = {label: values[place] for label, values in timeline.watermarks.items()}

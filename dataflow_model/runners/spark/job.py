@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dataflow_model.runners.engine.bundle import Order
-    from dataflow_model.plan.sources import Origin
+    from dataflow_model.plan.sources import Origin, Source
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.spark.program import Program
 
@@ -112,11 +112,12 @@ def _staged(program: Program, home: int, stager: Stager) -> Iterator[Row]:
         yield Row(home, len(program.staged.stages) + 1, Kind.STAGED, dump(Staging(messages)))
 
 
-def count_elements(source: ElementsSource | ScriptSource, first: int = 0, last: int | None = None) -> int:
+def count_elements(source: Source, first: int = 0, last: int | None = None) -> int:
     """Return how many elements a static source has, or a script in steps `[first, last)`."""
     if isinstance(source, ElementsSource):
         return len(source.elements)
-    return sum(len(step.elements) for step in source.steps[first:last] if isinstance(step, AddStep))
+    steps = source.steps[first:last] if isinstance(source, ScriptSource) else ()
+    return sum(len(step.elements) for step in steps if isinstance(step, AddStep))
 
 
 def _elements(program: Program, label: str, home: int, stager: Stager) -> Iterator[Row]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 __all__ = ["processor", "register", "ship_package"]
 
@@ -50,7 +50,7 @@ def _zipped() -> bytes:
 
 
 def processor(spark: SparkSession, kind: type[StatefulProcessor], *arguments: Any) -> StatefulProcessor:
-    """Make a stateful processor; the driver's own worker, which sees no artifacts, is given the package along with it."""
+    """Make a stateful processor; the driver's worker, which sees no artifacts, is given the package along with it."""
     if _is_local(spark):
         return kind(*arguments)
     return _travelling_processor(kind, pickle.dumps(arguments), _zipped())
@@ -109,7 +109,7 @@ def _travelling(provider: type[DataSource], package: bytes) -> type[DataSource]:
 
 def _travelling_processor(kind: type[StatefulProcessor], arguments: bytes, package: bytes) -> StatefulProcessor:
     """Return a processor that brings the package along."""
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     find = _finder(kind, package)
 
