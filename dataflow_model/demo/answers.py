@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dataflow_model.demo.pipeline import TIME_ZONE
-from dataflow_model.plan.sinks import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from dataflow_model.plan.sinks import Record
     from dataflow_model.values import PaneTiming
 
 __all__ = [

@@ -11,11 +11,12 @@ import attrs
 
 from dataflow_model.demo.answers import Place, by_place, fold
 from dataflow_model.demo.pipeline import TIME_ZONE
-from dataflow_model.plan.sinks import Record
 from dataflow_model.values import PaneTiming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from dataflow_model.plan.sinks import Record
 
 __all__ = ["ZONE", "Shown", "choose", "local", "worst_day"]
 

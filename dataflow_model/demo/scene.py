@@ -8,7 +8,6 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from dataflow_model.demo.choice import ZONE
 from dataflow_model.demo.pipeline import DELAY
@@ -16,6 +15,8 @@ from dataflow_model.demo.pipeline import DELAY
 if TYPE_CHECKING:
     import datetime
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 __all__ = ["HOUR", "Scene", "scene_of"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,7 +15,7 @@ from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.sinks import DataFrameSink, MessageSink
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dataflow_model.plan.sinks import Record
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.rows import rows_of, values_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dataflow_model.plan.watermarks import Arrival
 
 __all__ = [

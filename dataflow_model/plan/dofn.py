@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
@@ -12,7 +11,7 @@ from dataflow_model.errors import InvalidArgument, NotYetSupported, explain
 from dataflow_model.time import EventTime, event_time
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from dataflow_model.time import Duration, InstantLike
 

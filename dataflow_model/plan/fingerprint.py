@@ -16,7 +16,6 @@ from dataflow_model.plan.nodes import (
     ToPairs,
     Write,
 )
-
 from dataflow_model.time import duration_text
 
 if TYPE_CHECKING:
@@ -63,14 +62,15 @@ def _line(node: Node) -> str:
         case Read():
             source = node.source
             return (
-                f"source {type(source).__name__}, event time {source.event_time}, clock {source.processing_time or 'wall'}, "
-                f"watermark {source.watermark!r}"
+                f"source {type(source).__name__}, event time {source.event_time}, "
+                f"clock {source.processing_time or 'wall'}, watermark {source.watermark!r}"
             )
         case GroupByKeyAndWindow():
             strategy = node.strategy
             return (
-                f"grouping of {reads} with {type(node.combine).__name__} under {strategy.window_fn!r}, {strategy.trigger!r}, "
-                f"{strategy.accumulation_mode.value}, lateness {duration_text(strategy.allowed_lateness)}, "
+                f"grouping of {reads} with {type(node.combine).__name__} under {strategy.window_fn!r}, "
+                f"{strategy.trigger!r}, {strategy.accumulation_mode.value}, "
+                f"lateness {duration_text(strategy.allowed_lateness)}, "
                 f"on time {strategy.on_time.value}, closing {strategy.closing.value}, "
                 f"late data {strategy.late_data.value if strategy.late_data else 'default'}, "
                 f"timestamp {strategy.timestamp_combiner.value}"

@@ -62,7 +62,8 @@ def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
         >>> import dataflow_model as dm
         >>> from dataflow_model.plan.stages import cut_into_stages
         >>> folder = tempfile.TemporaryDirectory()
-        >>> pq.write_table(pa.table({"at": [5], "carrier": ["UA"], "delay": [3]}), pathlib.Path(folder.name, "a.parquet"))
+        >>> table = pa.table({"at": [5], "carrier": ["UA"], "delay": [3]})
+        >>> pq.write_table(table, pathlib.Path(folder.name, "a.parquet"))
         >>> p = dm.Pipeline()
         >>> rows = p | dm.io.ReadParquet(folder.name, event_time="at") | dm.Window.into(dm.FixedWindows("1 hour"))
         >>> _ = rows | dm.WithKeys("carrier", value="delay") | dm.Sum.per_key()

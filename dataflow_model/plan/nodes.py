@@ -8,14 +8,14 @@ import attrs
 
 from dataflow_model.plan.combine import CombineFn, GroupFn
 from dataflow_model.plan.dofn import DoFn, metadata_of
-from dataflow_model.plan.strategy import WindowingStrategy
-from dataflow_model.time import Duration, EventTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dataflow_model.plan.sinks import Sink
     from dataflow_model.plan.sources import Source
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.time import Duration, EventTime
 
 __all__ = [
     "MAIN",

@@ -10,12 +10,13 @@ import attrs
 import cloudpickle
 
 from dataflow_model.time import EventTime, ProcessingTime
-from dataflow_model.values import PaneInfo, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+
+    from dataflow_model.values import PaneInfo, Window
 
 __all__ = ["CollectSink", "DataFrameSink", "MessageSink", "Record", "Sink", "SinkWriter"]
 

@@ -60,10 +60,10 @@ class BoundedOutOfOrderness:
 
     delay: Duration = attrs.field(converter=_to_duration)
 
-    @delay.validator
-    def _not_negative(self, _attribute: object, value: Duration) -> None:
-        if value < Duration(0):
-            raise InvalidArgument(f"`delay` must not be negative, got {value!r}")
+    def __attrs_post_init__(self) -> None:
+        """Check the delay."""
+        if self.delay < Duration(0):
+            raise InvalidArgument(f"`delay` must not be negative, got {self.delay!r}")
 
     def watermark(self, greatest: EventTime) -> EventTime:
         """Return `greatest − delay`; −∞ before the first element."""

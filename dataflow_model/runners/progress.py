@@ -33,7 +33,7 @@ class _Line:
     """A `rich` status line."""
 
     def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+        from rich.console import Console
 
         self.status = Console(stderr=True).status("starting")
 

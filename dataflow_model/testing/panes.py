@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.values import Pane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 __all__ = ["assert_panes"]
 
@@ -15,7 +16,7 @@ _FIELDS = ("key", "window", "value", "timestamp", "info", "is_retraction", "proc
 _INFO = ("index", "on_time_index", "is_first", "is_last", "timing", "trigger")
 
 
-def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | Set[Any]) -> None:
+def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[Any]) -> None:
     """Assert that panes are as expected.
 
     Args:

@@ -38,7 +38,8 @@ class TestStream(PTransform):
     Source: Beam's `TestStream`.
 
     Example:
-        >>> script = TestStream().watermark(0).processing_time(5).add("x", event_time=3, key="k").watermark_to_infinity()
+        >>> script = TestStream().watermark(0).processing_time(5).add("x", event_time=3, key="k")
+        >>> script = script.watermark_to_infinity()
         >>> len(script.steps)
         4
     """
@@ -74,7 +75,7 @@ class TestStream(PTransform):
         _check_forward("processing time", before, to)
         return self._then(ClockStep(to))
 
-    def add(self, value: Any, event_time: InstantLike, key: Any = _NO_KEY) -> TestStream:  # noqa: A002 - the field's word
+    def add(self, value: Any, event_time: InstantLike, key: Any = _NO_KEY) -> TestStream:
         """Add one element; with `key=` the pair of the two."""
         return self.bundle([(value, event_time)], key=key)
 
@@ -87,10 +88,10 @@ class TestStream(PTransform):
         """Advance the watermark to +∞: the input is complete."""
         return self._then(WatermarkStep(MAX_TIMESTAMP))
 
-    def expand(self, pbegin: Any) -> PCollection:
+    def expand(self, pcoll: Any) -> PCollection:
         """Add the source to the pipeline."""
         source = ScriptSource(self.steps)
-        collection: PCollection = pbegin.pipeline.add_main(Read(label=pbegin.pipeline.scope, source=source))
+        collection: PCollection = pcoll.pipeline.add_main(Read(label=pcoll.pipeline.scope, source=source))
         return collection
 
     def _then(self, step: _Step) -> Self:

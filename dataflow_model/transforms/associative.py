@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.errors import InvalidType, explain
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.transforms.typehints import return_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 __all__ = ["AssociativeFn", "as_combine_fn"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,7 +15,7 @@ from dataflow_model.transforms.elementwise import FlatMap
 from dataflow_model.transforms.ptransform import PTransform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.values import PaneInfo

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import attrs
 
 from dataflow_model.errors import InvalidType, explain
-from dataflow_model.time import Duration, Instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dataflow_model.time import Duration, Instant
     from dataflow_model.triggers.composites import OrFinally
     from dataflow_model.values import Window
 
@@ -162,7 +162,7 @@ class Trigger:
 
         Source: Beam Java's `orFinally`; the papers' RepeatUntil is `Repeatedly(t).or_finally(u)`.
         """
-        from dataflow_model.triggers.composites import OrFinally  # noqa: PLC0415 - the method makes the cycle
+        from dataflow_model.triggers.composites import OrFinally
 
         return OrFinally(self, until)
 

@@ -34,7 +34,7 @@ class Repeatedly(CompositeTrigger):
 
     passes_elements_on: ClassVar[bool] = True
 
-    child: Trigger = attrs.field(validator=lambda _s, _a, value: check_trigger_type(value, "child"))  # type: ignore[arg-type, return-value]
+    child: Trigger = attrs.field(validator=lambda _s, _a, value: check_trigger_type(value, "child"))
 
     @property
     def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]

@@ -109,7 +109,7 @@ class TriggerMachine:
         return result.fired
 
     def _is_quiet(self, number: int, state: TreeState) -> bool:
-        """Tell whether a place would take no notice of another element: whatever it waits for is a timer that is set."""
+        """Tell whether a place would take no notice of another element: it waits only for timers, and they are set."""
         if state.finished >> number & 1:
             return True
         place = self._places[number]

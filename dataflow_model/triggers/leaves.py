@@ -137,7 +137,7 @@ class DefaultTrigger(Trigger):
         return "on time: when the watermark passes the end of the window; late: at each element"
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, init=False)
 class AfterProcessingTime(Trigger):
     """Fire when the processing clock reaches the time of the first element since its turn began, plus a delay.
 
@@ -155,13 +155,13 @@ class AfterProcessingTime(Trigger):
 
     waits_for_timer: ClassVar[bool] = True
 
-    delay: Duration = attrs.field(default=Duration(0), converter=lambda value: duration(value))  # noqa: PLW0108 - typed for mypy
+    delay: Duration
 
     def __init__(self, delay: DurationLike = 0) -> None:
         length = duration(delay)
         if length < Duration(0):
             raise InvalidArgument(f"`delay` must not be negative, got {length!r}")
-        self.__attrs_init__(length)  # type: ignore[attr-defined]
+        self.__attrs_init__(length)
 
     def on_element(self, context: TriggerContext) -> None:
         """Set the deadline at the first element of the turn."""
@@ -208,15 +208,16 @@ class AfterCount(Trigger):
         AfterCount(2)
     """
 
-    n: int = attrs.field()
+    n: int
 
-    @n.validator
-    def _positive(self, _attribute: object, value: int) -> None:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise InvalidType(f"`n` must be an int, got {value!r}")
-        if value < 1:
+    def __attrs_post_init__(self) -> None:
+        """Check the number."""
+        given: object = self.n
+        if not isinstance(given, int) or isinstance(given, bool):
+            raise InvalidType(f"`n` must be an int, got {given!r}")
+        if given < 1:
             raise InvalidArgument(
-                explain(f"`n` must be at least 1, got {value!r}", hint="AfterCount(1) fires at each element")
+                explain(f"`n` must be at least 1, got {given!r}", hint="AfterCount(1) fires at each element")
             )
 
     def on_element(self, context: TriggerContext) -> None:

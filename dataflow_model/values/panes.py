@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.time import EventTime, ProcessingTime
-from dataflow_model.values.windows import Window
+
+if TYPE_CHECKING:
+    from dataflow_model.values.windows import Window
 
 __all__ = ["NO_FIRING", "Pane", "PaneInfo", "PaneTiming"]
 

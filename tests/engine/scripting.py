@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,6 +10,8 @@ import dataflow_model as dm
 from dataflow_model.testing import TestStream, panes_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dataflow_model.plan.strategy import WindowingStrategy
 
 KEY = "k"

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
-from dataflow_model.plan.strategy import WindowingStrategy
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.testing import strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 Event = tuple[str, tuple[Any, ...]]

@@ -173,7 +173,11 @@ def test_columns_go_to_file_sinks_with_their_panes(spark: SparkSession, events: 
         _ = counts | "parquet" >> dm.io.WriteParquet(str(folder / "parquet"), schema=schema, panes=True)
         _ = counts | "json" >> dm.io.WriteJson(str(folder / "json"), schema=schema)
 
-    runners: dict[str, Runner] = {"local": dm.LocalRunner(), "batch": dm.SparkRunner(spark), "stream": streaming(spark, tmp_path / "c")}
+    runners: dict[str, Runner] = {
+        "local": dm.LocalRunner(),
+        "batch": dm.SparkRunner(spark),
+        "stream": streaming(spark, tmp_path / "c"),
+    }
     tables = {}
     for name, runner in runners.items():
         folder = tmp_path / name

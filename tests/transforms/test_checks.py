@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -11,7 +11,9 @@ import dataflow_model as dm
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.explain import explain
 from dataflow_model.plan.sources import Source
-from dataflow_model.plan.watermarks import Arrival
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.watermarks import Arrival
 
 
 @attrs.frozen

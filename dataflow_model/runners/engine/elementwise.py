@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 
 from dataflow_model.errors import InvalidType, explain
-from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import (
     MAIN,
     AssignTimestamps,
@@ -221,7 +222,9 @@ class Fragment:
         return self._par_do_each(node, flow)
 
     def _par_do_each(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
-        outputs = {tag: _Flow.empty() for tag in (MAIN, *node.tags, *([node.dead_letters] if node.dead_letters else []))}
+        outputs = {
+            tag: _Flow.empty() for tag in (MAIN, *node.tags, *([node.dead_letters] if node.dead_letters else []))
+        }
         with life_cycle(node.label, "start_bundle"):
             node.fn.start_bundle()
         windowed = "window" in self._metadata_names[node.label] or bool(node.side_inputs)
@@ -235,7 +238,7 @@ class Fragment:
                         raise user_error(error, node.label, value) from error
                     outputs[node.dead_letters].append(dead_letter(error, node.label, value), cause, time, seen)
         with life_cycle(node.label, "finish_bundle"):
-            finished = list(node.fn.finish_bundle() or ())
+            finished: list[Any] = list(node.fn.finish_bundle() or ())
         for result in finished:
             # A plain value stands where the bundle's last element does; one with an event time of its own may go back
             # as far as the bundle's first, which is as far as the watermark is known to be held.
@@ -257,7 +260,8 @@ class Fragment:
         if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
             raise InvalidType(
                 explain(
-                    f"{node.label!r} must return an iterable of outputs, got {results!r} of type {type(results).__name__}",
+                    f"{node.label!r} must return an iterable of outputs, "
+                    f"got {results!r} of type {type(results).__name__}",
                     hint="return a list, or use Map for one output each",
                 )
             )
@@ -297,7 +301,7 @@ def _map(node: ParDo, flow: _Flow) -> _Flow | None:
     try:
         values = [fn(value) for value in rest]
     except Exception as error:
-        place = len(flow.values) - rest.__length_hint__() - 1
+        place = len(flow.values) - operator.length_hint(rest) - 1
         raise user_error(error, node.label, flow.values[place]) from error
     if any(type(value) is TaggedOutput or type(value) is TimestampedValue for value in values):
         outputs = {MAIN: _Flow.empty()}
@@ -314,7 +318,7 @@ def _filter(node: ParDo, flow: _Flow) -> _Flow:
     try:
         rows = [row for row, value in enumerate(rest) if fn(value)]
     except Exception as error:
-        place = len(flow.values) - rest.__length_hint__() - 1
+        place = len(flow.values) - operator.length_hint(rest) - 1
         raise user_error(error, node.label, flow.values[place]) from error
     return _Flow(
         [flow.values[row] for row in rows],
@@ -338,7 +342,10 @@ def _file(
             value = value.value
         if tag not in outputs:
             raise InvalidType(
-                explain(f"{node.label!r} has no output tagged {tag!r}, only {sorted(outputs)}", hint=f"name it: .with_outputs({tag!r})")
+                explain(
+                    f"{node.label!r} has no output tagged {tag!r}, only {sorted(outputs)}",
+                    hint=f"name it: .with_outputs({tag!r})",
+                )
             )
         filed.append((tag, value, at))
     for tag, value, at in filed:
@@ -351,7 +358,8 @@ def _checked_move(before: int, after: int, horizon: int | None, label: str) -> i
         bound = "no" if horizon is None else "a smaller"
         raise InvalidType(
             explain(
-                f"{label!r} moves an event time back from {format_instant(before)} to {format_instant(after)}, with {bound} bound declared",
+                f"{label!r} moves an event time back from {format_instant(before)} to {format_instant(after)}, "
+                f"with {bound} bound declared",
                 hint="declare late_data_horizon=…, which holds the watermark back by that much",
             )
         )
@@ -373,4 +381,6 @@ def _getter(field: str | tuple[str, ...] | None) -> Callable[[Any], Any]:
 
 def _check_pair(value: Any, label: str) -> None:
     if not (isinstance(value, tuple) and len(value) == 2):  # noqa: PLR2004 - a pair
-        raise InvalidType(explain(f"{label!r} needs (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"))
+        raise InvalidType(
+            explain(f"{label!r} needs (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
+        )

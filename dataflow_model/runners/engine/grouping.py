@@ -1,8 +1,8 @@
 """GroupByKeyAndWindow for one shard: a machine over elements, watermarks and clock values, in that total order.
 
 This is the general path: it sees each element, runs any trigger tree and any window function. The events of one
-instant come in as calls; panes go out in `output`. State lives in a `KeyStore`, by encoded key, so that a runner can make
-just the keys durable that have changed.
+instant come in as calls; panes go out in `output`. State lives in a `KeyStore`, by encoded key, so that a runner can
+make just the keys durable that have changed.
 """
 
 from __future__ import annotations

@@ -246,7 +246,9 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
     for value, time, windows, order in zip(inbox.values, inbox.times, inbox.windows, inbox.orders, strict=True):
         if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
             raise InvalidType(
-                explain(f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
+                explain(
+                    f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
+                )
             )
         try:
             if follow:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import InvalidArgument, KeyEncodingError, explain
-from dataflow_model.time import EventTime
 from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import SideInput
     from dataflow_model.plan.sinks import Record
+    from dataflow_model.time import EventTime
     from dataflow_model.values import Window
 
 __all__ = ["StaticSide", "newest_panes", "owner_of", "view_of"]
@@ -89,7 +89,8 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
     if len(values) > 1:
         raise InvalidArgument(
             explain(
-                f"the side input {side.ref.label!r} as a singleton has {len(values)} values in one window, {values[:3]!r} …",
+                f"the side input {side.ref.label!r} as a singleton has {len(values)} values in one window, "
+                f"{values[:3]!r} …",
                 hint="combine them first, or use dm.AsIter",
             )
         )

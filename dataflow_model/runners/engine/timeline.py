@@ -189,8 +189,7 @@ class ReplayProgress:
         timeline = Timeline(watermarks={label: [] for label in labels})
         finished = {label for label in self.over if not any(label in some for some in ends.values())}
         places: list[tuple[At, int]] = [((tick, 0), row) for row, tick in enumerate(ready.tolist())]
-        for tick in ends:
-            places.append(((tick, 1), int(np.searchsorted(ready, tick, side="right")) - 1))
+        places += [((tick, 1), int(np.searchsorted(ready, tick, side="right")) - 1) for tick in ends]
         places.sort()
         for at, row in places:
             if at[1]:

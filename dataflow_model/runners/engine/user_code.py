@@ -24,7 +24,7 @@ _HINT: Final = "add .with_exception_handling() to send such elements to an outpu
 
 
 def user_error(error: Exception, label: str, element: Any, *, hint: str | None = _HINT) -> UserCodeError:
-    """Return the error to raise in place of what the user's code raised for `element`; an error's own hint comes first."""
+    """Return the error to raise in place of what user code raised for `element`; an error's own hint comes first."""
     said, _, own_hint = _where(error).partition("\nHint: ")
     own_hint, _, line = own_hint.partition("\n")
     said = f"{said}\n{line}" if line else said

@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import DataflowError, UnsupportedOnRunner, explain
+from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink, MessageSink, Record
 from dataflow_model.runners.local.execution import Execution
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.nodes import Write
 
 __all__ = ["LocalResult", "LocalRunner"]
 
@@ -51,7 +51,9 @@ class LocalRunner:
     def run(self, plan: Plan, *, until: str | None = None) -> LocalResult:
         """Start the plan in a thread of its own."""
         del until  # bounded sources end by themselves
-        for node in (write for write in plan.nodes if hasattr(write, "sink")):
+        for node in plan.nodes:
+            if not isinstance(node, Write):
+                continue
             node.sink.check()
             if isinstance(node.sink, DataFrameSink):
                 raise UnsupportedOnRunner(

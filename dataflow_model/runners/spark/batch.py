@@ -49,7 +49,12 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     ship_package(spark)
     shards = runner.shards()
     labels = shard_labels(shards)
-    rows = sum(origin.rows or 0 for read in staged.sources if isinstance(read.source, ColumnSource) for origin in read.source.origins())
+    rows = sum(
+        origin.rows or 0
+        for read in staged.sources
+        if isinstance(read.source, ColumnSource)
+        for origin in read.source.origins()
+    )
     buckets = 1 + rows // (_ROWS_A_BUCKET * shards)
     lifted = lifts(staged, streaming=False)
     if any(isinstance(read.source, DataFrameSource) for read in staged.sources):
@@ -89,9 +94,7 @@ def _staging(kind: str, payload: Any) -> Staging:
 class BatchResult:
     """A bounded run; see `PipelineResult`."""
 
-    def __init__(
-        self, spark: SparkSession, frame: DataFrame, program: Program, directory: str
-    ) -> None:
+    def __init__(self, spark: SparkSession, frame: DataFrame, program: Program, directory: str) -> None:
         self._spark = spark
         self._publisher = Publisher(program, directory)
         self._directory = directory
@@ -136,7 +139,10 @@ class BatchResult:
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return +∞ for every source and keyed node, once the run is over."""
-        return {label: EventTime(watermark) for label, watermark in read_progress(self._directory).get("watermarks", {}).items()}
+        return {
+            label: EventTime(watermark)
+            for label, watermark in read_progress(self._directory).get("watermarks", {}).items()
+        }
 
     def collected(self, label: str) -> list[Record]:
         """Return what the sink with this label has kept, in emission order."""
@@ -157,9 +163,11 @@ class BatchResult:
     def _work(self, frame: DataFrame) -> None:
         try:
             self._spark.addTag(self._tag)
-            self._publisher.commit(ONLY_COMMIT, [_staging(row.kind, load(bytes(row.payload))) for row in frame.collect()])
+            self._publisher.commit(
+                ONLY_COMMIT, [_staging(row.kind, load(bytes(row.payload))) for row in frame.collect()]
+            )
             self._state = RunnerState.DONE
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
             self._publisher.abort(ONLY_COMMIT, [])
             if self._state is not RunnerState.STOPPED:
                 self._error, self._state = find_our_error(error), RunnerState.FAILED

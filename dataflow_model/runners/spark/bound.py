@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource
-from dataflow_model.plan.stages import StagedPlan
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.stages import StagedPlan
 
 __all__ = ["bound_plan"]
 

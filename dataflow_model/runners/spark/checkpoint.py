@@ -76,14 +76,20 @@ class Checkpoint:
                 fresh.replace(known)
             except OSError as error:
                 raise SinkError(
-                    explain(f"the checkpoint directory {path!r} cannot be written: {error}", hint="give another as checkpoint=")
+                    explain(
+                        f"the checkpoint directory {path!r} cannot be written: {error}",
+                        hint="give another as checkpoint=",
+                    )
                 ) from error
             return checkpoint
         try:
             run = json.loads(known.read_text())
         except (OSError, ValueError) as error:
             raise CheckpointMismatch(
-                explain(f"{str(known)!r} cannot be read: {error}", hint="restore it from a copy, or give a new directory as checkpoint=")
+                explain(
+                    f"{str(known)!r} cannot be read: {error}",
+                    hint="restore it from a copy, or give a new directory as checkpoint=",
+                )
             ) from error
         _check(path, run, plan, drained=(checkpoint.requests / "drained").exists())
         checkpoint.run_id, checkpoint.shards = run["run_id"], run["shards"]
@@ -101,5 +107,8 @@ def _check(path: str, run: dict[str, Any], plan: Plan, *, drained: bool) -> None
         )
     if drained:
         raise CheckpointMismatch(
-            explain(f"the run in {path!r} was drained: its windows are closed for good", hint="give a new directory as checkpoint=")
+            explain(
+                f"the run in {path!r} was drained: its windows are closed for good",
+                hint="give a new directory as checkpoint=",
+            )
         )

@@ -12,17 +12,17 @@ __all__ = ["find_our_error"]
 
 _OURS: Final = re.compile(
     r"dataflow_model\.errors\.(\w+): (.*?)"
-    r"(?=\n[ \t]*\n|\n\s+at |\n\s*SQLSTATE: |\n=== Streaming Query ===|\nThe above exception|\nDriver stacktrace|\nDuring handling"
-    r"|\n'?\s*$|\Z)",
+    r"(?=\n[ \t]*\n|\n\s+at |\n\s*SQLSTATE: |\n=== Streaming Query ===|\nThe above exception"
+    r"|\nDriver stacktrace|\nDuring handling|\n'?\s*$|\Z)",
     re.DOTALL,
 )
 
 
 def find_our_error(error: BaseException) -> BaseException:
-    """Return the error of this package that made Spark fail, or Spark's own where there is none.
+    r"""Return the error of this package that made Spark fail, or Spark's own where there is none.
 
     Example:
-        >>> find_our_error(RuntimeError("Job aborted\\ndataflow_model.errors.SinkError: no room\\n\\n\\tat org.apache"))
+        >>> find_our_error(RuntimeError("Job aborted\ndataflow_model.errors.SinkError: no room\n\n\tat org.apache"))
         SinkError('no room')
     """
     found = _OURS.findall(str(error))

@@ -14,7 +14,6 @@ from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, S
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard, feed_pairs, route
 from dataflow_model.runners.engine.side_join import SideJoinEngine
@@ -27,8 +26,9 @@ from dataflow_model.values import encode_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dataflow_model.runners.engine.bundle import Order
     from dataflow_model.plan.sources import Origin, Source
+    from dataflow_model.runners.engine.bundle import Order
+    from dataflow_model.runners.engine.grouping import GroupingEngine
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.spark.program import Program
 
@@ -210,5 +210,3 @@ def _metrics(program: Program, home: int, counters: Any, sources: Any) -> Row:
         "cache": "void",
     }
     return Row(home, len(program.staged.stages) + 1, Kind.METRICS, dump(found))
-
-

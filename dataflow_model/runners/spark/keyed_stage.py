@@ -103,7 +103,9 @@ def _timeline(program: Program, state: ShardState, inbox: _Inbox) -> Timeline:
         if place.label:
             now[place.label] = now[place.label] if place.watermark is None else place.watermark
         elif place.at[1] == STATIC_STEP + 1:
-            now.update({name: int(MAX_TIMESTAMP) for name, source in sources.items() if not isinstance(source, ScriptSource)})
+            now.update(
+                {name: int(MAX_TIMESTAMP) for name, source in sources.items() if not isinstance(source, ScriptSource)}
+            )
         elif place.watermark == MAX_TIMESTAMP:
             now.update(dict.fromkeys(now, int(MAX_TIMESTAMP)))
         timeline.at.append(place.at)
@@ -157,9 +159,7 @@ def _run(
         yield from (Row(shard, depth + 1, Kind.TIMELINE, payload) for shard in program.labels)
 
 
-def _by_instant(
-    state: ShardState, timeline: Timeline, bundles: list[PackedBundle]
-) -> Mapping[At, dict[str, Bundle]]:
+def _by_instant(state: ShardState, timeline: Timeline, bundles: list[PackedBundle]) -> Mapping[At, dict[str, Bundle]]:
     """Sort elements by instant; those whose instant is not complete wait in state."""
     bundles = [*state.meta.waiting, *bundles]
     state.meta.waiting = []
@@ -201,5 +201,15 @@ def _by_instant(
 def _metrics(depth: int, label: int, state: ShardState) -> dict[str, Any]:
     counters = {name: dict(engine.counters) for name, engine in state.shard.engines.items()}
     sources = {name: dict(counts) for name, counts in state.meta.counters.items() if name not in counters}
-    watermarks = {**state.shard.watermarks, **{name: engine.output_watermark() for name, engine in state.shard.engines.items()}}
-    return {"depth": depth, "shard": label, "counters": counters, "sources": sources, "watermarks": watermarks, "cache": state.how}
+    watermarks = {
+        **state.shard.watermarks,
+        **{name: engine.output_watermark() for name, engine in state.shard.engines.items()},
+    }
+    return {
+        "depth": depth,
+        "shard": label,
+        "counters": counters,
+        "sources": sources,
+        "watermarks": watermarks,
+        "cache": state.how,
+    }

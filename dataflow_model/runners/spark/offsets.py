@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +141,14 @@ class Feed:
             else:  # any origin of a followed source may grow
                 open_origins += [(read.label, origin) for origin in totals] or [(read.label, "")]
         wall = None if self.replays else end["clock"]
-        return Control(wall, first, tuple(open_origins) if self.replays and not end["last"] else (), tuple(ended), None, end["last"])
+        return Control(
+            wall,
+            first,
+            tuple(open_origins) if self.replays and not end["last"] else (),
+            tuple(ended),
+            None,
+            end["last"],
+        )
 
     def slices(self, start: Offset, end: Offset) -> list[Slice]:
         """Return the row ranges of a micro-batch."""
@@ -170,7 +178,7 @@ class Feed:
         """Cut a row range for several tasks, where it is long enough to be worth it."""
         parts = max(1, min(self.parallelism, (stop - start) // _WORTH_A_TASK))
         bounds = [start + (stop - start) * part // parts for part in range(parts + 1)]
-        return [Slice(label, origin, first, last) for first, last in zip(bounds, bounds[1:], strict=False)]
+        return [Slice(label, origin, first, last) for first, last in itertools.pairwise(bounds)]
 
     def _follows(self) -> bool:
         return any(not read.source.is_bounded for read in self.reads)
@@ -188,7 +196,9 @@ class Feed:
 
     def _left(self, rows: dict[str, dict[str, int]], totals: dict[str, dict[str, int]]) -> int:
         return sum(
-            total - rows.get(label, {}).get(origin, 0) for label, origins in totals.items() for origin, total in origins.items()
+            total - rows.get(label, {}).get(origin, 0)
+            for label, origins in totals.items()
+            for origin, total in origins.items()
         )
 
     def _advance(self, rows: dict[str, dict[str, int]], totals: dict[str, dict[str, int]]) -> None:

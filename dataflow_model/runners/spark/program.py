@@ -135,7 +135,7 @@ class PackedProgram:
         program = _loaded.get(self.digest)
         if program is None:
             keep_freed_memory()
-            program = attrs.evolve(pickle.loads(self.blob), digest=self.digest)  # noqa: S301 - made by the driver
+            program = attrs.evolve(pickle.loads(self.blob), digest=self.digest)
             while len(_loaded) >= _KEPT:
                 gone = next(iter(_loaded))
                 del _loaded[gone]

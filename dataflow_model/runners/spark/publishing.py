@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import pickle
 import uuid
@@ -138,7 +137,9 @@ class Publisher:
                 rows[write.label]["elements_in"] += len(records)
                 if records:
                     _keep(self._collected(write.label), commit_id(self.program, batch), records)
-        _write_progress(pathlib.Path(self.directory), batch, [part for staging in staged for part in staging.metrics], rows)
+        _write_progress(
+            pathlib.Path(self.directory), batch, [part for staging in staged for part in staging.metrics], rows
+        )
 
     def abort(self, batch: int, staged: Sequence[Staging]) -> None:
         """Remove what the tasks have staged."""
@@ -173,7 +174,7 @@ def read_collected(directory: str, label: str) -> list[Record]:
     """Return what a sink that keeps its records has received, in emission order."""
     records: list[Record] = []
     for path in sorted(_collected(directory, label).glob("*.pickle")):
-        records.extend(pickle.loads(path.read_bytes()))  # noqa: S301 - written by `commit`
+        records.extend(pickle.loads(path.read_bytes()))
     records.sort(key=lambda record: record.order)
     return records
 
@@ -200,7 +201,7 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
     """Write a file so that a reader sees the old one or the new one, never a part."""
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     fresh.write_bytes(content)
-    os.replace(fresh, path)
+    fresh.replace(path)
 
 
 def _write_progress(

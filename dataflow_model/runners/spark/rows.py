@@ -47,10 +47,10 @@ _BATCH_BYTES: Final = 16 << 20
 class Kind:
     """What a row is.
 
-    `DATA` elements for keyed nodes; `PARTIAL` partials for lifted groupings; `OUTPUT` elements for sinks; `PANES` panes
-    in columns for sinks; `STAGED` what a task of a bounded job has staged for sinks; `CONTROL` what the driver decided for a micro-batch;
-    `SEEN` what a read of a row range observed; `TIMELINE` the instants of a micro-batch; `WATERMARK` a keyed node's
-    output watermark at each of them; `METRICS` counters.
+    `DATA` elements for keyed nodes; `PARTIAL` partials for lifted groupings; `OUTPUT` elements for sinks; `PANES`
+    panes in columns for sinks; `STAGED` what a task of a bounded job has staged; `CONTROL` what the driver decided
+    for a micro-batch; `SEEN` what a read of a row range observed; `TIMELINE` the instants of a micro-batch;
+    `WATERMARK` a keyed node's output watermark at each of them; `METRICS` counters.
     """
 
     DATA: Final = "data"
@@ -142,7 +142,7 @@ def dump(value: Any) -> bytes:
 
 def load(payload: bytes) -> Any:
     """Read what `dump` wrote."""
-    return pickle.loads(payload)  # noqa: S301 - written by this pipeline's own tasks
+    return pickle.loads(payload)
 
 
 def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

@@ -65,10 +65,14 @@ class SparkRunner:
             raise InvalidArgument(f"`mode` must be 'batch' or 'streaming', got {mode!r}")
         if mode == "streaming" and not checkpoint:
             raise InvalidArgument(
-                explain("a streaming run needs `checkpoint`, got none", hint="checkpoint='/data/checkpoints/flights', a directory of its own")
+                explain(
+                    "a streaming run needs `checkpoint`, got none",
+                    hint="checkpoint='/data/checkpoints/flights', a directory of its own",
+                )
             )
         for name, value in (("max_rows_per_batch", max_rows_per_batch), ("shards", shards)):
-            if value is not None and (not isinstance(value, int) or value < 1):
+            given: object = value
+            if given is not None and (not isinstance(given, int) or given < 1):
                 raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}")
         self.spark = spark
         self.mode = mode
@@ -85,7 +89,7 @@ class SparkRunner:
             UnsupportedOnRunner: for `io.ToDataFrame` in streaming, and DataFrames that a stream cannot take.
             CheckpointMismatch: for a checkpoint of another pipeline.
         """
-        from dataflow_model.runners.spark import batch, streaming  # noqa: PLC0415 - they import pyspark
+        from dataflow_model.runners.spark import batch, streaming
 
         unbounded = unbounded_collections(plan)
         for node in plan.nodes:
@@ -111,7 +115,7 @@ class SparkRunner:
 
     def shards(self) -> int:
         """Return how many shards a new run gets."""
-        return self._shards or min(int(self.spark.conf.get("spark.sql.shuffle.partitions", "2")), _MOST_SHARDS)
+        return self._shards or min(int(str(self.spark.conf.get("spark.sql.shuffle.partitions", "2"))), _MOST_SHARDS)
 
     def __repr__(self) -> str:
         return f"SparkRunner(spark, mode={self.mode!r})"

@@ -28,7 +28,7 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
     Example:
         >>> session = local_session("flights")  # doctest: +SKIP
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - importing the package must not import Spark
+    from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on the PATH
     builder = (

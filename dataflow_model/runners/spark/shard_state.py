@@ -14,6 +14,7 @@ import attrs
 
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.side_join import JoinState, SideJoinEngine
 from dataflow_model.runners.engine.timeline import ReplayProgress
@@ -91,9 +92,8 @@ class ShardState:
             if state is None or deltas is None:
                 state, how = cls._new(program, depth), "void"
                 deltas = log.since("")
-            state._catch_up(log, deltas or [], whole=how == "void")
-        state._log, state.how, state.token = log, how, token
-        return state
+            state.catch_up(log, deltas or [], whole=how == "void")
+        return attrs.evolve(state, log=log, how=how, token=token)
 
     @classmethod
     def _new(cls, program: Program, depth: int) -> ShardState:
@@ -121,7 +121,8 @@ class ShardState:
         """Return how many bytes went to the log this time."""
         return self._log.bytes_written if self._log is not None else 0
 
-    def _catch_up(self, log: StateLog, deltas: list[Delta], *, whole: bool) -> None:
+    def catch_up(self, log: StateLog, deltas: list[Delta], *, whole: bool) -> None:
+        """Apply the deltas that lead to the log's head; `whole` when they are all there are."""
         for delta in deltas:
             self.meta = delta.meta
             by_owner: dict[str, dict[bytes, Any]] = {}
@@ -144,6 +145,9 @@ class ShardState:
             if isinstance(engine, _KEYED) and name in self.meta.positions:
                 engine.stand_at(**self.meta.positions[name])
         self.shard.watermarks = dict(self.meta.watermarks)
+        for name, engine in self.shard.engines.items():
+            if isinstance(engine, RelayEngine):  # it has no state; its watermark follows from its input's
+                engine.watermark = self.shard.input_watermark(name)
 
     def _current(self, place: tuple[str, bytes]) -> Any:
         name, encoded = place

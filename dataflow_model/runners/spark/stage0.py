@@ -232,9 +232,7 @@ class _Reading:
         return Bundle(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
 
 
-def read_static(
-    program: Program, label: str, at: At | None, home: int, stager: Stager | None = None
-) -> Iterator[Row]:
+def read_static(program: Program, label: str, at: At | None, home: int, stager: Stager | None = None) -> Iterator[Row]:
     """Yield the elements of a static source; they stand at the run's first instant, wherever that is (`None`)."""
     read = program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101
@@ -248,7 +246,9 @@ def read_static(
     yield from _through(program, label, MAIN, bundle, home, at=FIRST if at is None else at, stager=stager)
 
 
-def read_script(program: Program, label: str, first: int, last: int, numbers: Mapping[int, At], home: int) -> Iterator[Row]:
+def read_script(
+    program: Program, label: str, first: int, last: int, numbers: Mapping[int, At], home: int
+) -> Iterator[Row]:
     """Yield the elements of steps `[first, last)` of a script."""
     read = program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101

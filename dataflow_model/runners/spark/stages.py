@@ -18,17 +18,16 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.runners.engine.timeline import Observations
 from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, plan_work
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.offsets import Feed, begin
-from dataflow_model.runners.spark.program import PackedProgram
 from dataflow_model.runners.spark.publishing import Publisher, Staging
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump, rows_of_batches
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
-from dataflow_model.plan.sources import ElementsSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from dataflow_model.runners.spark.offsets import Control
-    from dataflow_model.runners.spark.program import Program
+    from dataflow_model.runners.spark.program import PackedProgram, Program
     from dataflow_model.runners.spark.stage0 import Slice
 
 __all__ = ["OUR_SINK", "OUR_SOURCE", "KeyedStage", "SinkProvider", "SourceProvider", "program_options"]
@@ -52,7 +51,7 @@ def program_options(packed: PackedProgram, **more: str) -> dict[str, str]:
 
 
 def _packed(options: Any) -> PackedProgram:
-    packed: PackedProgram = pickle.loads(base64.b64decode(options["program"]))  # noqa: S301 - made by the driver
+    packed: PackedProgram = pickle.loads(base64.b64decode(options["program"]))
     return packed
 
 
@@ -82,10 +81,11 @@ class _JobReader(DataSourceReader):
         self.packed = packed
         self.parallelism = int(options["parallelism"])
 
-    def partitions(self) -> list[JobWork]:  # type: ignore[override]
+    def partitions(self) -> list[JobWork]:
         return plan_work(self.packed.unpack(), self.parallelism)
 
-    def read(self, partition: JobWork) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, JobWork)  # noqa: S101 - as `partitions` made it
         return arrow_batches(do_work(self.packed.unpack(), partition))
 
 
@@ -109,7 +109,7 @@ class _StreamReader(DataSourceStreamReader):
         drain, until_drained = (pathlib.Path(self.requests, name).exists() for name in ("drain", "until_drained"))
         return self._feed().next(start, drain=drain, until_drained=until_drained)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:  # type: ignore[override]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:
         feed = self._feed()
         control = feed.control(start, end)
         parts: list[Slice | None] = [*feed.slices(start, end)] if not feed.scripts else []
@@ -119,7 +119,8 @@ class _StreamReader(DataSourceStreamReader):
             for number, part in enumerate(parts or [None])
         ]
 
-    def read(self, partition: Work) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Work)  # noqa: S101 - as `partitions` made it
         return arrow_batches(self._rows(partition))
 
     def _rows(self, work: Work) -> Iterator[Row]:
@@ -158,16 +159,20 @@ class SourceProvider(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Return the format's name."""
         return OUR_SOURCE
 
     def schema(self) -> str:
+        """Return the schema of rows between stages."""
         return SCHEMA_DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads in a bounded job."""
         del schema
         return _JobReader(_packed(self.options), dict(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return what reads in a stream."""
         del schema
         return _StreamReader(_packed(self.options), dict(self.options))
 
@@ -208,10 +213,11 @@ class KeyedStage(StatefulProcessor):
     def init(self, handle: Any) -> None:
         """Open the state variables."""
         self._store = _SparkStore(
-            handle.getValueState("head", "records binary"), handle.getMapState("log", "sequence long, part int", "payload binary")
+            handle.getValueState("head", "records binary"),
+            handle.getMapState("log", "sequence long, part int", "payload binary"),
         )
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Run one micro-batch of one shard."""
         del timerValues
         held = run_shard(self.packed.unpack(), self.depth, int(key[0]), _rows_of(rows), self._store)
@@ -269,18 +275,18 @@ class SinkProvider(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Return the format's name."""
         return OUR_SINK
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
+        """Return what writes in a stream."""
         del schema, overwrite
         return _StreamWriter(_packed(self.options), dict(self.options))
 
 
 def _batch_id() -> int:
-    from pyspark import TaskContext  # noqa: PLC0415 - only a task has one
+    from pyspark import TaskContext
 
     context = TaskContext.get()
     found = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     return int(found) if found else 0
-
-

@@ -98,7 +98,7 @@ class StateLog:
             self.records = []
             return ""
         try:
-            self.records = pickle.loads(head)  # noqa: S301 - written by `append`
+            self.records = pickle.loads(head)
             return self.records[-1].tokens[-1]
         except Exception as error:
             raise self._corrupt("its head cannot be read") from error
@@ -123,7 +123,9 @@ class StateLog:
                 return None
         return [self._read(record) for record in reversed(wanted)]
 
-    def append(self, delta: Delta, current: Callable[[tuple[str, bytes]], Any], known: list[set[tuple[str, bytes]]]) -> str:
+    def append(
+        self, delta: Delta, current: Callable[[tuple[str, bytes]], Any], known: list[set[tuple[str, bytes]]]
+    ) -> str:
         """Append a delta, merge what is due, write the head, and return its token.
 
         Args:
@@ -179,7 +181,7 @@ class StateLog:
             if zlib.crc32(some) != checksum:
                 raise self._corrupt(f"part {part} of record {record.sequence} fails its checksum")
             parts.append(some)
-        delta: Delta = pickle.loads(b"".join(parts))  # noqa: S301 - written by `append`, and checked
+        delta: Delta = pickle.loads(b"".join(parts))
         return delta
 
     def _corrupt(self, what: str) -> StateCorruption:
@@ -194,5 +196,3 @@ class StateLog:
 def keys_of(deltas: Iterable[Delta]) -> list[set[tuple[str, bytes]]]:
     """Return the keys in each of several deltas."""
     return [set(delta.entries) for delta in deltas]
-
-

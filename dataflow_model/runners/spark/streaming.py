@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.stages import StagedPlan
@@ -61,7 +61,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     """Start the query of a staged plan."""
     check_streaming(staged.sources, until=until)
     spark = runner.spark
-    assert runner.checkpoint is not None
+    assert runner.checkpoint is not None  # noqa: S101 - checked at construction
     checkpoint = Checkpoint.open(runner.checkpoint, staged.plan, runner.shards())
     ship_package(spark)
     if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
@@ -200,7 +200,7 @@ class StreamingResult:
                 self._state = RunnerState.DRAINED
             else:
                 self._state = RunnerState.DONE
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
             self._error, self._state = find_our_error(error), RunnerState.FAILED
         finally:
             self._over.set()
@@ -210,6 +210,7 @@ class StreamingResult:
         progress = self.query.lastProgress
         if progress is None:
             return False
-        return any('"last": true' in str(source.endOffset) or '"last":true' in str(source.endOffset) for source in progress.sources)
-
-
+        return any(
+            '"last": true' in str(source.endOffset) or '"last":true' in str(source.endOffset)
+            for source in progress.sources
+        )

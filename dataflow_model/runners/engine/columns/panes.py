@@ -130,7 +130,14 @@ class PaneRecords(Sequence[Record]):
             bundle = self.panes.bundle()
             produced = ProcessingTime(self.panes.produced)
             self._records = [
-                Record(value, EventTime(time), window, info, order=(*self.before, *order, *self.after), processing_time=produced)
+                Record(
+                    value,
+                    EventTime(time),
+                    window,
+                    info,
+                    order=(*self.before, *order, *self.after),
+                    processing_time=produced,
+                )
                 for value, time, (window,), info, order in zip(
                     bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.orders, strict=True
                 )
