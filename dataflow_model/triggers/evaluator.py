@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["TreeState", "TriggerMachine"]
 
 _ROOT: Final = 0
+_OUTCOMES: Final = {(fired, done): ChildResult(fired, done) for fired in (False, True) for done in (False, True)}
 
 
 @attrs.define(eq=True)
@@ -155,17 +156,18 @@ class TriggerMachine:
         """Show the event in hand to one place."""
         state = context.state
         if state.finished >> number & 1:
-            return ChildResult(fired=False, finished=True)
+            return _OUTCOMES[False, True]
         trigger = self._places[number].trigger
         outer = context.enter(number)
-        if context.timer is None:
+        timer = context.timer
+        if timer is None:
             trigger.on_element(context)
-        elif context.timer[0] == number:
-            trigger.on_timer(context, context.timer[1])
+        elif timer[0] == number:
+            trigger.on_timer(context, timer[1])
         else:
             assert isinstance(trigger, CompositeTrigger)  # noqa: S101 - only composites have places below them
-            trigger.on_child_timer(context, self._toward(number, context.timer[0]))
-        result = ChildResult(context.fired, context.finished)
+            trigger.on_child_timer(context, self._toward(number, timer[0]))
+        result = _OUTCOMES[context.fired, context.finished]
         context.leave(outer)
         if result.finished:
             self.clear(state, number)

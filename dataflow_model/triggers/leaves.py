@@ -161,7 +161,7 @@ class AfterProcessingTime(Trigger):
         length = duration(delay)
         if length < Duration(0):
             raise InvalidArgument(f"`delay` must not be negative, got {length!r}")
-        self.__attrs_init__(length)
+        self.__attrs_init__(length)  # pyright: ignore[reportAttributeAccessIssue] - attrs makes it
 
     def on_element(self, context: TriggerContext) -> None:
         """Set the deadline at the first element of the turn."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import DataflowError, UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.sinks import DataFrameSink, MessageSink, Record
+from dataflow_model.plan.sinks import CollectSink, DataFrameSink, Record
 from dataflow_model.runners.local.execution import Execution
 from dataflow_model.runners.progress import Progress, live_progress
 from dataflow_model.time import EventTime, InstantLike, processing_time
@@ -143,6 +143,9 @@ class LocalResult:
         self._state = RunnerState.DONE
 
     def _publish(self, node: Write, records: list[Record]) -> None:
+        if isinstance(node.sink, CollectSink):  # the records are here already
+            self._collected[node.label] = records
+            return
         writer = node.sink.open(self._run_id, _ONE_TASK)
         try:
             writer.write(records)
@@ -153,5 +156,3 @@ class LocalResult:
         node.sink.commit(self._run_id, messages)
         for name, count in node.sink.counts(messages).items():
             self._execution.counters[node.label][name] += count
-        if isinstance(node.sink, MessageSink):
-            self._collected[node.label] = records

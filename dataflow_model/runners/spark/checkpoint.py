@@ -58,7 +58,7 @@ class Checkpoint:
             CheckpointMismatch: if another pipeline made it, or the run was drained.
             SinkError: if the directory cannot be written.
         """
-        checkpoint = cls(pathlib.Path(path), uuid.uuid4().hex[:12], shards)
+        checkpoint = cls(pathlib.Path(path).absolute(), uuid.uuid4().hex[:12], shards)
         known = pathlib.Path(checkpoint.ours, "run.json")
         if not known.exists():
             if any((checkpoint.path / name).exists() for name in _NOT_OURS):
