@@ -13,8 +13,8 @@ import pyarrow as pa
 from dataflow_model.errors import SinkError, explain
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.publishing import safe_name, staging_directory
-from dataflow_model.io.shapes import Misfit, fit, infer_schema
-from dataflow_model.plan.sinks import Record, SinkWriter
+from dataflow_model.io.shapes import Misfit, fit, infer_schema_of_values
+from dataflow_model.plan.sinks import Record, SinkWriter, values_of
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
@@ -51,7 +51,7 @@ class FileSinkWriter(SinkWriter):
         # A name of its own: another attempt at the same task may still be writing.
         self._name = f"{safe_name(task_id)}-{uuid.uuid4().hex[:12]}"
         self._schema = sink.full_schema
-        self._unseen: list[Record] = []
+        self._unseen: list[Sequence[Record]] = []
         self._batches: list[pa.RecordBatch] = []
         self._buffered = 0
         self._rows = 0
@@ -62,8 +62,8 @@ class FileSinkWriter(SinkWriter):
     def write(self, records: Sequence[Record]) -> None:
         """Stage records; those that do not fit the schema go to the dead letters."""
         if self._schema is None:
-            self._unseen.extend(records)
-            if len(self._unseen) >= _BUFFERED_ROWS:
+            self._unseen.append(records)
+            if sum(map(len, self._unseen)) >= _BUFFERED_ROWS:
                 self._infer()
         elif records:
             batch, misfits = fit(records, self._schema, panes=self._sink.panes)
@@ -119,12 +119,14 @@ class FileSinkWriter(SinkWriter):
         self._unseen, self._batches = [], []
 
     def _infer(self) -> None:
-        records, self._unseen = self._unseen, []
-        self._schema = infer_schema(records, panes=self._sink.panes)
-        if self._schema is not None:
-            self.write(records)
-        elif records:  # not one of them has a shape
-            self._bury(fit(records, pa.schema([]), panes=False)[1])
+        unseen, self._unseen = self._unseen, []
+        values = [value for records in unseen for value in values_of(records)]
+        self._schema = infer_schema_of_values(values, panes=self._sink.panes)
+        for records in unseen:
+            if self._schema is not None:
+                self.write(records)
+            else:  # not one of them has a shape
+                self._bury(fit(records, pa.schema([]), panes=False)[1])
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.io.schemas import PANE_FIELDS, with_pane_fields
+from dataflow_model.plan.sinks import values_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Instant
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sinks import Record
 
-__all__ = ["Misfit", "fields_of", "fit", "infer_schema"]
+__all__ = ["Misfit", "fields_of", "fit", "infer_schema", "infer_schema_of_values"]
 
 _PAIR: Final = 2
 
@@ -68,7 +69,12 @@ def infer_schema(records: Sequence[Record], *, panes: bool) -> pa.Schema | None:
         key: string
         value: int64
     """
-    columns, _, _ = _columns(records)
+    return infer_schema_of_values(values_of(records), panes=panes)
+
+
+def infer_schema_of_values(values: list[Any], *, panes: bool) -> pa.Schema | None:
+    """Return the schema of some elements; see `infer_schema`."""
+    columns, _, _ = _columns(values)
     if not columns:
         return None
     schema = pa.schema([pa.field(name, _inferred(values)) for name, values in columns.items()])
@@ -81,7 +87,7 @@ def fit(records: Sequence[Record], schema: pa.Schema, *, panes: bool) -> tuple[p
     A field that a record lacks is null; a field that the schema lacks, a null where there may be none, and a value that
     the column's type cannot hold without loss are misfits.
     """
-    columns, kept, misfits = _columns(records)
+    columns, kept, misfits = _columns(values_of(records))
     if panes and kept:
         columns.update(_pane_columns([records[place] for place in kept]))
     extra = [name for name in columns if name not in schema.names]
@@ -90,9 +96,14 @@ def fit(records: Sequence[Record], schema: pa.Schema, *, panes: bool) -> tuple[p
         for row, value in enumerate(columns.pop(name)):
             if value is not _MISSING:
                 bad.setdefault(row, f"the schema has no column {name!r}; it has {', '.join(schema.names)}")
+    ragged = len(columns) > 1 and any(_Missing in set(map(type, values)) for values in columns.values())
     arrays = []
     for field in schema:
-        values = [None if value is _MISSING else value for value in columns.get(field.name, [None] * len(kept))]
+        values = columns.get(field.name)
+        if values is None:
+            values = [None] * len(kept)
+        elif ragged:
+            values = [None if value is _MISSING else value for value in values]
         array = _array(values, field)
         if array is None:
             array = _fitting(values, field, bad)
@@ -125,9 +136,8 @@ def _record_fields(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _columns(records: Sequence[Record]) -> tuple[dict[str, list[Any]], list[int], list[Misfit]]:
-    """Return columns by name, which records they hold, and the records without a shape."""
-    values = [record.value for record in records]
+def _columns(values: list[Any]) -> tuple[dict[str, list[Any]], list[int], list[Misfit]]:
+    """Return columns by name, which elements they hold, and the elements without a shape."""
     columns = _columns_of_alike(values)
     if columns is not None:
         return columns, list(range(len(values))), []

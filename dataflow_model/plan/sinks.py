@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["CollectSink", "DataFrameSink", "MessageSink", "Record", "Sink", "SinkWriter"]
+__all__ = ["CollectSink", "DataFrameSink", "MessageSink", "Record", "Sink", "SinkWriter", "values_of"]
 
 
 @attrs.frozen
@@ -37,6 +37,18 @@ class Record:
     is_retraction: bool = False
     order: tuple[Any, ...] = ()
     processing_time: ProcessingTime = ProcessingTime(0)
+
+
+def values_of(records: Sequence[Record]) -> list[Any]:
+    """Return the records' values; a sequence that has them in a list, and makes records only when asked, is not asked.
+
+    Example:
+        >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+        >>> values_of([Record("UA", EventTime(0), GLOBAL_WINDOW, NO_FIRING)])
+        ['UA']
+    """
+    values = getattr(records, "values", None)
+    return values if isinstance(values, list) else [record.value for record in records]
 
 
 class SinkWriter(abc.ABC):

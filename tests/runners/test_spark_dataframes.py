@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.errors import CheckpointMismatch, NotYetSupported, SourceError, UnsupportedOnRunner
+from dataflow_model.errors import CheckpointMismatch, SourceError, UnsupportedOnRunner
 from dataflow_model.runners.spark import collected
-from tests.runners.jobs import run, start, streaming
+from tests.runners.jobs import difference, run, seen, start, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,6 +149,54 @@ def test_a_streaming_dataframe_is_read_until_it_is_drained(spark: SparkSession, 
         start(streaming(spark, tmp_path / "checkpoint"), build)
 
 
+def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_of_the_local_runner(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    random = Random(3)
+    ticks = sorted(random.randrange(300) for _ in range(120))
+    rows = [
+        ((tick - random.choice([0, 0, 5, 40])) * SECOND, tick * SECOND, "kafka", number, random.choice("ab"), number)
+        for number, tick in enumerate(ticks)
+    ]
+    columns = ["at", "seen", "origin", "number", "key", "value"]
+    tables = [
+        pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows[part : part + 40]])
+        for part in (0, 40, 80)
+    ]
+    (tmp_path / "rows").mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(table, tmp_path / "rows" / f"{number}.parquet")
+        os.utime(tmp_path / "rows" / f"{number}.parquet", (number, number))  # Spark takes the oldest first
+    pq.write_table(pa.concat_tables(tables), tmp_path / "all.parquet")
+    frame = (
+        spark.readStream.schema("at long, seen long, origin string, number long, key string, value long")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(tmp_path / "rows"))
+    )
+    watermark = dm.BoundedOutOfOrderness("10 seconds")
+
+    def build(source: Any) -> Callable[[dm.Pipeline], None]:
+        def grouped(p: dm.Pipeline) -> None:
+            rows = p | "rows" >> source | dm.WithKeys("key", value="value")
+            trigger = dm.AfterWatermark(early=dm.AfterProcessingTime(5), late=dm.AfterCount(1))
+            windows = rows | dm.Window.into(dm.FixedWindows(20)).trigger(trigger).allowed_lateness(30).accumulating()
+            _ = windows | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+
+        return grouped
+
+    files = dm.io.ReadParquet(tmp_path / "all.parquet", event_time="at", processing_time="seen", watermark=watermark)
+    expected = run(dm.LocalRunner(), build(files))
+    live = dm.io.ReadDataFrame(
+        frame, event_time="at", processing_time="seen", watermark=watermark, origin="origin", sequence="number"
+    )
+    result = start(streaming(spark, tmp_path / "checkpoint"), build(live))
+    wait_for(result, lambda: result.metrics()["rows"].get("elements_out") == 120)
+    result.drain()
+    problem = difference(seen(expected.collected("sums")), seen(result.collected("sums")))
+    assert not problem, problem
+    assert {record.pane.timing for record in result.collected("sums")} >= {dm.PaneTiming.EARLY, dm.PaneTiming.LATE}
+
+
 def test_what_a_stream_cannot_take_is_refused_at_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,9 +209,6 @@ def test_what_a_stream_cannot_take_is_refused_at_once(
 
         return build
 
-    replaying = reading(processing_time="timestamp", origin="value", sequence="value")
-    with pytest.raises(NotYetSupported, match="'live' replays the clock of a streaming DataFrame"):
-        start(runner, replaying)
     with pytest.raises(UnsupportedOnRunner, match="'live' reads a streaming DataFrame, and only Spark knows"):
         start(runner, reading(), until="drained")
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from dataflow_model.errors import NotYetSupported, UnsupportedOnRunner, explain
+from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.shard import route
-from dataflow_model.runners.engine.timeline import observed
+from dataflow_model.runners.engine.timeline import Observations, observed
 from dataflow_model.runners.spark.job import ONLY_COMMIT
 from dataflow_model.runners.spark.publishing import Stager, Staging
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
@@ -41,19 +41,19 @@ def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
     """Refuse what a streaming DataFrame cannot give.
 
     Raises:
-        NotYetSupported: for a replay clock on it.
+        InvalidArgument: for a replay clock on rows that do not say where they come from.
         UnsupportedOnRunner: for `until="drained"`: only Spark knows how far the stream reaches now.
     """
     for read in reads:
         source = read.source
         if not isinstance(source, DataFrameSource) or source.is_bounded:
             continue
-        if source.processing_time is not None:
-            raise NotYetSupported(
+        if source.processing_time is not None and (source.origin is None or source.sequence is None):
+            raise InvalidArgument(
                 explain(
-                    f"{read.label!r} replays the clock of a streaming DataFrame from {source.processing_time!r}, "
-                    "and Spark does not say which of its origins may still give rows",
-                    hint="read files with dm.io.ReadParquet(…, processing_time=…), or leave it out (the wall clock)",
+                    f"{read.label!r} replays the clock in {source.processing_time!r} of a streaming DataFrame "
+                    "whose rows do not say where they come from",
+                    hint="name the columns (for Kafka origin='partition', sequence='offset'), or leave out processing_time=",
                 )
             )
         if until == "drained":
@@ -128,6 +128,7 @@ def frame_rows(
     home = program.labels[partition % len(program.labels)]
     origin = f"partition {partition:06d}"
     greatest = int(MIN_TIMESTAMP)
+    replayed: dict[str, tuple[list[int], list[int]]] = {}
     good = dead = row = 0
     for batch in batches:
         arrived = program.wall
@@ -141,6 +142,8 @@ def frame_rows(
         orders = _orders(source, label, origin, batch, row, decoded)
         bundle = Bundle(decoded.values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
         greatest = max(greatest, max(times, default=greatest))
+        if decoded.clock is not None:
+            _note(replayed, orders, produced, times)
         good += count
         yield from _through(program, label, MAIN, bundle, home, stager)
         letters = Bundle()
@@ -160,9 +163,34 @@ def frame_rows(
         metrics |= {"watermarks": {label: int(MAX_TIMESTAMP)}, "cache": "void"}
         yield Row(home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
         return
-    seen = observed(label, origin, np.array([MIN_TIMESTAMP], np.int64), np.array([greatest], np.int64))
-    for shard in program.labels if program.staged.stages and row else ():
-        yield Row(shard, 1, Kind.SEEN, dump((seen, counts)))
+    if not program.staged.stages or not row:
+        return
+    for seen in _observations(label, origin, greatest, replayed):
+        for shard in program.labels:
+            yield Row(shard, 1, Kind.SEEN, dump((seen, counts)))
+        counts = {}
+
+
+def _note(
+    replayed: dict[str, tuple[list[int], list[int]]], orders: list[Any], ticks: list[int], times: list[int]
+) -> None:
+    """File what was seen under a replay clock by origin."""
+    for (name, _), tick, time in zip(orders, ticks, times, strict=True):
+        seen_ticks, seen_times = replayed.setdefault(name, ([], []))
+        seen_ticks.append(tick)
+        seen_times.append(time)
+
+
+def _observations(
+    label: str, origin: str, greatest: int, replayed: dict[str, tuple[list[int], list[int]]]
+) -> list[Observations]:
+    """Return what a partition has seen: by origin under a replay clock, else at the micro-batch's own tick."""
+    if not replayed:
+        return [observed(label, origin, np.array([NOW[0]], np.int64), np.array([greatest], np.int64))]
+    return [
+        observed(label, name, np.array(ticks, np.int64), np.array(times, np.int64))
+        for name, (ticks, times) in sorted(replayed.items())
+    ]
 
 
 def _orders(
@@ -187,10 +215,13 @@ def _through(program: Program, label: str, tag: str, bundle: Bundle, home: int, 
     if stager is not None:
         yield from pack_arrivals(program, arrivals, home, stager=stager)
         return
+    read = program.staged.plan[label]
+    assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
+    replays = read.source.processing_time is not None
     places: dict[str, list[At]] = {}
     for cut, arrived in arrivals.items():
-        to_sink = isinstance(program.staged.plan[cut], Write)
-        places[cut] = [(tick, 0) for tick in arrived.produced] if to_sink else [NOW] * len(arrived)
+        known = isinstance(program.staged.plan[cut], Write) or replays
+        places[cut] = [(tick, 0) for tick in arrived.produced] if known else [NOW] * len(arrived)
     yield from pack_arrivals(program, arrivals, home, places)
 
 

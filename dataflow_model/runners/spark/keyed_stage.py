@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from dataflow_model.plan.sources import ScriptSource
+from dataflow_model.plan.sources import DataFrameSource, ScriptSource
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.timeline import Timeline
@@ -96,7 +96,8 @@ def _timeline(program: Program, state: ShardState, inbox: _Inbox) -> Timeline:
         state.meta.counters.setdefault(seen.label, Counter()).update(counts)
     if control.steps is None:
         state.meta.replay.observe([_at_tick(seen, control.wall) for seen, _ in inbox.seen])
-        return state.meta.replay.timeline(sources, control.open_origins, control.ended, control.wall)
+        open_origins = [*control.open_origins, *_open_in_dataframes(program, state, control)]
+        return state.meta.replay.timeline(sources, open_origins, control.ended, control.wall)
     timeline = Timeline(watermarks={name: [] for name in sources})
     now = {name: state.shard.watermarks.get(name, int(MIN_TIMESTAMP)) for name in sources}
     for place in control.steps:
@@ -113,6 +114,19 @@ def _timeline(program: Program, state: ShardState, inbox: _Inbox) -> Timeline:
         for name, watermark in now.items():
             timeline.watermarks[name].append(watermark)
     return timeline
+
+
+def _open_in_dataframes(program: Program, state: ShardState, control: Control) -> list[tuple[str, str]]:
+    """Return the origins of replayed streaming DataFrames: those seen so far, open until the run is drained."""
+    if control.last:
+        return []
+    found: list[tuple[str, str]] = []
+    for read in program.staged.sources:
+        source = read.source
+        if isinstance(source, DataFrameSource) and not source.is_bounded and source.processing_time is not None:
+            known = [place for place in state.meta.replay.reached if place[0] == read.label]
+            found += known or [(read.label, "")]  # nothing is complete before the first row
+    return found
 
 
 def _at_tick(seen: Observations, wall: int | None) -> Observations:
@@ -186,6 +200,10 @@ def _by_instant(state: ShardState, timeline: Timeline, bundles: list[PackedBundl
             if stands not in instants:
                 waiting += some
                 continue
+            if state.meta.latest is not None and stands < state.meta.latest:
+                engine = state.shard.engines.get(packed.cut)
+                if engine is not None:
+                    engine.counters["behind_clock"] += len(some)
             box = elements.setdefault(stands, {})
             part = packed.bundle if len(rows) == 1 else packed.bundle.take(some)
             if packed.cut in box:
@@ -195,6 +213,8 @@ def _by_instant(state: ShardState, timeline: Timeline, bundles: list[PackedBundl
         if waiting:
             at_of = packed.at if isinstance(packed.at, tuple) else [packed.at[row] for row in waiting]
             state.meta.waiting.append(PackedBundle(packed.cut, at_of, packed.bundle.take(waiting)))
+    if timeline.at:
+        state.meta.latest = max(timeline.at[-1], state.meta.latest or timeline.at[-1])
     return elements
 
 

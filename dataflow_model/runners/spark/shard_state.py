@@ -22,6 +22,7 @@ from dataflow_model.runners.spark.rows import dump
 from dataflow_model.runners.spark.state_log import Delta, StateLog, keys_of
 
 if TYPE_CHECKING:
+    from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.spark.program import Program
     from dataflow_model.runners.spark.rows import PackedBundle
     from dataflow_model.runners.spark.state_log import StateStore
@@ -44,7 +45,7 @@ class ShardMeta:
         replay: how far the sources have come; only stage 1 uses it.
         waiting: elements whose instant is not complete.
         joins: what each ParDo with changing side inputs keeps.
-        begun: whether there has been an instant.
+        latest: the last instant so far; what comes for an earlier one is behind the clock.
     """
 
     positions: dict[str, dict[str, int]] = attrs.field(factory=dict)
@@ -53,7 +54,7 @@ class ShardMeta:
     replay: ReplayProgress = attrs.field(factory=ReplayProgress)
     waiting: list[PackedBundle] = attrs.field(factory=list)
     joins: dict[str, JoinState] = attrs.field(factory=dict)
-    begun: bool = False
+    latest: At | None = None
 
 
 @attrs.define

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
-import pandas as pd
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -32,6 +31,7 @@ from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_s
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pandas as pd
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
@@ -219,6 +219,8 @@ class KeyedStage(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Run one micro-batch of one shard."""
+        import pandas as pd  # the other processes that load this module have no use for it
+
         del timerValues
         held = run_shard(self.packed.unpack(), self.depth, int(key[0]), _rows_of(rows), self._store)
         out = list(held)
