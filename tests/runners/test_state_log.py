@@ -265,7 +265,7 @@ def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_af
 
     state = open_shard(program, store)
     assert state.how == "fresh"
-    state.meta.begun = True
+    state.meta.latest = (5, 0)
     state.commit(program, 1, 0)  # of this worker, and in another's eyes of another
 
     before = store.copy()
@@ -278,7 +278,7 @@ def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_af
     mine_state = next(iter(mine.values()))
     mine_state.token = _first_token(store)
     state = open_shard(program, store)
-    assert (state.how, state.meta.begun) == ("behind", True)
+    assert (state.how, state.meta.latest) == ("behind", (5, 0))
 
 
 def _first_token(store: DictStore) -> str:

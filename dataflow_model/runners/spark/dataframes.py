@@ -53,7 +53,7 @@ def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
                 explain(
                     f"{read.label!r} replays the clock in {source.processing_time!r} of a streaming DataFrame "
                     "whose rows do not say where they come from",
-                    hint="name the columns (for Kafka origin='partition', sequence='offset'), or leave out processing_time=",
+                    hint="name them (Kafka: origin='partition', sequence='offset'), or leave out processing_time=",
                 )
             )
         if until == "drained":
