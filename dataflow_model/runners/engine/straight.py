@@ -38,8 +38,8 @@ class Line:
     def run(self, values: list[Any]) -> tuple[list[Any], list[int] | None] | None:
         """Return the outputs and the place of each one's input, `None` where each input has its output.
 
-        The whole result is `None` when a function gives more than a plain value: the caller then takes the general way.
-        No function is called twice for that if the line is one map, as most are.
+        The whole result is `None` when a function gives more than a plain value: the caller then takes the general way,
+        on which the functions are called once more.
         """
         places: list[int] | None = None
         for node in self.steps:
