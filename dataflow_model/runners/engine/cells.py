@@ -25,7 +25,6 @@ class Cell:
         had_on_time: whether this window, or one it was merged from, has had its ON_TIME pane.
         earliest, latest: of the elements in the accumulator that were on time for the window.
         tree: the trigger's state.
-        reopened: a window that had expired and takes late data once more.
     """
 
     accumulator: Any
@@ -37,7 +36,6 @@ class Cell:
     had_on_time: bool = False
     earliest: int | None = None
     latest: int | None = None
-    reopened: bool = False
 
     def next_due(self, window: Window, allowed_lateness: int) -> tuple[int, int | None]:
         """Return when the watermark, and when the clock, is next of interest: a timer, or the window's expiry."""

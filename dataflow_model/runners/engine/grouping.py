@@ -305,7 +305,7 @@ class GroupingEngine:
             return
         cell = state.reopened.get(window)
         if cell is None:
-            cell = state.reopened[window] = Cell(self.combine.create_accumulator(), reopened=True)
+            cell = state.reopened[window] = Cell(self.combine.create_accumulator())
         cell.accumulator = self.combine.add_input(cell.accumulator, value)
         cell.incorporate(event_time, on_time=False)
         if self.watermark == MAX_TIMESTAMP:  # no further watermark will come

@@ -19,12 +19,11 @@ from dataflow_model.runners.spark.failures import find_our_error
 from dataflow_model.runners.spark.job import ONLY_COMMIT, run_buckets
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import PackedProgram, Program
-from dataflow_model.runners.spark.publishing import Publisher, Staging, read_collected, read_progress
+from dataflow_model.runners.spark.publishing import Publisher, Staging, read_collected, read_counters, read_watermarks
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, arrow_batches, load, rows_of_batches
 from dataflow_model.runners.spark.shipping import register, ship_package
 from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, program_options
 from dataflow_model.runners.spark.static_sides import spark_side_values
-from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.spark.runner import SparkRunner
+    from dataflow_model.time import EventTime
 
 __all__ = ["BatchResult", "start"]
 
@@ -130,19 +130,11 @@ class BatchResult:
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label; empty before the end."""
-        progress = read_progress(self._directory)
-        found: dict[str, dict[str, Any]] = {node.label: {} for node in self._staged.plan.nodes}
-        for part in ("counters", "sinks"):
-            for label, counts in progress.get(part, {}).items():
-                found.setdefault(label, {}).update(counts)
-        return found
+        return read_counters(self._directory, self._staged.plan)
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return +∞ for every source and keyed node, once the run is over."""
-        return {
-            label: EventTime(watermark)
-            for label, watermark in read_progress(self._directory).get("watermarks", {}).items()
-        }
+        return read_watermarks(self._directory)
 
     def collected(self, label: str) -> list[Record]:
         """Return what the sink with this label has kept, in emission order."""

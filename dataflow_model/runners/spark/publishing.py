@@ -21,11 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import TracebackType
 
+    from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.sinks import Sink, SinkWriter
     from dataflow_model.runners.spark.program import Program
     from dataflow_model.runners.spark.rows import Row
 
-__all__ = ["Publisher", "Stager", "Staging", "commit_id", "read_collected", "read_progress", "records_of"]
+__all__ = [
+    "Publisher",
+    "Stager",
+    "Staging",
+    "commit_id",
+    "read_collected",
+    "read_counters",
+    "read_progress",
+    "read_watermarks",
+    "records_of",
+]
 
 _PROGRESS: Final = "progress.json"
 
@@ -186,6 +197,21 @@ def read_progress(directory: str) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     return progress
+
+
+def read_counters(directory: str, plan: Plan) -> dict[str, dict[str, Any]]:
+    """Return the counters of each transform, as of the last commit."""
+    progress = read_progress(directory)
+    found: dict[str, dict[str, Any]] = {node.label: {} for node in plan.nodes}
+    for part in ("counters", "sinks"):
+        for label, counts in progress.get(part, {}).items():
+            found.setdefault(label, {}).update(counts)
+    return found
+
+
+def read_watermarks(directory: str) -> dict[str, EventTime]:
+    """Return the output watermark of each source and keyed node, as of the last commit."""
+    return {label: EventTime(watermark) for label, watermark in read_progress(directory).get("watermarks", {}).items()}
 
 
 def _collected(directory: str, label: str) -> pathlib.Path:

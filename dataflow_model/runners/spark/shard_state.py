@@ -118,10 +118,6 @@ class ShardState:
             _cache.pop(next(iter(_cache)))
         _cache[program.digest, depth, label] = self
 
-    def bytes_written(self) -> int:
-        """Return how many bytes went to the log this time."""
-        return self._log.bytes_written if self._log is not None else 0
-
     def catch_up(self, log: StateLog, deltas: list[Delta], *, whole: bool) -> None:
         """Apply the deltas that lead to the log's head; `whole` when they are all there are."""
         for delta in deltas:

@@ -89,7 +89,6 @@ class StateLog:
     store: StateStore
     name: str
     records: list[Record] = attrs.field(init=False, factory=list)
-    bytes_written: int = attrs.field(init=False, default=0)
 
     def open(self) -> str:
         """Read the head and return its token; `""` for a new shard."""
@@ -166,7 +165,6 @@ class StateLog:
 
     def _write(self, sequence: int, delta: Delta) -> tuple[int, ...]:
         payload = dump(delta)
-        self.bytes_written += len(payload)
         parts = [payload[start : start + PART_BYTES] for start in range(0, len(payload), PART_BYTES)]
         for part, some in enumerate(parts):
             self.store.put(sequence, part, some)

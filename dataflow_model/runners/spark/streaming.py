@@ -20,7 +20,7 @@ from dataflow_model.runners.spark.dataframes import check_streaming, with_datafr
 from dataflow_model.runners.spark.failures import find_our_error
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.publishing import read_collected, read_progress
+from dataflow_model.runners.spark.publishing import read_collected, read_counters, read_progress, read_watermarks
 from dataflow_model.runners.spark.rows import SCHEMA_DDL
 from dataflow_model.runners.spark.session import ROCKSDB
 from dataflow_model.runners.spark.shipping import processor, register, ship_package
@@ -33,7 +33,6 @@ from dataflow_model.runners.spark.stages import (
     program_options,
 )
 from dataflow_model.runners.spark.static_sides import spark_side_values
-from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.spark.runner import SparkRunner
+    from dataflow_model.time import EventTime
 
 __all__ = ["StreamingResult", "start"]
 
@@ -161,12 +161,7 @@ class StreamingResult:
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label, as of the last micro-batch."""
-        progress = read_progress(self._checkpoint.ours)
-        found: dict[str, dict[str, Any]] = {node.label: {} for node in self._staged.plan.nodes}
-        for part in ("counters", "sinks"):
-            for label, counts in progress.get(part, {}).items():
-                found.setdefault(label, {}).update(counts)
-        return found
+        return read_counters(self._checkpoint.ours, self._staged.plan)
 
     def cache(self) -> Mapping[str, int]:
         """Return how often a worker's copy of a shard was fresh, behind or void."""
@@ -174,8 +169,7 @@ class StreamingResult:
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return the output watermark of each source and keyed node, as of the last micro-batch."""
-        progress = read_progress(self._checkpoint.ours)
-        return {label: EventTime(watermark) for label, watermark in progress.get("watermarks", {}).items()}
+        return read_watermarks(self._checkpoint.ours)
 
     def collected(self, label: str) -> list[Record]:
         """Return what the sink with this label has kept, in emission order."""
