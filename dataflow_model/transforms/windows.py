@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, NotYetSupported, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.plan import nodes
 from dataflow_model.plan.strategy import (
     DEFAULT_STRATEGY,
@@ -111,19 +111,19 @@ class WindowInto(PTransform):
         return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS)
 
     def accumulating_and_retracting(self) -> Self:
-        """Let each pane hold all that has come, and take the one before back; not there yet.
-
-        Raises:
-            NotYetSupported: always, in this version.
-        """
+        """Let each pane hold all that has come to its window, and take the pane before back first."""
         return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS, retracting=True)
 
     def accumulation(self, mode: AccumulationMode | str, *, retracting: bool = False) -> Self:
         """Set how panes relate, in full.
 
+        Args:
+            mode: what a pane leaves behind for the next; the two `…_BY_DEFAULT` modes do as a trigger asks, if it
+                asks for anything.
+            retracting: whether the pane before goes out once more, as a retraction, ahead of each new one.
+
         Raises:
             InvalidArgument: for retractions with a clearing mode.
-            NotYetSupported: for retractions, and for the two modes that obey a trigger's wish.
         """
         mode = as_option(AccumulationMode, mode)
         if retracting and mode in {AccumulationMode.CLEAR_ALWAYS, AccumulationMode.CLEAR_BY_DEFAULT}:
@@ -133,15 +133,7 @@ class WindowInto(PTransform):
                     hint="use AccumulationMode.ACCUMULATE_ALWAYS",
                 )
             )
-        if retracting:
-            raise NotYetSupported(
-                explain(
-                    "retractions are not there yet", hint="use .accumulating() and let the sink replace earlier panes"
-                )
-            )
-        if mode in {AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT}:
-            raise NotYetSupported(explain(f"{mode} is not there yet", hint="use .discarding() or .accumulating()"))
-        return self._set(accumulation_mode=mode, retracting=False)
+        return self._set(accumulation_mode=mode, retracting=retracting)
 
     @property
     def strategy(self) -> WindowingStrategy:

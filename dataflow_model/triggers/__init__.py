@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataflow_model.triggers.base import ChildResult, CompositeTrigger, TimeDomain, Trigger, TriggerContext
-from dataflow_model.triggers.composites import AfterAll, AfterAny, AfterEach, OrFinally, Repeatedly
-from dataflow_model.triggers.evaluator import TreeState, TriggerMachine
-from dataflow_model.triggers.later import (
-    AfterBytes,
-    AfterEventTime,
-    AfterPunctuation,
-    AfterSignal,
-    Always,
-    AtPeriod,
-    DataTrigger,
-    Never,
-    RepeatCount,
-    RepeatUntil,
-)
-from dataflow_model.triggers.leaves import AfterCount, AfterProcessingTime, AfterWatermark, DefaultTrigger
+from dataflow_model.triggers.base import CompositeTrigger, Trigger
+from dataflow_model.triggers.composites import AfterAll, AfterAny, AfterEach
+from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, Sight, TimeDomain, TriggerContext
+from dataflow_model.triggers.counts import AfterBytes, AfterCount
+from dataflow_model.triggers.delays import AfterEventTime, AfterProcessingTime
+from dataflow_model.triggers.elements import AfterPunctuation, Always, DataTrigger, Never
+from dataflow_model.triggers.evaluator import TriggerMachine
+from dataflow_model.triggers.periods import AtPeriod
+from dataflow_model.triggers.repetition import OrFinally, RepeatCount, Repeatedly, RepeatUntil
+from dataflow_model.triggers.signals import AfterSignal
+from dataflow_model.triggers.state import TreeState
+from dataflow_model.triggers.watermark import AfterWatermark, DefaultTrigger
 
 __all__ = [
     "AfterAll",
@@ -36,11 +32,14 @@ __all__ = [
     "CompositeTrigger",
     "DataTrigger",
     "DefaultTrigger",
+    "FiringMode",
     "Never",
     "OrFinally",
+    "Outcome",
     "RepeatCount",
     "RepeatUntil",
     "Repeatedly",
+    "Sight",
     "TimeDomain",
     "TreeState",
     "Trigger",

@@ -1,4 +1,4 @@
-"""What a trigger is: callbacks on the events of one window, and the context through which it acts.
+"""What a trigger is: callbacks on the events of one window.
 
 A trigger is a frozen value; what it remembers of a window lives in the context's state, under its own place in the
 tree. So one trigger value serves every key and window, and state pickles.
@@ -9,118 +9,48 @@ composites `on_child_timer`.
 
 from __future__ import annotations
 
-import enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
-import attrs
-
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, Sight, TimeDomain, TriggerContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.time import Duration, Instant
-    from dataflow_model.triggers.composites import OrFinally
-    from dataflow_model.values import Window
+    from dataflow_model.time import Duration
+    from dataflow_model.triggers.repetition import OrFinally
 
-__all__ = ["ChildResult", "CompositeTrigger", "TimeDomain", "Trigger", "TriggerContext"]
-
-
-class TimeDomain(enum.Enum):
-    """The two clocks that a timer can wait for: the watermark or the processing clock."""
-
-    EVENT_TIME = "event time"
-    PROCESSING_TIME = "processing time"
-
-
-@attrs.frozen
-class ChildResult:
-    """What a child did with an event."""
-
-    fired: bool
-    finished: bool
-
-
-class TriggerContext(Protocol):
-    """What a callback can see and do. State and timers are those of the trigger's own place in the tree."""
-
-    @property
-    def window(self) -> Window:
-        """The window; on a merge the merged one."""
-        ...
-
-    @property
-    def element(self) -> Any:
-        """The element that has just been incorporated (in `on_element`)."""
-        ...
-
-    @property
-    def sources(self) -> Sequence[Window]:
-        """The windows that have merged (in `on_merge`); the arriving element's own is not among them."""
-        ...
-
-    def now(self, domain: TimeDomain) -> Instant:
-        """Return the watermark, or the processing clock."""
-        ...
-
-    def lookup_state(self, tag: str, default: Any = None) -> Any:
-        """Return what was stored under `tag`."""
-        ...
-
-    def store_state(self, tag: str, value: Any) -> None:
-        """Remember a picklable value."""
-        ...
-
-    def lookup_source_state(self, window: Window, tag: str, default: Any = None) -> Any:
-        """Return what this trigger had stored for one of the merged windows."""
-        ...
-
-    def set_timer(self, tag: str, time: Instant, domain: TimeDomain) -> None:
-        """Ask for `on_timer` when the clock of `domain` reaches `time`; replaces the timer of the same tag."""
-        ...
-
-    def get_timer(self, tag: str) -> Instant | None:
-        """Return when the timer of this tag is due, or `None`."""
-        ...
-
-    def delete_timer(self, tag: str) -> None:
-        """Forget a timer."""
-        ...
-
-    def trigger(self) -> None:
-        """Fire: at the root this emits a pane, below it tells the parent."""
-        ...
-
-    def done(self) -> None:
-        """Finish: nothing more is shown to this trigger in this window unless its parent resets it."""
-        ...
-
-    def is_finished(self, child: int | None = None) -> bool:
-        """Tell whether this trigger, or its child at that place, has finished."""
-        ...
-
-    def invoke_child(self, child: int) -> ChildResult:
-        """Show the event in hand to a child; a finished child sees nothing."""
-        ...
-
-    def reset_child(self, child: int) -> None:
-        """Begin a new turn of a child: its state, timers and finish are gone, and those below it."""
-        ...
-
-    def reopen(self) -> None:
-        """Take back a finish that the merged windows had brought along (in `on_merge`)."""
-        ...
+__all__ = [
+    "ChildResult",
+    "CompositeTrigger",
+    "FiringMode",
+    "Outcome",
+    "Sight",
+    "TimeDomain",
+    "Trigger",
+    "TriggerContext",
+]
 
 
 class Trigger:
     """When to emit; subclass `Trigger` for a leaf, `CompositeTrigger` for one with children.
 
+    A subclass is a frozen attrs class, so that its `repr`, which names it in panes, evaluates to itself.
+
     Source: the Dataflow Model paper, section 2.3.
     """
 
     children: ClassVar[tuple[Trigger, ...]] = ()
+    signals: ClassVar[frozenset[str]] = frozenset()
+    """The names of the signals that `on_signal` waits for."""
+    percentiles: ClassVar[tuple[float, ...]] = ()
+    """The percentiles of the watermark, below 100, that it asks for."""
+    reads_history: ClassVar[bool] = False
+    """Whether it calls `trigger_history()`: the panes of a window are remembered only for triggers that do."""
     waits_for_timer: ClassVar[bool] = False
     """Whether `on_element` does nothing while its timer without a tag is set; the evaluator then skips elements."""
+    ignores_elements: ClassVar[bool] = False
+    """Whether `on_element` and `on_retraction` do nothing at all; the evaluator then skips elements."""
     passes_elements_on: ClassVar[bool] = False
     """Whether `on_element` does nothing but show the element to the children whose turn it is."""
 
@@ -128,9 +58,15 @@ class Trigger:
         """See an element as it is incorporated."""
         raise NotImplementedError
 
+    def on_retraction(self, context: TriggerContext) -> None:
+        """See an element that takes an earlier one back and brings none instead; most triggers take no notice."""
+
     def on_timer(self, context: TriggerContext, tag: str) -> None:
         """See one of its own timers."""
         raise NotImplementedError
+
+    def on_signal(self, context: TriggerContext, name: str) -> None:
+        """See a signal from outside; every trigger of the tree is shown it, whatever its name."""
 
     def on_merge(self, context: TriggerContext) -> None:
         """Build the state of the merged window from its sources; it starts out finished if every source was."""
@@ -143,6 +79,31 @@ class Trigger:
         """Tell whether it may finish in a window that has not expired, so that later data would be dropped."""
         del allowed_lateness
         return True
+
+    def may_fire(self, *, allowed_lateness: Duration) -> bool:
+        """Tell whether it may fire in a window that has not expired."""
+        del allowed_lateness
+        return True
+
+    def check_for(self, *, merging: bool) -> None:
+        """Refuse a window function that the tree cannot go with.
+
+        Args:
+            merging: whether windows of the function may merge.
+
+        Raises:
+            InvalidArgument: where windows merge and a trigger does not say what becomes of its state then.
+        """
+        tree = self.lowered()
+        if merging and type(tree).on_merge is Trigger.on_merge:
+            raise InvalidArgument(
+                explain(
+                    f"{self!r} does not say what becomes of it when windows merge",
+                    hint=f"define on_merge in {type(self).__name__}, or use windows that do not merge",
+                )
+            )
+        for child in tree.children:
+            child.check_for(merging=merging)
 
     def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
         """Return which children see elements; `finished` has a bit for each place that has finished."""
@@ -157,33 +118,65 @@ class Trigger:
         """Say in words when it fires."""
         return repr(self)
 
+    def describe_repeated(self) -> str:
+        """Say in words when it fires if it is started over each time that it finishes."""
+        return f"again and again, {self.describe()}"
+
     def or_finally(self, until: Trigger) -> OrFinally:
         """Fire as this one does, until `until` fires; then finish.
 
         Source: Beam Java's `orFinally`; the papers' RepeatUntil is `Repeatedly(t).or_finally(u)`.
         """
-        from dataflow_model.triggers.composites import OrFinally
+        from dataflow_model.triggers.repetition import OrFinally
 
         return OrFinally(self, until)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
 
 class CompositeTrigger(Trigger):
-    """A trigger over children, each with its own state, timers and finish; children are known by their place."""
+    """A trigger over children, each with its own state, timers and finish; children are known by their place.
+
+    A subclass has a field or property `children`, a tuple. Unless it says otherwise it sees signals and retractions in
+    `on_element` too: whatever the event is, `invoke_child(child)` shows it to a child.
+    """
+
+    def on_retraction(self, context: TriggerContext) -> None:
+        """See an element that takes an earlier one back."""
+        self.on_element(context)
+
+    def on_signal(self, context: TriggerContext, name: str) -> None:
+        """See a signal from outside."""
+        del name
+        self.on_element(context)
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
         """See a timer that belongs to a child, or to something below it; `invoke_child(child)` hands it down."""
         raise NotImplementedError
 
+    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """See the timers of several children that are due in one event; unless it says otherwise, one by one."""
+        for child in children:
+            self.on_child_timer(context, child)
+
     def finished_from(self, children: Sequence[bool]) -> bool:
         """Tell whether it has finished, from which of its children have; asked after a merge."""
         raise NotImplementedError
 
-    def on_timer(self, context: TriggerContext, tag: str) -> None:
-        """Composites set no timers of their own unless they say otherwise."""
-        raise NotImplementedError
-
     def on_merge(self, context: TriggerContext) -> None:
         """Children have been merged already, in order; most composites have nothing to add."""
+
+    def check_for(self, *, merging: bool) -> None:
+        """Refuse a window function that the tree cannot go with; see `Trigger.check_for`."""
+        if merging and type(self).finished_from is CompositeTrigger.finished_from:
+            raise InvalidArgument(
+                explain(
+                    f"{self!r} does not say whether it has finished when windows merge",
+                    hint=f"define finished_from in {type(self).__name__}, or use windows that do not merge",
+                )
+            )
+        super().check_for(merging=merging)
 
 
 def check_trigger_type(value: object, name: str) -> Trigger:

@@ -1,4 +1,4 @@
-"""The composites of the trigger tree: repetition, sequence, any, all, until."""
+"""The composites over several children: in sequence, any of them, all of them."""
 
 from __future__ import annotations
 
@@ -7,73 +7,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, explain
-from dataflow_model.triggers.base import CompositeTrigger, Trigger, TriggerContext, check_trigger_type
-from dataflow_model.triggers.leaves import repeated
+from dataflow_model.triggers.base import CompositeTrigger, Trigger, check_trigger_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.time import Duration
+    from dataflow_model.triggers.contexts import FiringMode, TriggerContext
 
-__all__ = ["AfterAll", "AfterAny", "AfterEach", "OrFinally", "Repeatedly"]
+__all__ = ["AfterAll", "AfterAny", "AfterEach"]
 
 _MET: Final = "met"
-
-
-@attrs.frozen(repr=False)
-class Repeatedly(CompositeTrigger):
-    """Fire whenever the child fires, and begin a new turn of it whenever it finishes; never finish.
-
-    Source: the papers' Repeat; Beam's `Repeatedly`.
-
-    Example:
-        >>> from dataflow_model.triggers import AfterCount
-        >>> Repeatedly(AfterCount(2))
-        Repeatedly(AfterCount(2))
-    """
-
-    passes_elements_on: ClassVar[bool] = True
-
-    child: Trigger = attrs.field(validator=lambda _s, _a, value: check_trigger_type(value, "child"))
-
-    @property
-    def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
-        """The one child."""
-        return (self.child,)
-
-    def on_element(self, context: TriggerContext) -> None:
-        """Pass it on."""
-        self.on_child_timer(context, 0)
-
-    def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Fire with the child, and start it over when it finishes."""
-        result = context.invoke_child(child)
-        if result.fired:
-            context.trigger()
-        if result.finished:
-            context.reset_child(child)
-
-    def on_merge(self, context: TriggerContext) -> None:
-        """Start a child over that came out finished."""
-        if context.is_finished(0):
-            context.reset_child(0)
-
-    def finished_from(self, children: Sequence[bool]) -> bool:
-        """Never."""
-        del children
-        return False
-
-    def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Never."""
-        del allowed_lateness
-        return False
-
-    def describe(self) -> str:
-        """Say in words when it fires."""
-        return repeated(self.child)
-
-    def __repr__(self) -> str:
-        return f"Repeatedly({self.child!r})"
 
 
 class _ManyTriggers(CompositeTrigger):
@@ -131,13 +75,20 @@ class AfterEach(_ManyTriggers):
             return  # its turn has not begun
         result = context.invoke_child(child)
         if result.fired:
-            context.trigger()
+            context.trigger(result.mode)
         if not result.finished:
             return
         if child == len(self.parts) - 1:
             context.done()
         else:
             context.reset_child(child + 1)
+
+    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Show them to the child whose turn it is; the others have none yet."""
+        for child in children:
+            if not context.is_finished(child):
+                self.on_child_timer(context, child)
+                return
 
     def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
         """Only the first child that has not finished."""
@@ -157,6 +108,10 @@ class AfterEach(_ManyTriggers):
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
         """Only if every child may."""
         return all(part.may_finish(allowed_lateness=allowed_lateness) for part in self.parts)
+
+    def may_fire(self, *, allowed_lateness: Duration) -> bool:
+        """If the first may: the others wait for it."""
+        return self.parts[0].may_fire(allowed_lateness=allowed_lateness)
 
     def describe(self) -> str:
         """Say in words when it fires."""
@@ -187,12 +142,16 @@ class AfterAny(_ManyTriggers):
         """Hand it down."""
         self._pass_on(context, (child,))
 
+    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Hand them down."""
+        self._pass_on(context, children)
+
     def _pass_on(self, context: TriggerContext, children: Sequence[int]) -> None:
         done = False
         for child in children:
             result = context.invoke_child(child)
             if result.fired:
-                context.trigger()
+                context.trigger(result.mode)
                 done = done or result.finished
         if done:
             context.done()
@@ -204,6 +163,10 @@ class AfterAny(_ManyTriggers):
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
         """If any child may."""
         return any(part.may_finish(allowed_lateness=allowed_lateness) for part in self.parts)
+
+    def may_fire(self, *, allowed_lateness: Duration) -> bool:
+        """If any child may."""
+        return any(part.may_fire(allowed_lateness=allowed_lateness) for part in self.parts)
 
     def describe(self) -> str:
         """Say in words when it fires."""
@@ -236,22 +199,32 @@ class AfterAll(_ManyTriggers):
         """Hand it down."""
         self._pass_on(context, (child,))
 
+    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Hand them down."""
+        self._pass_on(context, children)
+
     def _pass_on(self, context: TriggerContext, children: Sequence[int]) -> None:
-        met: frozenset[int] = context.lookup_state(_MET, frozenset())
-        fired = {child for child in children if context.invoke_child(child).fired}
-        met |= fired
+        met: dict[int, FiringMode] = dict(context.lookup_state(_MET, {}))
+        last: int | None = None
+        for child in children:
+            result = context.invoke_child(child)
+            if result.fired:
+                if child not in met and result.at is not None:
+                    last = result.at if last is None else max(last, result.at)
+                met[child] = result.mode
         ready = met and all(child in met or context.is_finished(child) for child in range(len(self.parts)))
-        context.store_state(_MET, frozenset() if ready else met)
+        context.store_state(_MET, {} if ready else met)
         if ready:
-            context.trigger()
+            for mode in met.values():
+                context.trigger(mode, last)
         if all(context.is_finished(child) for child in range(len(self.parts))):
             context.done()
 
     def on_merge(self, context: TriggerContext) -> None:
         """Unite the conditions met."""
-        met: frozenset[int] = frozenset().union(
-            *(context.lookup_source_state(window, _MET, frozenset()) for window in context.sources)
-        )
+        met: dict[int, FiringMode] = {}
+        for window in context.sources:
+            met |= context.lookup_source_state(window, _MET, {})
         context.store_state(_MET, met)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
@@ -262,67 +235,10 @@ class AfterAll(_ManyTriggers):
         """Only if every child may."""
         return all(part.may_finish(allowed_lateness=allowed_lateness) for part in self.parts)
 
+    def may_fire(self, *, allowed_lateness: Duration) -> bool:
+        """If every child may."""
+        return all(part.may_fire(allowed_lateness=allowed_lateness) for part in self.parts)
+
     def describe(self) -> str:
         """Say in words when it fires."""
         return "once all hold: " + ", and ".join(part.describe() for part in self.parts)
-
-
-@attrs.frozen(repr=False)
-class OrFinally(CompositeTrigger):
-    """Fire as `first` does, until `until` fires; that pane is the last. Made by `trigger.or_finally(until)`.
-
-    Where both are ready `until` wins: one pane, finished. Its clock starts with the window, not with a pane.
-
-    Source: Beam Java's `orFinally`.
-
-    Example:
-        >>> from dataflow_model.triggers import AfterCount, AfterWatermark
-        >>> Repeatedly(AfterCount(1)).or_finally(AfterWatermark())
-        Repeatedly(AfterCount(1)).or_finally(AfterWatermark())
-    """
-
-    passes_elements_on: ClassVar[bool] = True
-
-    first: Trigger
-    until: Trigger
-
-    def __attrs_post_init__(self) -> None:
-        """Check the parts."""
-        check_trigger_type(self.first, "first")
-        check_trigger_type(self.until, "until")
-
-    @property
-    def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
-        """The two, in order."""
-        return (self.first, self.until)
-
-    def on_element(self, context: TriggerContext) -> None:
-        """Show it to both."""
-        self._pass_on(context, (0, 1))
-
-    def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Hand it down."""
-        self._pass_on(context, (child,))
-
-    def _pass_on(self, context: TriggerContext, children: Sequence[int]) -> None:
-        for child in children:
-            result = context.invoke_child(child)
-            if result.fired:
-                context.trigger()
-            if result.finished or (child == 1 and result.fired):
-                context.done()
-
-    def finished_from(self, children: Sequence[bool]) -> bool:
-        """With either."""
-        return any(children)
-
-    def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """If either may."""
-        return any(part.may_finish(allowed_lateness=allowed_lateness) for part in self.children)
-
-    def describe(self) -> str:
-        """Say in words when it fires."""
-        return f"{self.first.describe()}; until and with: {self.until.describe()}"
-
-    def __repr__(self) -> str:
-        return f"{self.first!r}.or_finally({self.until!r})"

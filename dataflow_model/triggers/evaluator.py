@@ -7,48 +7,37 @@ a number (preorder); state and timers are filed under it. An event goes in at th
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.time import EventTime, Instant, ProcessingTime
-from dataflow_model.triggers.base import ChildResult, CompositeTrigger, TimeDomain, Trigger
+from dataflow_model.triggers.base import CompositeTrigger, Trigger
+from dataflow_model.triggers.contexts import LOW_WATERMARK, ChildResult, FiringMode, Outcome, TimeDomain
+from dataflow_model.triggers.event_context import Event, EventContext
+from dataflow_model.triggers.state import TreeState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from dataflow_model.triggers.contexts import Sight
     from dataflow_model.values import Window
 
 __all__ = ["TreeState", "TriggerMachine"]
 
 _ROOT: Final = 0
-_OUTCOMES: Final = {(fired, done): ChildResult(fired, done) for fired in (False, True) for done in (False, True)}
-
-
-@attrs.define(eq=True)
-class TreeState:
-    """What a trigger tree remembers of one window; empty for a new one.
-
-    Attributes:
-        store: what callbacks have stored, by (place, tag).
-        timers: when each timer is due, by (place, tag): (domain, time).
-        finished: the set of finished places, one bit each.
-        quiet: whether further elements change nothing until a timer runs or windows merge.
-    """
-
-    store: dict[tuple[int, str], Any] = attrs.field(factory=dict)
-    timers: dict[tuple[int, str], tuple[TimeDomain, Instant]] = attrs.field(factory=dict)
-    finished: int = 0
-    quiet: bool = attrs.field(default=False, eq=False)
-
-    def is_finished(self) -> bool:
-        """Tell whether the root has finished."""
-        return bool(self.finished & 1)
-
-    def next_due(self, domain: TimeDomain) -> int | None:
-        """Return when the earliest timer of a domain is due, or `None`."""
-        due = [int(time) for timer_domain, time in self.timers.values() if timer_domain is domain]
-        return min(due) if due else None
+_ELEMENT: Final = Event.ELEMENT
+_TIMER: Final = Event.TIMER
+# Made once: they are asked for at each element.
+_NEITHER: Final = ChildResult(fired=False, finished=False)
+_FINISHED: Final = ChildResult(fired=False, finished=True)
+_FIRED_ONLY: Final = {mode: ChildResult(fired=True, finished=False, mode=mode) for mode in FiringMode}
+_FIRED_AND_FINISHED: Final = {mode: ChildResult(fired=True, finished=True, mode=mode) for mode in FiringMode}
+_NOTHING: Final = Outcome()
+_FIRED: Final = Outcome(fired=True)
+_NO_PERCENTILES: Final[Mapping[float, int]] = MappingProxyType({})
 
 
 @attrs.frozen
@@ -61,6 +50,8 @@ class _Place:
     children: tuple[int, ...]
     last: int
     """The greatest number below it."""
+    resets: bool
+    """Whether it does anything as a turn begins."""
 
 
 class TriggerMachine:
@@ -69,13 +60,18 @@ class TriggerMachine:
     Args:
         trigger: the root as the user wrote it; its `repr` names the trigger in panes.
 
+    Attributes:
+        percentiles: the percentiles of the watermark below 100 that the tree asks for, in order.
+        signals: the names of the signals that it waits for.
+        reads_history: whether any trigger of it looks at the panes so far.
+
     Example:
         >>> from dataflow_model.triggers import AfterCount, Repeatedly
         >>> from dataflow_model.values import GLOBAL_WINDOW
         >>> machine = TriggerMachine(Repeatedly(AfterCount(2)))
         >>> state = TreeState()
         >>> machine.clocks(watermark=0, processing_time=0)
-        >>> [machine.element(state, GLOBAL_WINDOW, x) for x in "abcd"]
+        >>> [machine.element(state, GLOBAL_WINDOW, x).fired for x in "abcd"]
         [False, True, False, True]
     """
 
@@ -84,121 +80,149 @@ class TriggerMachine:
         self.name = repr(trigger)
         self._places: list[_Place] = []
         self._compile(trigger, None)
+        triggers = [place.trigger for place in self._places]
+        named = {float(percentile) for one in triggers for percentile in one.percentiles}
+        self.percentiles = tuple(sorted(named - {LOW_WATERMARK}))
+        self.signals = frozenset[str]().union(*(one.signals for one in triggers))
+        self.reads_history = any(one.reads_history for one in triggers)
         self._watermark = EventTime(0)
         self._processing_time = ProcessingTime(0)
+        self._percentile_watermarks = _NO_PERCENTILES
 
     def _compile(self, trigger: Trigger, parent: int | None) -> int:
         tree = trigger.lowered()
         number = len(self._places)
-        self._places.append(_Place(number, tree, parent, (), number))
+        resets = type(tree).reset is not Trigger.reset
+        self._places.append(_Place(number, tree, parent, (), number, resets))
         children = tuple(self._compile(child, number) for child in tree.children)
-        self._places[number] = _Place(number, tree, parent, children, len(self._places) - 1)
+        self._places[number] = _Place(number, tree, parent, children, len(self._places) - 1, resets)
         return number
 
-    def clocks(self, *, watermark: int, processing_time: int) -> None:
-        """Set what `now` answers in the callbacks to come."""
+    # The events of one window --------------------------------------------------------------------------------------
+
+    def clocks(
+        self, *, watermark: int, processing_time: int, percentiles: Mapping[float, int] = _NO_PERCENTILES
+    ) -> None:
+        """Set what `now` answers in the callbacks to come.
+
+        Args:
+            watermark: the low watermark.
+            processing_time: the processing clock.
+            percentiles: the watermark of each percentile below 100; one that is not told stands at the low watermark.
+        """
         self._watermark = EventTime(watermark)
         self._processing_time = ProcessingTime(processing_time)
+        self._percentile_watermarks = percentiles
 
-    def element(self, state: TreeState, window: Window, element: Any) -> bool:
-        """Show an element to the tree; return whether it fired."""
+    def element(
+        self,
+        state: TreeState,
+        window: Window,
+        element: Any,
+        sight: Sight | None = None,
+        *,
+        retraction: bool = False,
+        event_time: int | None = None,
+    ) -> Outcome:
+        """Show an element to the tree; with `retraction`, one that takes a value back and brings none instead."""
         if state.quiet:
-            return False
-        context = _Context(self, state, window, element=element)
-        result = self._invoke(_ROOT, context)
+            return _NOTHING
+        event = Event.RETRACTION if retraction else _ELEMENT
+        context = EventContext(self, state, window, event, sight, element, event_time)
+        result = self.invoke(_ROOT, context)
         state.quiet = not result.fired and self._is_quiet(_ROOT, state)
-        return result.fired
+        return _outcome(result, cleared=context.cleared)
 
-    def _is_quiet(self, number: int, state: TreeState) -> bool:
-        """Tell whether a place would take no notice of another element: it waits only for timers, and they are set."""
-        if state.finished >> number & 1:
-            return True
-        place = self._places[number]
-        if place.trigger.waits_for_timer:
-            return (number, "") in state.timers
-        if not place.trigger.passes_elements_on:
-            return False
-        return all(self._is_quiet(child, state) for child in place.trigger.in_turn(place.children, state.finished))
+    def signal(self, state: TreeState, window: Window, name: str, sight: Sight | None = None) -> Outcome:
+        """Show a signal from outside to the tree."""
+        state.quiet = False
+        context = EventContext(self, state, window, Event.SIGNAL, sight)
+        context.signal = name
+        return _outcome(self.invoke(_ROOT, context), cleared=context.cleared)
 
-    def due(self, state: TreeState, window: Window, domain: TimeDomain, until: int) -> int | None:
+    def due(
+        self, state: TreeState, window: Window, domain: TimeDomain, until: int, sight: Sight | None = None
+    ) -> Outcome:
         """Run the timers of a domain that are due at `until` or before, as one event.
 
-        Returns:
-            When the timer that first fired the tree was due, or `None` if the tree did not fire.
+        In event time `until` is the low watermark; a timer of another percentile is due by that percentile's.
         """
-        fired_at = None
         state.quiet = False
-        asked: set[tuple[int, str]] = set()
-        while not state.is_finished():
-            due = [
-                (int(time), place, tag)
-                for (place, tag), (timer_domain, time) in state.timers.items()
-                if timer_domain is domain and time <= until and (place, tag) not in asked
-            ]
-            if not due:
-                break
-            time, place, tag = min(due)
-            asked.add((place, tag))  # a timer that its own firing sets again belongs to the next event
-            del state.timers[place, tag]
-            context = _Context(self, state, window, timer=(place, tag))
-            if self._invoke(_ROOT, context).fired and fired_at is None:
-                fired_at = time
-        return fired_at
+        due: dict[int, list[tuple[int, str]]] = {}
+        for (place, tag), (of, percentile, time) in state.timers.items():
+            if of is domain and time <= (until if percentile == LOW_WATERMARK else self.now(domain, percentile)):
+                due.setdefault(place, []).append((int(time), tag))
+        if not due or state.is_finished():
+            return _NOTHING
+        for place, timers in due.items():
+            timers.sort()
+            for _, tag in timers:  # what they set again belongs to the next event
+                del state.timers[place, tag]
+        context = EventContext(self, state, window, _TIMER, sight)
+        context.due = due
+        return _outcome(self.invoke(_ROOT, context), cleared=context.cleared)
 
     def merge(self, window: Window, sources: Sequence[tuple[Window, TreeState]]) -> TreeState:
         """Return the state of a merged window."""
         state = TreeState()
-        context = _Context(self, state, window, sources=dict(sources))
-        self._merge(_ROOT, context, [source for _, source in sources])
+        context = EventContext(self, state, window, Event.MERGE)
+        self._merge(_ROOT, context, sources)
         return state
 
-    def _invoke(self, number: int, context: _Context) -> ChildResult:
+    def is_overdue(self, state: TreeState) -> bool:
+        """Tell whether an event-time timer stands at or behind its watermark, so that `due` would run it now."""
+        event_time = TimeDomain.EVENT_TIME
+        return any(
+            of is event_time and time <= self.now(event_time, percentile)
+            for of, percentile, time in state.timers.values()
+        )
+
+    # What callbacks do to the tree ---------------------------------------------------------------------------------
+
+    def invoke(self, number: int, context: EventContext) -> ChildResult:
         """Show the event in hand to one place."""
         state = context.state
         if state.finished >> number & 1:
-            return _OUTCOMES[False, True]
+            return _FINISHED
         trigger = self._places[number].trigger
         outer = context.enter(number)
-        timer = context.timer
-        if timer is None:
+        event = context.event
+        if event is _ELEMENT:
             trigger.on_element(context)
-        elif timer[0] == number:
-            trigger.on_timer(context, timer[1])
+        elif event is _TIMER:
+            self._run_timers(number, context)
+        elif event is Event.RETRACTION:
+            trigger.on_retraction(context)
         else:
-            assert isinstance(trigger, CompositeTrigger)  # noqa: S101 - only composites have places below them
-            trigger.on_child_timer(context, self._toward(number, timer[0]))
-        result = _OUTCOMES[context.fired, context.finished]
+            trigger.on_signal(context, context.signal)
+        mode, finished = context.fired, context.finished
         context.leave(outer)
-        if result.finished:
+        if finished:
             self.clear(state, number)
             state.finished |= 1 << number
-        return result
+        if mode is not None and event is _TIMER:
+            return ChildResult(fired=True, finished=finished, mode=mode, at=context.fired_at.get(number))
+        if finished:
+            return _FINISHED if mode is None else _FIRED_AND_FINISHED[mode]
+        return _NEITHER if mode is None else _FIRED_ONLY[mode]
 
-    def _toward(self, number: int, target: int) -> int:
-        for child, place in enumerate(self._places[number].children):
-            if place <= target <= self._places[place].last:
-                return child
-        raise AssertionError(f"place {target} is not below {number}")
+    def reset(self, number: int, context: EventContext) -> None:
+        """Begin a new turn of a place and all below it."""
+        state, last = context.state, self._places[number].last
+        self.clear(state, number)
+        state.finished &= ~self._bits_below(number)
+        event, context.event = context.event, Event.RESET
+        for place in self._places[number : last + 1]:
+            if place.resets:
+                outer = context.enter(place.number)
+                place.trigger.reset(context)
+                context.leave(outer)
+        context.event = event
 
-    def _merge(self, number: int, context: _Context, sources: Sequence[TreeState]) -> None:
-        """Merge one place: a leaf is finished if it is in every source, a composite if its children say so.
-
-        Where the composite above has finished in a source, that source counts only for children that have finished.
-        """
-        place, state = self._places[number], context.state
-        for child in place.children:
-            counting = [one for one in sources if not one.finished >> number & 1 or one.finished >> child & 1]
-            self._merge(child, context, counting)
-        if isinstance(place.trigger, CompositeTrigger):
-            finished = place.trigger.finished_from([bool(state.finished >> child & 1) for child in place.children])
-        else:
-            finished = bool(sources) and all(source.finished >> number & 1 for source in sources)
-        context.state.finished |= finished << number
-        outer = context.enter(number)
-        place.trigger.on_merge(context)
-        context.leave(outer)
-        if context.state.finished >> number & 1:
-            self.clear(context.state, number)
+    def finish(self, number: int, context: EventContext) -> None:
+        """Count a place and all below it as finished."""
+        self.clear(context.state, number)
+        context.state.finished |= self._bits_below(number)
 
     def clear(self, state: TreeState, number: int) -> None:
         """Forget the state and timers of a place and all below it; who has finished stays known."""
@@ -208,99 +232,103 @@ class TriggerMachine:
         if state.timers:
             state.timers = {key: timer for key, timer in state.timers.items() if not number <= key[0] <= last}
 
-    def reset(self, state: TreeState, number: int, context: _Context) -> None:
-        """Begin a new turn of a place and all below it."""
-        self.clear(state, number)
-        last = self._places[number].last
-        state.finished &= ~(((1 << (last - number + 1)) - 1) << number)
-        for place in self._places[number : last + 1]:
-            outer = context.enter(place.number)
-            place.trigger.reset(context)
-            context.leave(outer)
+    # What callbacks ask --------------------------------------------------------------------------------------------
+
+    def trigger_at(self, number: int) -> Trigger:
+        """Return the trigger at a place."""
+        return self._places[number].trigger
 
     def child_of(self, number: int, child: int) -> int:
         """Return the number of a child."""
         return self._places[number].children[child]
 
-    def now(self, domain: TimeDomain) -> Instant:
+    def now(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> Instant:
         """Return the clock of a domain."""
-        return self._watermark if domain is TimeDomain.EVENT_TIME else self._processing_time
+        if domain is TimeDomain.PROCESSING_TIME:
+            return self._processing_time
+        if percentile == LOW_WATERMARK:
+            return self._watermark
+        self.check_percentile(percentile)
+        return EventTime(self._percentile_watermarks.get(percentile, self._watermark))
+
+    def check_percentile(self, percentile: float) -> None:
+        """Refuse a percentile that nothing in the tree has named: no watermark of it comes."""
+        if percentile != LOW_WATERMARK and percentile not in self.percentiles:
+            raise InvalidArgument(
+                explain(
+                    f"{self.name} asks for percentile {percentile!r} of the watermark, which no trigger in it names",
+                    hint=f"say so in the class: percentiles: ClassVar = ({percentile!r},)",
+                )
+            )
+
+    # Inside --------------------------------------------------------------------------------------------------------
+
+    def _is_quiet(self, number: int, state: TreeState) -> bool:
+        """Tell whether a place would take no notice of another element: it waits only for timers, and they are set."""
+        if state.finished >> number & 1:
+            return True
+        place = self._places[number]
+        if place.trigger.ignores_elements:
+            return True
+        if place.trigger.waits_for_timer:
+            return (number, "") in state.timers
+        if not place.trigger.passes_elements_on:
+            return False
+        return all(self._is_quiet(child, state) for child in place.trigger.in_turn(place.children, state.finished))
+
+    def _run_timers(self, number: int, context: EventContext) -> None:
+        """Show a place its own timers that are due, then those below it."""
+        trigger = self._places[number].trigger
+        for time, tag in context.due.get(number, ()):
+            trigger.on_timer(context, tag)
+            if context.fired is not None:
+                context.fired_at.setdefault(number, time)
+            if context.finished:
+                return
+        places = self._places[number].children
+        below = [
+            child
+            for child, place in enumerate(places)
+            if any(place <= target <= self._places[place].last for target in context.due)
+        ]
+        if not below:
+            return
+        assert isinstance(trigger, CompositeTrigger)  # noqa: S101 - only composites have places below them
+        trigger.on_child_timers(context, below)
+        deadlines = [context.fired_at[place] for place in places if place in context.fired_at]
+        if context.fired is not None and deadlines:
+            context.fired_at.setdefault(number, min(deadlines))
+
+    def _merge(self, number: int, context: EventContext, sources: Sequence[tuple[Window, TreeState]]) -> None:
+        """Merge one place: a leaf is finished if it is in every source, a composite if its children say so.
+
+        Where the composite above has finished in a source, that source counts only for children that have finished.
+        """
+        place, state = self._places[number], context.state
+        for child in place.children:
+            counting = [
+                (window, one) for window, one in sources if not one.finished >> number & 1 or one.finished >> child & 1
+            ]
+            self._merge(child, context, counting)
+        if isinstance(place.trigger, CompositeTrigger):
+            finished = place.trigger.finished_from([bool(state.finished >> child & 1) for child in place.children])
+        else:
+            finished = bool(sources) and all(source.finished >> number & 1 for _, source in sources)
+        state.finished |= finished << number
+        context.source_states = dict(sources)
+        outer = context.enter(number)
+        place.trigger.on_merge(context)
+        if context.finished:
+            state.finished |= 1 << number
+        context.leave(outer)
+        if state.finished >> number & 1:
+            self.clear(state, number)
+
+    def _bits_below(self, number: int) -> int:
+        return ((1 << (self._places[number].last - number + 1)) - 1) << number
 
 
-class _Context:
-    """The context of one event; `number` is the place whose callback runs."""
-
-    __slots__ = ("element", "finished", "fired", "machine", "number", "source_states", "state", "timer", "window")
-
-    def __init__(
-        self,
-        machine: TriggerMachine,
-        state: TreeState,
-        window: Window,
-        *,
-        element: Any = None,
-        timer: tuple[int, str] | None = None,
-        sources: dict[Window, TreeState] | None = None,
-    ) -> None:
-        self.machine = machine
-        self.state = state
-        self.window = window
-        self.element = element
-        self.timer = timer
-        self.source_states = sources or {}
-        self.number = _ROOT
-        self.fired = False
-        self.finished = False
-
-    def enter(self, number: int) -> tuple[int, bool, bool]:
-        outer = (self.number, self.fired, self.finished)
-        self.number, self.fired, self.finished = number, False, False
-        return outer
-
-    def leave(self, outer: tuple[int, bool, bool]) -> None:
-        self.number, self.fired, self.finished = outer
-
-    @property
-    def sources(self) -> Sequence[Window]:
-        return tuple(self.source_states)
-
-    def now(self, domain: TimeDomain) -> Instant:
-        return self.machine.now(domain)
-
-    def lookup_state(self, tag: str, default: Any = None) -> Any:
-        return self.state.store.get((self.number, tag), default)
-
-    def store_state(self, tag: str, value: Any) -> None:
-        self.state.store[self.number, tag] = value
-
-    def lookup_source_state(self, window: Window, tag: str, default: Any = None) -> Any:
-        return self.source_states[window].store.get((self.number, tag), default)
-
-    def set_timer(self, tag: str, time: Instant, domain: TimeDomain) -> None:
-        self.state.timers[self.number, tag] = (domain, time)
-
-    def get_timer(self, tag: str) -> Instant | None:
-        found = self.state.timers.get((self.number, tag))
-        return None if found is None else found[1]
-
-    def delete_timer(self, tag: str) -> None:
-        self.state.timers.pop((self.number, tag), None)
-
-    def trigger(self) -> None:
-        self.fired = True
-
-    def done(self) -> None:
-        self.finished = True
-
-    def is_finished(self, child: int | None = None) -> bool:
-        number = self.number if child is None else self.machine.child_of(self.number, child)
-        return bool(self.state.finished >> number & 1)
-
-    def invoke_child(self, child: int) -> ChildResult:
-        return self.machine._invoke(self.machine.child_of(self.number, child), self)  # noqa: SLF001 - one class in two parts
-
-    def reset_child(self, child: int) -> None:
-        self.machine.reset(self.state, self.machine.child_of(self.number, child), self)
-
-    def reopen(self) -> None:
-        self.state.finished &= ~(1 << self.number)
+def _outcome(result: ChildResult, *, cleared: bool) -> Outcome:
+    if not cleared and result.mode is FiringMode.DEFAULT and result.at is None:
+        return _FIRED if result.fired else _NOTHING
+    return Outcome(result.fired, result.at, result.mode, cleared)

@@ -217,5 +217,6 @@ def test_a_tree_that_never_finishes_is_accepted(trigger: dm.Trigger) -> None:
 def test_finishing_with_the_watermark_is_fine_when_no_late_data_are_allowed(trigger: dm.Trigger) -> None:
     windowing = dm.Window.into(dm.FixedWindows(10)).trigger(trigger)
     assert windowing.strategy.trigger == trigger
-    with pytest.raises(dm.InvalidArgument, match="may_lose_data"):
-        _ = windowing.allowed_lateness(5).strategy
+    for lateness in (5, 0.000_001):
+        with pytest.raises(dm.InvalidArgument, match="may_lose_data"):
+            _ = windowing.allowed_lateness(lateness).strategy

@@ -1,0 +1,141 @@
+"""Triggers that wait for a while after the first element of their turn, by either clock."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.time import Duration, DurationLike, EventTime, Instant, ProcessingTime, duration, duration_text
+from dataflow_model.triggers.base import Trigger
+from dataflow_model.triggers.contexts import TimeDomain, TriggerContext
+
+__all__ = ["AfterEventTime", "AfterProcessingTime", "Deadline"]
+
+_TAG: Final = ""
+
+
+class Deadline(Trigger):
+    """What triggers have in common that fire at a deadline which the first element of their turn sets."""
+
+    waits_for_timer: ClassVar[bool] = True
+
+    @property
+    def _domain(self) -> TimeDomain:
+        raise NotImplementedError
+
+    def _deadline(self, context: TriggerContext) -> int:
+        """Return the deadline that the element in hand sets."""
+        raise NotImplementedError
+
+    def on_element(self, context: TriggerContext) -> None:
+        """Set the deadline at the first element of the turn."""
+        if context.get_timer(_TAG) is None:
+            self._wait_until(context, self._deadline(context))
+
+    def on_retraction(self, context: TriggerContext) -> None:
+        """Do as for an element: the pane has changed."""
+        self.on_element(context)
+
+    def on_timer(self, context: TriggerContext, tag: str) -> None:
+        """Fire: the deadline has come."""
+        del tag
+        context.trigger()
+        context.done()
+
+    def on_merge(self, context: TriggerContext) -> None:
+        """Keep the earliest deadline."""
+        deadlines = [context.lookup_source_state(window, _TAG) for window in context.sources]
+        pending = [deadline for deadline in deadlines if deadline is not None]
+        if pending and not context.is_finished():
+            self._wait_until(context, min(pending))
+
+    def _wait_until(self, context: TriggerContext, deadline: int) -> None:
+        at: Instant = (EventTime if self._domain is TimeDomain.EVENT_TIME else ProcessingTime)(deadline)
+        context.store_state(_TAG, deadline)  # for the window that this one may merge into
+        context.set_timer(_TAG, at, self._domain)
+
+
+class _Delay(Deadline):
+    """The two delays."""
+
+    delay: Duration
+
+    def __init__(self, delay: DurationLike = 0) -> None:
+        length = duration(delay)
+        if length < Duration(0):
+            raise InvalidArgument(f"`delay` must not be negative, got {length!r}")
+        self.__attrs_init__(length)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({duration_text(self.delay)!r})"
+
+
+@attrs.frozen(repr=False, init=False)
+class AfterProcessingTime(_Delay):
+    """Fire when the processing clock reaches the time of the first element since its turn began, plus a delay.
+
+    A pane that a sibling fires does not reset the delay; windows that merge keep the earliest deadline.
+
+    Args:
+        delay: how long after the first element; not negative.
+
+    Source: the papers' AfterDelay(delay, WALL_TIME); Beam's `AfterProcessingTime`.
+
+    Example:
+        >>> AfterProcessingTime("90 seconds")
+        AfterProcessingTime('90 seconds')
+    """
+
+    delay: Duration
+
+    @property
+    def _domain(self) -> TimeDomain:
+        return TimeDomain.PROCESSING_TIME
+
+    def _deadline(self, context: TriggerContext) -> int:
+        return int(ProcessingTime(context.now(TimeDomain.PROCESSING_TIME)) + self.delay)
+
+    def describe(self) -> str:
+        """Say in words when it fires."""
+        return f"{duration_text(self.delay)} of processing time after the first element"
+
+    def describe_repeated(self) -> str:
+        """Say in words when it fires, started over each time."""
+        return f"every {duration_text(self.delay).removeprefix('1 ')} of processing time, from the first new element"
+
+
+@attrs.frozen(repr=False, init=False)
+class AfterEventTime(_Delay):
+    """Fire when the watermark reaches the event time of the first element since its turn began, plus a delay.
+
+    An element that is that much behind the watermark already fires it at once. A pane that a sibling fires does not
+    reset the delay; windows that merge keep the earliest deadline.
+
+    Args:
+        delay: how long after the first element's event time; not negative.
+
+    Source: the papers' AfterDelay(delay, STREAM_TIME).
+
+    Example:
+        >>> AfterEventTime("2 days")
+        AfterEventTime('2 days')
+    """
+
+    delay: Duration
+
+    @property
+    def _domain(self) -> TimeDomain:
+        return TimeDomain.EVENT_TIME
+
+    def _deadline(self, context: TriggerContext) -> int:
+        return int(context.event_time + self.delay)
+
+    def describe(self) -> str:
+        """Say in words when it fires."""
+        return f"when the watermark is {duration_text(self.delay)} past the first element"
+
+    def describe_repeated(self) -> str:
+        """Say in words when it fires, started over each time."""
+        return f"every {duration_text(self.delay).removeprefix('1 ')} of event time, from the first new element"

@@ -1,0 +1,226 @@
+"""The context of one event: the evaluator's side of `TriggerContext`."""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.time import EventTime
+from dataflow_model.triggers.contexts import LOW_WATERMARK, FiringMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dataflow_model.time import Instant
+    from dataflow_model.triggers.contexts import ChildResult, Sight, TimeDomain
+    from dataflow_model.triggers.evaluator import TriggerMachine
+    from dataflow_model.triggers.state import TreeState
+    from dataflow_model.values import PaneInfo, Window
+
+__all__ = ["Event", "EventContext"]
+
+
+class Event(enum.Enum):
+    """What is being shown to the tree."""
+
+    ELEMENT = "on_element"
+    RETRACTION = "on_retraction"
+    TIMER = "on_timer"
+    SIGNAL = "on_signal"
+    MERGE = "on_merge"
+    RESET = "reset"
+
+    __hash__ = object.__hash__  # Enum's own is a call in Python, and members are hashed at every event
+
+
+_SILENT = frozenset({Event.MERGE, Event.RESET})
+"""Callbacks that build state, at which nothing is emitted."""
+_NO_TIMERS: Final[Mapping[int, Sequence[tuple[int, str]]]] = MappingProxyType({})
+_NO_SOURCES: Final[Mapping[Window, TreeState]] = MappingProxyType({})
+
+
+class EventContext:
+    """The context of one event; `number` is the place whose callback runs.
+
+    Attributes:
+        due: the timers that make the event: time and tag, by place.
+        fired_at: by place, the deadline that made it fire in this event.
+    """
+
+    __slots__ = (
+        "_event_time",
+        "_sight",
+        "cleared",
+        "due",
+        "element",
+        "event",
+        "finished",
+        "fired",
+        "fired_at",
+        "machine",
+        "number",
+        "signal",
+        "source_states",
+        "state",
+        "window",
+    )
+
+    def __init__(
+        self,
+        machine: TriggerMachine,
+        state: TreeState,
+        window: Window,
+        event: Event,
+        sight: Sight | None = None,
+        element: Any = None,
+        event_time: int | None = None,
+    ) -> None:
+        self.machine = machine
+        self.state = state
+        self.window = window
+        self.event = event
+        self.element = element
+        self.due: Mapping[int, Sequence[tuple[int, str]]] = _NO_TIMERS
+        self.fired_at: dict[int, int] = {}
+        self.signal = ""
+        self.source_states = _NO_SOURCES
+        self.number = 0
+        self.fired: FiringMode | None = None
+        self.finished = False
+        self.cleared = False
+        self._event_time = event_time
+        self._sight = sight
+
+    def enter(self, number: int) -> tuple[int, FiringMode | None, bool]:
+        """Go to a place; return what `leave` takes to go back."""
+        outer = (self.number, self.fired, self.finished)
+        self.number, self.fired, self.finished = number, None, False
+        return outer
+
+    def leave(self, outer: tuple[int, FiringMode | None, bool]) -> None:
+        """Go back to the place before."""
+        self.number, self.fired, self.finished = outer
+
+    # What there is to see ------------------------------------------------------------------------------------------
+
+    @property
+    def event_time(self) -> EventTime:
+        """The event time of the element in hand."""
+        if self._event_time is None:
+            raise self._misuse("event_time", "there is no element with an event time here", "use it in on_element")
+        return EventTime(self._event_time)
+
+    @property
+    def is_retraction(self) -> bool:
+        """Whether the event takes an element back."""
+        return self.event is Event.RETRACTION
+
+    @property
+    def sources(self) -> Sequence[Window]:
+        """The windows that have merged."""
+        return tuple(self.source_states)
+
+    def now(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> Instant:
+        """Return a clock."""
+        return self.machine.now(domain, percentile)
+
+    def peek_value(self) -> Any:
+        """Return the value that a pane would have now."""
+        if self._sight is None:
+            raise self._misuse("peek_value()", "there is no value to see", "call it where elements or timers are seen")
+        return self._sight.peek_value()
+
+    def trigger_history(self) -> Sequence[PaneInfo]:
+        """Return the infos of the panes so far."""
+        if not self.machine.trigger_at(self.number).reads_history:
+            raise self._misuse(
+                "trigger_history()", "panes are not remembered for it", "say reads_history: ClassVar[bool] = True in it"
+            )
+        if self._sight is None:
+            raise self._misuse("trigger_history()", "there are no panes to see", "call it where elements are seen")
+        return self._sight.trigger_history()
+
+    # State and timers ----------------------------------------------------------------------------------------------
+
+    def lookup_state(self, tag: str, default: Any = None) -> Any:
+        """Return what was stored."""
+        return self.state.store.get((self.number, tag), default)
+
+    def store_state(self, tag: str, value: Any) -> None:
+        """Remember a value."""
+        self.state.store[self.number, tag] = value
+
+    def lookup_source_state(self, window: Window, tag: str, default: Any = None) -> Any:
+        """Return what was stored for a merged window."""
+        return self.source_states[window].store.get((self.number, tag), default)
+
+    def is_source_finished(self, window: Window) -> bool:
+        """Tell whether it had finished in a merged window."""
+        return bool(self.source_states[window].finished >> self.number & 1)
+
+    def set_timer(self, tag: str, time: Instant, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> None:
+        """Set a timer."""
+        if percentile != LOW_WATERMARK:
+            self.machine.check_percentile(percentile)
+        self.state.timers[self.number, tag] = (domain, percentile, time)
+
+    def get_timer(self, tag: str) -> Instant | None:
+        """Return when a timer is due."""
+        found = self.state.timers.get((self.number, tag))
+        return None if found is None else found[2]
+
+    def delete_timer(self, tag: str) -> None:
+        """Forget a timer."""
+        self.state.timers.pop((self.number, tag), None)
+
+    # Deeds ---------------------------------------------------------------------------------------------------------
+
+    def trigger(self, mode: FiringMode = FiringMode.DEFAULT, at: int | None = None) -> None:
+        """Fire."""
+        if self.event in _SILENT:
+            raise self._misuse(f"trigger() in {self.event.value}", "nothing is emitted there", "set a timer instead")
+        if self.fired is None or mode is not FiringMode.DEFAULT:
+            self.fired = mode
+        if at is not None:
+            self.fired_at[self.number] = at
+
+    def clear(self) -> None:
+        """Ask that what has accumulated be forgotten."""
+        if self.event in _SILENT:
+            raise self._misuse(f"clear() in {self.event.value}", "it would have no effect", "set a timer instead")
+        self.cleared = True
+
+    def done(self) -> None:
+        """Finish."""
+        self.finished = True
+
+    def is_finished(self, child: int | None = None) -> bool:
+        """Tell whether this place or a child has finished."""
+        number = self.number if child is None else self.machine.child_of(self.number, child)
+        return bool(self.state.finished >> number & 1)
+
+    def invoke_child(self, child: int) -> ChildResult:
+        """Show the event to a child."""
+        if self.event in _SILENT:
+            raise self._misuse(
+                f"invoke_child() in {self.event.value}", "there is no event to show", "children have been seen to"
+            )
+        return self.machine.invoke(self.machine.child_of(self.number, child), self)
+
+    def reset_child(self, child: int) -> None:
+        """Begin a new turn of a child."""
+        self.machine.reset(self.machine.child_of(self.number, child), self)
+
+    def finish_child(self, child: int) -> None:
+        """Count a child as finished."""
+        self.machine.finish(self.machine.child_of(self.number, child), self)
+
+    def reopen(self) -> None:
+        """Take back a finish."""
+        self.state.finished &= ~(1 << self.number)
+
+    def _misuse(self, what: str, problem: str, way_out: str) -> InvalidArgument:
+        trigger = self.machine.trigger_at(self.number)
+        return InvalidArgument(explain(f"{trigger!r} asked for {what}: {problem}", hint=way_out))

@@ -1,0 +1,220 @@
+"""Local times: periods that a calendar measures, and the times that recur with one in a time zone."""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+import functools
+import re
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pendulum
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.time import (
+    MAX_TIMESTAMP,
+    Duration,
+    DurationLike,
+    InstantLike,
+    duration,
+    duration_text,
+    event_time,
+    processing_time,
+)
+
+__all__ = ["Months", "Period", "check_zone", "instant", "local", "next_time", "period", "period_text"]
+
+_DAY: Final = 86_400_000_000
+_MONTHS_A_YEAR: Final = 12
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
+_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - UTC without the zone, for plain arithmetic
+_EPOCH_UTC: Final = _EPOCH.replace(tzinfo=datetime.UTC)
+_MONTHS_TEXT: Final = re.compile(r"\s*(\d+)\s*(month|year)s?\s*", re.IGNORECASE)
+# Python's calendar has the years 1 to 9999; the margin leaves room for any zone's offset.
+_FIRST: Final = (datetime.datetime(1, 1, 4) - _EPOCH) // _MICROSECOND  # noqa: DTZ001 - the same
+_LAST: Final = (datetime.datetime(9999, 12, 28) - _EPOCH) // _MICROSECOND  # noqa: DTZ001 - the same
+
+
+@attrs.frozen(repr=False)
+class Months:
+    """A number of months as the calendar has them.
+
+    Example:
+        >>> Months(12)
+        1 year
+    """
+
+    n: int
+
+    def __repr__(self) -> str:
+        return period_text(self)
+
+
+Period: TypeAlias = Duration | Months
+"""A length of time, or a number of months."""
+
+
+def period(value: DurationLike | Period) -> Period:
+    """Return a period as it is kept: whatever `duration` takes, or text in months or years.
+
+    Raises:
+        InvalidArgument: for what is not positive, or is no duration.
+
+    Example:
+        >>> period("2 years"), period("90 minutes")
+        (2 years, Duration(5400s))
+    """
+    found = _MONTHS_TEXT.fullmatch(value) if isinstance(value, str) else None
+    length: Period
+    if isinstance(value, Months):
+        length = value
+    elif found is not None:
+        length = Months(int(found.group(1)) * (_MONTHS_A_YEAR if found.group(2).lower() == "year" else 1))
+    elif isinstance(value, pendulum.Duration) and (value.years or value.months):
+        if value != pendulum.duration(years=value.years, months=value.months):
+            raise InvalidArgument(
+                explain(f"`period` must be in months or in days and less, got {value!r}", hint="take one of the two")
+            )
+        length = Months(value.years * _MONTHS_A_YEAR + value.months)
+    else:
+        length = duration(value)
+    if (length.n if isinstance(length, Months) else int(length)) <= 0:
+        raise InvalidArgument(explain(f"`period` must be positive, got {value!r}", hint="for example '1 hour'"))
+    return length
+
+
+def period_text(length: Period) -> str:
+    """Write a period as text that `period` reads back.
+
+    Example:
+        >>> period_text(Months(3)), period_text(duration("1 day"))
+        ('3 months', '1 day')
+    """
+    if not isinstance(length, Months):
+        return duration_text(length)
+    whole_years = length.n % _MONTHS_A_YEAR == 0
+    count, unit = (length.n // _MONTHS_A_YEAR, "year") if whole_years else (length.n, "month")
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+
+
+def check_zone(name: object) -> None:
+    """Refuse what is no name of a time zone."""
+    problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
+    hint = "write for example 'America/New_York'"
+    if not isinstance(name, str):
+        raise InvalidType(explain(problem, hint=hint))
+    try:
+        pendulum.timezone(name)
+    except (ValueError, OSError) as error:
+        raise InvalidArgument(explain(problem, hint=hint)) from error
+
+
+def instant(value: InstantLike, timezone: str | None) -> int:
+    """Return microseconds since the epoch for an instant, or for local time without a zone of its own.
+
+    Example:
+        >>> instant("1970-01-01T08:00", "America/New_York") // 3_600_000_000
+        13
+    """
+    naive = _without_zone(value)
+    if naive is not None:
+        return _from_local(naive, timezone)
+    micros = int(processing_time(value) if not _is_event_time(value) else event_time(value))
+    if not _FIRST <= micros <= _LAST:
+        raise InvalidArgument(
+            explain(f"`reference` must be in the years 1 to 9999, got {value!r}", hint="for example '2013-01-01T08:00'")
+        )
+    return micros
+
+
+def local(micros: int, timezone: str | None) -> str:
+    """Write an instant as text that `instant` reads back: local time, with its offset only where that is needed.
+
+    Example:
+        >>> local(0, None), local(0, "America/New_York")
+        ('1970-01-01T00:00:00', '1969-12-31T19:00:00')
+    """
+    wall = _to_local(micros, timezone)
+    if _from_local(wall, timezone) == micros:
+        return wall.isoformat()
+    return (_EPOCH_UTC + micros * _MICROSECOND).isoformat()  # an hour that came twice, the second time
+
+
+def next_time(micros: int, reference: int, length: Period, timezone: str | None) -> int:
+    """Return the least `reference + n × length`, n any whole number, that is not before an instant.
+
+    Days and months are the calendar's where there is a zone; +∞ after the year 9999.
+
+    Example:
+        >>> next_time(5, 2, Duration(10), None), next_time(2, 2, Duration(10), None)
+        (12, 2)
+    """
+    months = length.n if isinstance(length, Months) else None
+    if months is None and (timezone is None or int(length) % _DAY):  # type: ignore[arg-type]
+        step = int(length)  # type: ignore[arg-type]
+        return reference - (reference - micros) // step * step
+    if micros > _LAST:
+        return int(MAX_TIMESTAMP)
+    start, now = _to_local(reference, timezone), _to_local(max(micros, _FIRST), timezone)
+    if months is None:
+        step = int(length) // _DAY  # type: ignore[arg-type]
+        n = (now.date() - start.date()).days // step
+    else:
+        step = months
+        n = ((now.year - start.year) * _MONTHS_A_YEAR + now.month - start.month) // step
+
+    def time(n: int) -> int:
+        return _nth(start, n * step, timezone, months=months is not None)
+
+    while time(n) >= micros and time(n - 1) >= micros:
+        n -= 1
+    while time(n) < micros:
+        n += 1
+    return time(n)
+
+
+@functools.lru_cache(maxsize=4096)
+def _nth(start: datetime.datetime, offset: int, timezone: str | None, *, months: bool) -> int:
+    """Return the instant so many days or months after a local time; ±∞ outside the calendar."""
+    try:
+        if not months:
+            wall = start + datetime.timedelta(days=offset)
+        else:
+            year, month = divmod(start.year * _MONTHS_A_YEAR + start.month - 1 + offset, _MONTHS_A_YEAR)
+            day = min(start.day, calendar.monthrange(year, month + 1)[1])
+            wall = start.replace(year=year, month=month + 1, day=day)
+    except (OverflowError, ValueError, calendar.IllegalMonthError):
+        return -(2**63) if offset < 0 else int(MAX_TIMESTAMP)
+    return _from_local(wall, timezone)
+
+
+def _from_local(wall: datetime.datetime, timezone: str | None) -> int:
+    """Return the instant of a local time: the first of two, and where it is skipped as much later."""
+    zone: Any = datetime.UTC if timezone is None else pendulum.timezone(timezone)
+    # fold=0 takes the offset before a change of the clocks.
+    offset = datetime.datetime.utcoffset(wall.replace(tzinfo=zone, fold=0)) or datetime.timedelta(0)
+    return (wall - _EPOCH - offset) // _MICROSECOND
+
+
+def _to_local(micros: int, timezone: str | None) -> datetime.datetime:
+    zone: Any = datetime.UTC if timezone is None else pendulum.timezone(timezone)
+    return (_EPOCH_UTC + micros * _MICROSECOND).astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def _without_zone(value: object) -> datetime.datetime | None:
+    """Return a datetime without a zone, from one or from text; `None` for everything else."""
+    if isinstance(value, str):
+        try:
+            value = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            return None  # `instant` says what is wrong with it
+    if isinstance(value, datetime.datetime) and value.tzinfo is None:
+        return datetime.datetime.combine(value.date(), value.time())  # a plain one, if it was pendulum's
+    return None
+
+
+def _is_event_time(value: object) -> bool:
+    from dataflow_model.time import EventTime
+
+    return isinstance(value, EventTime)

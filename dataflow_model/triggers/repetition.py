@@ -1,0 +1,284 @@
+"""The composites that repeat: forever, a number of times, until something else fires."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import attrs
+
+from dataflow_model.triggers.base import CompositeTrigger, Trigger, check_trigger_type
+from dataflow_model.triggers.counts import check_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.time import Duration
+    from dataflow_model.triggers.contexts import TriggerContext
+
+__all__ = ["OrFinally", "RepeatCount", "RepeatUntil", "Repeatedly"]
+
+_COMPLETIONS: Final = "completions"
+
+
+@attrs.frozen(repr=False)
+class Repeatedly(CompositeTrigger):
+    """Fire whenever the child fires, and begin a new turn of it whenever it finishes; never finish.
+
+    Source: the papers' Repeat; Beam's `Repeatedly`.
+
+    Example:
+        >>> from dataflow_model.triggers import AfterCount
+        >>> Repeatedly(AfterCount(2))
+        Repeatedly(AfterCount(2))
+    """
+
+    passes_elements_on: ClassVar[bool] = True
+
+    child: Trigger = attrs.field(validator=lambda _s, _a, value: check_trigger_type(value, "child"))
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
+        """The one child."""
+        return (self.child,)
+
+    def on_element(self, context: TriggerContext) -> None:
+        """Pass it on."""
+        self.on_child_timer(context, 0)
+
+    def on_child_timer(self, context: TriggerContext, child: int) -> None:
+        """Fire with the child, and start it over when it finishes."""
+        result = context.invoke_child(child)
+        if result.fired:
+            context.trigger(result.mode)
+        if result.finished:
+            context.reset_child(child)
+
+    def on_merge(self, context: TriggerContext) -> None:
+        """Start a child over that came out finished."""
+        if context.is_finished(0):
+            context.reset_child(0)
+
+    def finished_from(self, children: Sequence[bool]) -> bool:
+        """Never."""
+        del children
+        return False
+
+    def may_finish(self, *, allowed_lateness: Duration) -> bool:
+        """Never."""
+        del allowed_lateness
+        return False
+
+    def may_fire(self, *, allowed_lateness: Duration) -> bool:
+        """If the child may."""
+        return self.child.may_fire(allowed_lateness=allowed_lateness)
+
+    def describe(self) -> str:
+        """Say in words when it fires."""
+        return self.child.describe_repeated()
+
+    def describe_repeated(self) -> str:
+        """Say in words when it fires; repeating changes nothing."""
+        return self.describe()
+
+    def __repr__(self) -> str:
+        return f"Repeatedly({self.child!r})"
+
+
+@attrs.frozen(repr=False)
+class RepeatCount(CompositeTrigger):
+    """Fire whenever the child fires, begin a new turn of it when it finishes, and finish when it has n times.
+
+    Completions of windows that merge add up. A child that never finishes, such as `Always()`, never completes.
+
+    Args:
+        trigger: the child.
+        n: how many completions; at least 1.
+
+    Source: the papers' RepeatCount.
+
+    Example:
+        >>> from dataflow_model.triggers import AfterCount
+        >>> RepeatCount(AfterCount(2), 3)
+        RepeatCount(AfterCount(2), 3)
+    """
+
+    passes_elements_on: ClassVar[bool] = True
+
+    trigger: Trigger
+    n: int
+
+    def __attrs_post_init__(self) -> None:
+        """Check the parts."""
+        check_trigger_type(self.trigger, "trigger")
+        check_number(self.n, "RepeatCount(t, 1) is t")
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
+        """The one child."""
+        return (self.trigger,)
+
+    def on_element(self, context: TriggerContext) -> None:
+        """Pass it on."""
+        self.on_child_timer(context, 0)
+
+    def on_child_timer(self, context: TriggerContext, child: int) -> None:
+        """Fire with the child, count its completions, and start it over after all but the last."""
+        result = context.invoke_child(child)
+        if result.fired:
+            context.trigger(result.mode)
+        if result.finished:
+            self._complete(context, 1 + context.lookup_state(_COMPLETIONS, 0))
+
+    def on_merge(self, context: TriggerContext) -> None:
+        """Add up the completions of the sources that were unfinished; if there are none the child says it all."""
+        if all(context.is_source_finished(window) for window in context.sources):
+            return
+        completions = sum(context.lookup_source_state(window, _COMPLETIONS, 0) for window in context.sources)
+        context.reopen()
+        self._complete(context, completions + context.is_finished(0))
+        if context.lookup_state(_COMPLETIONS) is None:
+            context.finish_child(0)  # so that a later merge finds it finished, although no turn of it has ended
+
+    def _complete(self, context: TriggerContext, completions: int) -> None:
+        if completions >= self.n:
+            context.done()
+            return
+        if context.is_finished(0):
+            context.reset_child(0)
+        context.store_state(_COMPLETIONS, completions)
+
+    def finished_from(self, children: Sequence[bool]) -> bool:
+        """With the child, which is left finished only after the last completion."""
+        return children[0]
+
+    def may_finish(self, *, allowed_lateness: Duration) -> bool:
+        """If the child may."""
+        return self.trigger.may_finish(allowed_lateness=allowed_lateness)
+
+    def may_fire(self, *, allowed_lateness: Duration) -> bool:
+        """If the child may."""
+        return self.trigger.may_fire(allowed_lateness=allowed_lateness)
+
+    def describe(self) -> str:
+        """Say in words when it fires."""
+        return f"{self.trigger.describe_repeated()}, {'once' if self.n == 1 else f'{self.n} times'}"
+
+    def __repr__(self) -> str:
+        return f"RepeatCount({self.trigger!r}, {self.n})"
+
+
+@attrs.frozen(repr=False)
+class RepeatUntil(Trigger):
+    """Fire whenever `trigger` fires, starting it over when it finishes, until `until` fires; that pane is the last.
+
+    The clock of `until` starts with the window, not with a pane.
+
+    Source: the papers' RepeatUntil; it is `Repeatedly(trigger).or_finally(until)`.
+
+    Example:
+        >>> from dataflow_model.triggers import AfterCount, AfterWatermark
+        >>> RepeatUntil(AfterCount(2), AfterWatermark()).lowered()
+        Repeatedly(AfterCount(2)).or_finally(AfterWatermark())
+    """
+
+    trigger: Trigger
+    until: Trigger
+
+    def __attrs_post_init__(self) -> None:
+        """Check the parts."""
+        check_trigger_type(self.trigger, "trigger")
+        check_trigger_type(self.until, "until")
+
+    def lowered(self) -> Trigger:
+        """Return `Repeatedly(trigger).or_finally(until)`."""
+        return OrFinally(Repeatedly(self.trigger), self.until)
+
+    def may_finish(self, *, allowed_lateness: Duration) -> bool:
+        """If `until` may fire."""
+        return self.until.may_fire(allowed_lateness=allowed_lateness)
+
+    def may_fire(self, *, allowed_lateness: Duration) -> bool:
+        """If either may."""
+        return self.lowered().may_fire(allowed_lateness=allowed_lateness)
+
+    def check_for(self, *, merging: bool) -> None:
+        """Check the parts."""
+        self.lowered().check_for(merging=merging)
+
+    def describe(self) -> str:
+        """Say in words when it fires."""
+        return self.lowered().describe()
+
+    def __repr__(self) -> str:
+        return f"RepeatUntil({self.trigger!r}, {self.until!r})"
+
+
+@attrs.frozen(repr=False)
+class OrFinally(CompositeTrigger):
+    """Fire as `first` does, until `until` fires; that pane is the last. Made by `trigger.or_finally(until)`.
+
+    Where both are ready `until` wins: one pane, finished. Its clock starts with the window, not with a pane.
+
+    Source: Beam Java's `orFinally`.
+
+    Example:
+        >>> from dataflow_model.triggers import AfterCount, AfterWatermark
+        >>> Repeatedly(AfterCount(1)).or_finally(AfterWatermark())
+        Repeatedly(AfterCount(1)).or_finally(AfterWatermark())
+    """
+
+    passes_elements_on: ClassVar[bool] = True
+
+    first: Trigger
+    until: Trigger
+
+    def __attrs_post_init__(self) -> None:
+        """Check the parts."""
+        check_trigger_type(self.first, "first")
+        check_trigger_type(self.until, "until")
+
+    @property
+    def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
+        """The two, in order."""
+        return (self.first, self.until)
+
+    def on_element(self, context: TriggerContext) -> None:
+        """Show it to both."""
+        self._pass_on(context, (0, 1))
+
+    def on_child_timer(self, context: TriggerContext, child: int) -> None:
+        """Hand it down."""
+        self._pass_on(context, (child,))
+
+    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Hand them down."""
+        self._pass_on(context, children)
+
+    def _pass_on(self, context: TriggerContext, children: Sequence[int]) -> None:
+        for child in children:
+            result = context.invoke_child(child)
+            if result.fired:
+                context.trigger(result.mode)
+            if result.fired and (result.finished or child == 1):
+                context.done()
+
+    def finished_from(self, children: Sequence[bool]) -> bool:
+        """With either."""
+        return any(children)
+
+    def may_finish(self, *, allowed_lateness: Duration) -> bool:
+        """If `first` may, or `until` may fire: it need not finish itself."""
+        return self.first.may_finish(allowed_lateness=allowed_lateness) or self.until.may_fire(
+            allowed_lateness=allowed_lateness
+        )
+
+    def may_fire(self, *, allowed_lateness: Duration) -> bool:
+        """If either may."""
+        return any(part.may_fire(allowed_lateness=allowed_lateness) for part in self.children)
+
+    def describe(self) -> str:
+        """Say in words when it fires."""
+        return f"{self.first.describe()}; until and with: {self.until.describe()}"
+
+    def __repr__(self) -> str:
+        return f"{self.first!r}.or_finally({self.until!r})"

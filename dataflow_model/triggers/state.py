@@ -1,0 +1,41 @@
+"""What a trigger tree remembers of one window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.triggers.contexts import LOW_WATERMARK
+
+if TYPE_CHECKING:
+    from dataflow_model.time import Instant
+    from dataflow_model.triggers.contexts import TimeDomain
+
+__all__ = ["TreeState"]
+
+
+@attrs.define(eq=True)
+class TreeState:
+    """What a trigger tree remembers of one window; empty for a new one.
+
+    Attributes:
+        store: what callbacks have stored, by (place, tag).
+        timers: when each timer is due, by (place, tag): (domain, percentile of the watermark, time).
+        finished: the set of finished places, one bit each.
+        quiet: whether further elements change nothing until a timer runs, a signal comes or windows merge.
+    """
+
+    store: dict[tuple[int, str], Any] = attrs.field(factory=dict)
+    timers: dict[tuple[int, str], tuple[TimeDomain, float, Instant]] = attrs.field(factory=dict)
+    finished: int = 0
+    quiet: bool = attrs.field(default=False, eq=False)
+
+    def is_finished(self) -> bool:
+        """Tell whether the root has finished."""
+        return bool(self.finished & 1)
+
+    def next_due(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> int | None:
+        """Return when the earliest timer of a domain, in event time of one percentile, is due, or `None`."""
+        due = [int(time) for of, share, time in self.timers.values() if of is domain and share == percentile]
+        return min(due) if due else None

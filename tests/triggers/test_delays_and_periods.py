@@ -1,0 +1,237 @@
+"""Deadlines by either clock: delays after the first element of a turn, and times aligned to the clock or a calendar."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pendulum
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.triggers import local_times
+from tests.triggers.playing import Play, deadlines, fires_at, merged
+
+EVENT = dm.TimeDomain.EVENT_TIME
+NEW_YORK = "America/New_York"
+
+# Delays in event time.
+
+
+def test_a_delay_in_event_time_counts_from_the_event_time_of_the_first_element() -> None:
+    assert fires_at(dm.AfterEventTime(3), "w 1, e 1@4, e 2@2, w 6, w 7, w 8") == ["w 7"]
+
+
+def test_a_later_element_that_is_older_does_not_move_it() -> None:
+    assert deadlines(dm.AfterEventTime(3), "e 1@4, e 2@0, w 20") == [7]
+
+
+def test_a_delay_that_is_over_when_its_element_comes_fires_right_after_it() -> None:
+    assert fires_at(dm.Repeatedly(dm.AfterEventTime(3)), "w 7, e 1@4, e 2@3, e 3@5, w 8") == ["e 1@4", "e 2@3", "w 8"]
+
+
+def test_a_repeated_delay_in_event_time_starts_anew_with_its_turns_first_element() -> None:
+    assert deadlines(dm.Repeatedly(dm.AfterEventTime(3)), "e 1@0, w 4, e 2@6, e 3@5, w 20") == [3, 9]
+
+
+def test_a_delay_in_event_time_takes_no_notice_of_the_clock() -> None:
+    assert fires_at(dm.AfterEventTime(3), "e 1@0, p 100") == []
+
+
+def test_the_clock_of_until_may_be_event_time() -> None:
+    both = dm.RepeatUntil(dm.AfterProcessingTime(5), dm.AfterEventTime(20))
+    assert fires_at(both, "e 1@0, p 6, e 2@1, p 12, w 19, e 3@2, w 20, p 99") == ["p 6", "p 12", "w 20"]
+
+
+@pytest.mark.parametrize("kind", [dm.AfterEventTime, dm.AfterProcessingTime])
+def test_a_negative_delay_is_refused(kind: Any) -> None:
+    with pytest.raises(dm.InvalidArgument, match="must not be negative"):
+        kind(-1)
+
+
+def test_delays_in_event_time_keep_the_earliest_deadline_of_windows_that_merge() -> None:
+    whole = merged(dm.AfterEventTime(3), [((0, 10), "e 1@5"), ((8, 20), "e 2@9")])
+    assert whole.play("e 3@1, w 7, w 8, w 12") == ["w 8"]
+
+
+def test_a_delay_that_has_fired_in_every_source_stays_finished() -> None:
+    whole = merged(dm.AfterEventTime(3), [((0, 10), "e 1@0, w 4"), ((8, 20), "e 2@0, w 4")])
+    assert whole.finished
+    whole = merged(dm.AfterEventTime(3), [((0, 10), "e 1@0, w 4"), ((8, 20), "e 2@9, w 4")])
+    assert whole.play("w 11, w 12") == ["w 12"]
+
+
+# Periods.
+
+
+def test_a_period_fires_at_the_next_multiple_after_the_first_element() -> None:
+    assert deadlines(dm.Repeatedly(dm.AtPeriod(10)), "p 3, e 1@1, p 7, e 2@1, p 11, e 3@1, p 31") == [10, 20]
+
+
+def test_an_element_at_a_multiple_is_in_the_pane_of_that_multiple() -> None:
+    play = Play(dm.Repeatedly(dm.AtPeriod(10)))
+    assert play.play("p 10, e 1@1, p 10.000001, e 2@1, p 25") == ["p 10.000001", "p 25"]
+    assert play.deadlines == [10, 20]
+
+
+def test_a_reference_shifts_the_multiples_and_may_lie_ahead() -> None:
+    assert deadlines(dm.AtPeriod(10, reference=1234), "p 3, e 1@1, p 99") == [4]
+
+
+def test_a_pane_of_a_sibling_does_not_move_a_period() -> None:
+    either = dm.AfterAny(dm.Repeatedly(dm.Always()), dm.Repeatedly(dm.AtPeriod(10)))
+    assert deadlines(either, "p 3, e 1@1, p 5, e 2@1, p 99") == [None, None, 10]
+
+
+def test_a_period_in_event_time_waits_for_the_watermark() -> None:
+    aligned = dm.Repeatedly(dm.AtPeriod(4, domain=EVENT))
+    assert fires_at(aligned, "e 1@5, p 99, w 7, w 8, e 2@9, w 11, w 13") == ["w 8", "w 13"]
+
+
+def test_a_period_in_event_time_that_has_passed_fires_right_after_the_element() -> None:
+    assert fires_at(dm.Repeatedly(dm.AtPeriod(4, domain=EVENT)), "w 8, e 1@5, e 2@8, e 3@9, w 12") == [
+        "e 1@5",
+        "e 2@8",
+        "w 12",
+    ]
+
+
+def test_periods_keep_the_earliest_deadline_of_windows_that_merge() -> None:
+    aligned = dm.AtPeriod(10, domain=EVENT)
+    whole = merged(aligned, [((0, 10), "e 1@15"), ((8, 20), "e 2@5")])
+    assert whole.play("e 3@30, w 9, w 10") == ["w 10"]
+
+
+def seconds(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def daily(first: str) -> float:
+    """Return when a trigger at eight in New York fires for an element that is seen at some time."""
+    found = deadlines(
+        dm.AtPeriod("1 day", reference="1970-01-01T08:00", timezone=NEW_YORK), f"p {seconds(first)}, e 1@1, p 9e9"
+    )
+    assert found[0] is not None
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "fires"),
+    [
+        ("2013-03-09T12:00Z", "2013-03-09T13:00Z"),  # 8 am, five hours behind UTC
+        ("2013-03-09T13:00Z", "2013-03-09T13:00Z"),
+        ("2013-03-09T13:00:00.000001Z", "2013-03-10T12:00Z"),  # the clocks have gone forward in between
+        ("2013-11-02T13:00Z", "2013-11-03T13:00Z"),  # and back
+        ("1950-06-01T00:00Z", "1950-06-01T12:00Z"),  # before the reference
+    ],
+)
+def test_daily_at_eight_stays_at_eight_when_the_clocks_change(first: str, fires: str) -> None:
+    assert local_times.next_time(
+        round(seconds(first) * 1e6), local_times.instant("1970-01-01T08:00", NEW_YORK), dm.duration("1 day"), NEW_YORK
+    ) == round(seconds(fires) * 1e6)
+    if not first.startswith("1950"):
+        assert daily(first) == seconds(fires)
+
+
+def test_without_a_zone_a_day_has_24_hours_of_utc() -> None:
+    at = seconds("2013-03-10T09:00Z")
+    assert deadlines(dm.AtPeriod("1 day", reference="1970-01-01T08:00"), f"p {at}, e 1@1, p 9e9") == [
+        seconds("2013-03-11T08:00Z")
+    ]
+
+
+def after(text: str, period: str, reference: str, zone: str = NEW_YORK) -> str:
+    """Return the next time of a calendar's period, as it shows there."""
+    at = round(seconds(text) * 1e6)
+    found = local_times.next_time(at, local_times.instant(reference, zone), local_times.period(period), zone)
+    return pendulum.from_timestamp(found // 1_000_000, tz=zone).isoformat()
+
+
+def test_a_time_that_a_change_of_the_clocks_skips_comes_as_much_later() -> None:
+    assert after("2013-03-10T05:00Z", "1 day", "1970-01-01T02:30") == "2013-03-10T03:30:00-04:00"
+    assert after("2013-03-10T08:00Z", "1 day", "1970-01-01T02:30") == "2013-03-11T02:30:00-04:00"
+
+
+def test_a_time_that_comes_twice_counts_once_the_first_time() -> None:
+    assert after("2013-11-03T04:30Z", "1 day", "1970-01-01T01:30") == "2013-11-03T01:30:00-04:00"
+    assert after("2013-11-03T05:45Z", "1 day", "1970-01-01T01:30") == "2013-11-04T01:30:00-05:00"
+
+
+def test_months_are_the_calendars_and_the_31st_is_the_last_of_shorter_ones() -> None:
+    assert after("2013-02-01T00:00Z", "1 month", "2013-01-31T09:00") == "2013-02-28T09:00:00-05:00"
+    assert after("2013-03-01T00:00Z", "1 month", "2013-01-31T09:00") == "2013-03-31T09:00:00-04:00"
+    assert after("2013-03-01T00:00Z", "3 months", "2013-01-01T00:00") == "2013-04-01T00:00:00-04:00"
+    assert after("2013-03-01T00:00Z", "1 year", "2012-02-29T00:00", "UTC") == "2014-02-28T00:00:00+00:00"
+
+
+def test_a_zone_changes_nothing_about_hours() -> None:
+    plain, zoned = dm.AtPeriod("6 hours", reference=0), dm.AtPeriod("6 hours", reference=0, timezone=NEW_YORK)
+    text = f"p {seconds('2013-03-10T05:00Z')}, e 1@1, p 9e9"
+    assert deadlines(plain, text) == deadlines(zoned, text) == [seconds("2013-03-10T06:00Z")]
+
+
+def test_after_the_last_year_of_the_calendar_there_is_no_further_time() -> None:
+    never = local_times.next_time(2**62, 0, dm.duration("1 day"), NEW_YORK)
+    assert never == dm.MAX_TIMESTAMP
+
+
+ZONES = st.sampled_from(["UTC", NEW_YORK, "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca"])
+PERIODS = st.sampled_from(["1 day", "2 days", "1 week", "1 month", "5 months", "1 year", "90 minutes", "7 hours"])
+MICROS = st.integers(-(2**51), 2**52)
+
+
+@given(MICROS, MICROS, PERIODS, ZONES)
+def test_the_next_time_is_the_least_of_the_times_that_is_not_before(
+    at: int, reference: int, period: str, zone: str
+) -> None:
+    length = local_times.period(period)
+    found = local_times.next_time(at, reference, length, zone)
+    assert found >= at
+    assert local_times.next_time(found, reference, length, zone) == found
+    between = (at + found) // 2
+    assert local_times.next_time(between, reference, length, zone) == found
+
+
+@given(MICROS, MICROS, PERIODS, ZONES)
+def test_the_local_time_of_calendar_periods_is_the_references_but_where_it_is_skipped(
+    at: int, reference: int, period: str, zone: str
+) -> None:
+    length = local_times.period(period)
+    if not isinstance(length, local_times.Months) and length % dm.duration("1 day"):
+        return
+    found = local_times.next_time(at, reference, length, zone)
+    shown, wanted = local_times.local(found, zone)[11:], local_times.local(reference, zone)[11:]
+    if shown[:8] != wanted[:8]:
+        # It was skipped: just before it the zone's clock showed less than the wanted time.
+        day = local_times.local(found, zone)[:11]
+        assert local_times.instant(day + wanted[:8], zone) == found - found % 1_000_000 or shown > wanted
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: dm.AtPeriod(0), "`period` must be positive, got 0"),
+        (lambda: dm.AtPeriod("1 month"), "a month has no length of its own, got '1 month'"),
+        (lambda: dm.AtPeriod("1 day", timezone="Mars/Olympus"), "`timezone` must be the name of a zone"),
+        (lambda: dm.AtPeriod("1 day", timezone=5), "`timezone` must be the name of a zone"),  # type: ignore[arg-type]
+        (lambda: dm.AtPeriod("1 day", domain="event"), "`domain` must be a TimeDomain"),  # type: ignore[arg-type]
+        (lambda: dm.AtPeriod("1 day", reference=dm.event_time(0)), "`reference` must be a time of the domain"),
+        (lambda: dm.AtPeriod("1 day", reference="+inf"), "`reference` must be in the years 1 to 9999"),
+        (lambda: dm.AtPeriod("1 day", reference="soon"), "'soon' is not an instant"),
+        (lambda: dm.AtPeriod(pendulum.duration(months=1, hours=1), timezone="UTC"), "must be in months or in days"),
+    ],
+)
+def test_wrong_periods_are_refused(make: Any, problem: str) -> None:
+    with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=problem):
+        make()
+
+
+def test_a_reference_may_be_given_in_every_form() -> None:
+    eight = dm.AtPeriod("1 day", reference="2013-01-01T08:00", timezone=NEW_YORK)
+    assert eight == dm.AtPeriod("1 day", reference="2013-01-01T13:00Z", timezone=NEW_YORK)
+    assert eight == dm.AtPeriod("1 day", reference=pendulum.datetime(2013, 1, 1, 13), timezone=NEW_YORK)
+    naive = datetime.datetime(2013, 1, 1, 8)  # noqa: DTZ001 - local time in the trigger's zone
+    assert eight == dm.AtPeriod(datetime.timedelta(days=1), reference=naive, timezone=NEW_YORK)
+    assert dm.AtPeriod(pendulum.duration(months=14), timezone="UTC") == dm.AtPeriod("14 months", timezone="UTC")

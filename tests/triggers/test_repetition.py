@@ -1,0 +1,146 @@
+"""Repetitions that end: a number of times, or until something else fires."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+from tests.engine.scripting import fixed, run, sessions
+from tests.triggers.playing import Play, fires_at, merged
+
+COUNT = dm.AfterCount
+
+
+def test_it_finishes_with_the_last_of_so_many_completions() -> None:
+    given = run("e 1@1+2@1+4@1+8@1+16@1+32@1", fixed(dm.RepeatCount(COUNT(2), 2)))
+    assert given.values == [3, 12]
+    assert [pane.info.is_last for pane in given.panes] == [False, True]
+    assert given.counters["dropped_because_closed"] == 2
+
+
+def test_it_counts_completions_and_not_firings() -> None:
+    pair = dm.AfterEach(COUNT(1), COUNT(1))
+    assert fires_at(dm.RepeatCount(pair, 2), "e 1@1, e 2@1, e 3@1, e 4@1, e 5@1") == [
+        "e 1@1",
+        "e 2@1",
+        "e 3@1",
+        "e 4@1",
+    ]
+
+
+def test_a_delay_starts_anew_with_each_repetition() -> None:
+    play = Play(dm.RepeatCount(dm.AfterProcessingTime(5), 2))
+    assert play.play("e 1@1, p 8, e 2@1, p 20, e 3@1, p 99") == ["p 8", "p 20"]
+    assert play.deadlines == [5, 13]
+
+
+def test_it_starts_over_with_nothing_completed_under_another_repetition() -> None:
+    again = dm.Repeatedly(dm.AfterEach(dm.RepeatCount(COUNT(1), 2), COUNT(2)))
+    assert fires_at(again, "e 1@1, e 2@1, e 3@1, e 4@1, e 5@1, e 6@1, e 7@1, e 8@1") == [
+        *("e 1@1", "e 2@1", "e 4@1"),
+        *("e 5@1", "e 6@1", "e 8@1"),
+    ]
+
+
+def test_completions_of_windows_that_merge_add_up() -> None:
+    whole = merged(dm.RepeatCount(COUNT(1), 4), [((0, 10), "e 1@1, e 2@1"), ((5, 15), "e 3@6")])
+    assert whole.play("e 4@2, e 5@2") == ["e 4@2"]
+    assert whole.finished
+
+
+def test_completions_that_add_up_to_all_finish_it_in_the_merge() -> None:
+    sources = [((0, 10), "e 1@1, e 2@1"), ((5, 15), "e 3@6, e 4@6")]
+    whole = merged(dm.RepeatCount(COUNT(1), 3), sources)
+    assert whole.finished
+    grown = Play(dm.RepeatCount(COUNT(1), 3))
+    grown.state = grown.machine.merge(grown.window, [(whole.window, whole.state)])
+    assert grown.finished
+
+
+def test_the_counts_below_add_up_with_the_completions() -> None:
+    sources = [((0, 10), "e 1@1, e 2@1, e 3@1"), ((5, 15), "e 4@6")]
+    assert merged(dm.RepeatCount(COUNT(3), 2), sources).play("e 5@2, e 6@2, e 7@2") == ["e 6@2"]
+
+
+def test_a_repetition_below_that_adds_up_to_all_is_one_completion() -> None:
+    inner = dm.RepeatCount(COUNT(1), 2)
+    whole = merged(dm.RepeatCount(inner, 2), [((0, 10), "e 1@1"), ((5, 15), "e 2@6")])
+    assert whole.play("e 3@1, e 4@1, e 5@1") == ["e 3@1", "e 4@1"]
+
+
+def test_repeatedly_starts_a_child_over_that_comes_out_of_a_merge_finished() -> None:
+    inner = dm.RepeatCount(dm.AfterEach(COUNT(1), COUNT(2)), 1)
+    tree = dm.Repeatedly(dm.RepeatCount(inner, 2))
+    whole = merged(tree, [((0, 10), "e 1@1, e 2@1, e 3@1"), ((5, 15), "e 4@6, e 5@6, e 6@6")])
+    assert whole.play("e 7@1, e 8@1, e 9@1") == ["e 7@1", "e 9@1"]
+
+
+def test_a_source_that_had_finished_brings_no_completions() -> None:
+    sources = [((0, 10), "e 1@1, e 2@1"), ((5, 15), "e 3@6")]
+    assert merged(dm.RepeatCount(COUNT(1), 2), sources).play("e 4@1, e 5@1") == ["e 4@1"]
+
+
+def test_it_is_finished_where_every_source_was() -> None:
+    sources = [((0, 10), "e 1@1, e 2@1"), ((5, 15), "e 3@6, e 4@6")]
+    assert merged(dm.RepeatCount(COUNT(1), 2), sources).finished
+    given = run("e 1@0+2@0, e 4@15+8@15, e 16@8", sessions(dm.RepeatCount(COUNT(1), 2)))
+    assert given.values == [1, 2, 4, 8]
+    assert given.counters["dropped_because_closed"] == 1
+
+
+def test_the_watermark_below_rewinds_with_the_merged_window() -> None:
+    whole = merged(dm.RepeatCount(dm.AfterWatermark(), 1), [((0, 10), "e 1@1, w 10"), ((5, 15), "e 2@6, w 10")])
+    assert not whole.finished
+    assert whole.play("e 3@1, w 15") == ["w 15"]
+
+
+def test_until_is_the_repetition_or_finally() -> None:
+    until = dm.RepeatUntil(COUNT(2), COUNT(5))
+    assert until.lowered() == dm.Repeatedly(COUNT(2)).or_finally(COUNT(5))
+    given = run("e 1@1+2@1+4@1+8@1+16@1+32@1", fixed(until))
+    assert given.values == [3, 12, 16]
+    assert given.panes[-1].info.is_last
+    assert given.panes[-1].info.trigger == "RepeatUntil(AfterCount(2), AfterCount(5))"
+
+
+def test_where_both_are_ready_until_wins_with_one_pane() -> None:
+    given = run("e 1@1+2@1+4@1+8@1", fixed(dm.RepeatUntil(COUNT(2), COUNT(4))))
+    assert given.values == [3, 12]
+    assert given.panes[-1].info.is_last
+
+
+@pytest.mark.parametrize("until", [dm.Always(), dm.Repeatedly(COUNT(1)), dm.AfterSignal("stop"), dm.AfterEventTime(1)])
+def test_what_may_be_ended_by_a_firing_needs_leave_to_lose_data(until: dm.Trigger) -> None:
+    for tree in (dm.RepeatUntil(COUNT(1), until), dm.Repeatedly(COUNT(1)).or_finally(until)):
+        with pytest.raises(dm.InvalidArgument, match="may_lose_data"):
+            _ = dm.Window.into(dm.FixedWindows(10)).trigger(tree).strategy
+
+
+@pytest.mark.parametrize(
+    "until", [dm.Never(), dm.AfterWatermark(), dm.DefaultTrigger(), dm.AfterAll(dm.Always(), dm.Never())]
+)
+def test_what_ends_with_the_window_does_not(until: dm.Trigger) -> None:
+    tree = dm.RepeatUntil(COUNT(1), until)
+    assert dm.Window.into(dm.FixedWindows(10)).trigger(tree).strategy.trigger == tree
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_a_number_of_times_is_at_least_one(n: int) -> None:
+    with pytest.raises(dm.InvalidArgument, match=f"`n` must be at least 1, got {n}"):
+        dm.RepeatCount(COUNT(1), n)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dm.RepeatCount(5, 5),  # type: ignore[arg-type]
+        lambda: dm.RepeatCount(COUNT(1), "5"),  # type: ignore[arg-type]
+        lambda: dm.RepeatUntil(COUNT(1), 5),  # type: ignore[arg-type]
+        lambda: dm.RepeatUntil(5, COUNT(1)),  # type: ignore[arg-type]
+    ],
+)
+def test_parts_are_checked(make: Any) -> None:
+    with pytest.raises(dm.InvalidType):
+        make()
