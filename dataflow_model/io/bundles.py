@@ -10,7 +10,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidType, SinkError, UserCodeError, explain
-from dataflow_model.io.schemas import with_pane_fields
+from dataflow_model.io.schemas import full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.sinks import DataFrameSink, MessageSink
 
@@ -85,18 +85,20 @@ class ArrowTableSink(DataFrameSink):
     Attributes:
         schema: the columns, or `None` to infer them.
         panes: whether window and pane are columns too.
+        retractions: whether values may be taken back; the column `is_retraction` then says which rows do so.
         label: what an error calls the transform.
     """
 
     schema: pa.Schema | None = None
     panes: bool = False
+    retractions: bool = attrs.field(default=False, repr=False)
     label: str = "ToDataFrame"
 
     def table(self, records: Sequence[Record]) -> pa.Table:
         """Return records as columns; with neither schema nor records there are none."""
-        schema = infer_schema(records, panes=self.panes) if self.schema is None else self.schema
-        schema = pa.schema([]) if schema is None else with_pane_fields(schema) if self.panes else schema
-        batch, misfits = fit(records, schema, panes=self.panes)
+        own = infer_schema(records) if self.schema is None else self.schema
+        schema = pa.schema([]) if own is None else full_schema(own, panes=self.panes, retractions=self.retractions)
+        batch, misfits = fit(records, schema, panes=self.panes, retractions=self.retractions)
         if misfits:
             raise SinkError(
                 explain(

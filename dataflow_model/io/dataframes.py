@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.io.read import ReadRows
 from dataflow_model.plan.columns import check_time_column
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import DataFrameSource
-from dataflow_model.plan.watermarks import BoundedOutOfOrderness
+from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
+from dataflow_model.plan.watermarks import BoundedOutOfOrderness, check_estimator
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ class ReadDataFrame(ReadRows):
         watermark: an estimator; by default `BoundedOutOfOrderness(0)`.
         origin: the column that says where a row comes from (topic and partition, file).
         sequence: the column that numbers the rows of an origin, such as Kafka's offset.
+        watermark_origin, partitions, idle_after, weight: as in `ReadParquet`; a Kafka topic's origin is `"partition"`.
 
     Raises:
-        InvalidArgument: for a column that is not there, or a replay clock on a stream without `origin` and `sequence`.
+        InvalidArgument: for a column that is not there, `max_skew` (Spark reads by itself), or a replay clock on a
+            stream without `origin` and `sequence`.
         InvalidType: for something that is no DataFrame of Spark.
     """
 
@@ -44,6 +47,7 @@ class ReadDataFrame(ReadRows):
         watermark: WatermarkEstimator | None = None,
         origin: str | None = None,
         sequence: str | None = None,
+        **options: Unpack[WatermarkOptions],
     ) -> None:
         if not hasattr(df, "isStreaming") or not hasattr(df, "schema"):
             raise InvalidType(
@@ -57,7 +61,15 @@ class ReadDataFrame(ReadRows):
         for option, name in (("event_time", event_time), ("processing_time", processing_time)):
             if isinstance(name, str):
                 check_time_column(schema, name, option)
-        for option, name in (("origin", origin), ("sequence", sequence)):
+        origins = origins_of(options)
+        if origins.max_skew is not None:
+            raise InvalidArgument(
+                explain(
+                    f"`max_skew` makes a source wait, but Spark reads a DataFrame by itself, got {origins.max_skew!r}",
+                    hint="leave it out here; dm.io.ReadParquet and the other files take it",
+                )
+            )
+        for option, name in (("origin", origin), ("sequence", sequence), ("watermark_origin", origins.by)):
             if name is not None and name not in schema.names:
                 raise InvalidArgument(
                     explain(
@@ -77,9 +89,10 @@ class ReadDataFrame(ReadRows):
             dataframe=df,
             event_time=event_time,
             processing_time=processing_time,
-            watermark=BoundedOutOfOrderness(Duration(0)) if watermark is None else watermark,
+            watermark=BoundedOutOfOrderness(Duration(0)) if watermark is None else check_estimator(watermark),
             is_bounded=not df.isStreaming,
             origin=origin,
             sequence=sequence,
+            watermark_origins=origins,
         )
         super().__init__(source, element_type=row_type(schema))

@@ -17,7 +17,7 @@ from dataflow_model.io.file_writer import FileSinkWriter, Staged
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.paths import absolute_path
 from dataflow_model.io.publishing import DEAD_LETTERS, STAGING, discard, publish, safe_name, staging_directory
-from dataflow_model.io.schemas import with_pane_fields
+from dataflow_model.io.schemas import full_schema
 from dataflow_model.plan.sinks import Sink
 
 if TYPE_CHECKING:
@@ -43,15 +43,17 @@ class FileSink(Sink):
 
     Attributes:
         path: the directory; driver and workers must see the same one.
-        schema: the columns, those of `panes` apart; `None` means inferred from the first rows, which only a bounded run
-            can do.
+        schema: the columns, those of `panes` and `retractions` apart; `None` means inferred from the first rows, which
+            only a bounded run can do.
         panes: whether window and pane are columns too.
+        retractions: whether values may be taken back; the column `is_retraction` then says which rows do so.
         label: what dead letters call the transform.
     """
 
     path: str = attrs.field(converter=absolute_path)
     schema: pa.Schema | None = attrs.field(default=None, converter=_checked_schema, repr=False)
     panes: bool = False
+    retractions: bool = attrs.field(default=False, repr=False)
     label: str = attrs.field(default="Write", repr=False)
     suffix: ClassVar[str] = ""
 
@@ -64,8 +66,10 @@ class FileSink(Sink):
 
     @property
     def full_schema(self) -> pa.Schema | None:
-        """The columns with those of `panes`."""
-        return with_pane_fields(self.schema) if self.schema is not None and self.panes else self.schema
+        """The columns with those of `panes` and `retractions`."""
+        if self.schema is None:
+            return None
+        return full_schema(self.schema, panes=self.panes, retractions=self.retractions)
 
     def check(self) -> None:
         """Raise `SinkError` if the directory cannot be written; makes it when it is not there."""

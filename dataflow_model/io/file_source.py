@@ -16,7 +16,14 @@ from dataflow_model.io.paths import absolute_paths, list_files, root_of
 from dataflow_model.plan.columns import check_time_column, instants
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import ColumnSource, Origin
-from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
+from dataflow_model.plan.watermarks import (
+    Arrival,
+    BoundedOutOfOrderness,
+    Explicit,
+    WatermarkEstimator,
+    check_estimator,
+)
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
@@ -68,7 +75,7 @@ class FileSource(ColumnSource):
 
     Attributes:
         paths: absolute paths, directories and globs.
-        event_time, processing_time, watermark: as in `Source`.
+        event_time, processing_time, watermark, watermark_origins: as in `Source`.
         follow: whether files that appear later are read too, which makes the source unbounded. Files must appear
             whole: write them elsewhere on the same file system and rename them into place.
         given: the columns' names and types as the user states them, or `None` for those of the first file.
@@ -79,6 +86,7 @@ class FileSource(ColumnSource):
     event_time: str | Arrival = attrs.field(converter=_checked_time)
     processing_time: str | None = None
     watermark: WatermarkEstimator = _NO_DELAY
+    watermark_origins: WatermarkOrigins = EVERYTHING
     follow: bool = False
     given: pa.Schema | None = None
     columns: tuple[str, ...] | None = None
@@ -87,13 +95,7 @@ class FileSource(ColumnSource):
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        if not isinstance(self.watermark, WatermarkEstimator):
-            raise InvalidType(
-                explain(
-                    f"`watermark` must be an estimator, got {self.watermark!r}",
-                    hint="watermark=dm.BoundedOutOfOrderness('30 minutes')",
-                )
-            )
+        check_estimator(self.watermark)
         if self.given is not None:
             if not isinstance(self.given, pa.Schema):
                 raise InvalidType(
@@ -165,9 +167,11 @@ class FileSource(ColumnSource):
         return full if self.columns is None else pa.schema([full.field(name) for name in self.columns])
 
     def project(self, columns: Collection[str]) -> Self:
-        """Return the source with only these columns and its time columns, in the files' order."""
-        times = {self.event_time, self.processing_time}
-        kept = tuple(name for name in self.schema().names if name in columns or name in times)
+        """Return the source with only these columns and those of time and watermark, in the files' order."""
+        if isinstance(self.watermark, Explicit):
+            return self  # its predicate may look at any column
+        needed = {self.event_time, self.processing_time, self.watermark_origins.by_column}
+        kept = tuple(name for name in self.schema().names if name in columns or name in needed)
         return attrs.evolve(self, columns=kept)
 
     # --------------------------------------------------------------------------------------------------- schema
@@ -205,11 +209,11 @@ class FileSource(ColumnSource):
             check_time_column(schema, self.event_time, "event_time")
         if self.processing_time is not None:
             check_time_column(schema, self.processing_time, "processing_time")
-        for name in self.columns or ():
+        by = self.watermark_origins.by_column
+        for name in (*(self.columns or ()), *(() if by is None else (by,))):
             if name not in schema.names:
-                raise InvalidArgument(
-                    explain(f"there is no column {name!r}", hint=f"the columns are {', '.join(schema.names)}")
-                )
+                hint = f"the columns are {', '.join(schema.names)}"
+                raise InvalidArgument(explain(f"there is no column {name!r}", hint=hint))
 
     def _files(self) -> list[str]:
         names = list_files(self.paths)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from dataflow_model.errors import SinkError, explain
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.publishing import safe_name, staging_directory
+from dataflow_model.io.schemas import RETRACTION_FIELD
 from dataflow_model.io.shapes import Misfit, fit, infer_schema_of_values
 from dataflow_model.plan.sinks import Record, SinkWriter, values_of
 from dataflow_model.time import MIN_TIMESTAMP
@@ -66,15 +67,19 @@ class FileSinkWriter(SinkWriter):
             if sum(map(len, self._unseen)) >= _BUFFERED_ROWS:
                 self._infer()
         elif records:
-            batch, misfits = fit(records, self._schema, panes=self._sink.panes)
+            sink = self._sink
+            batch, misfits = fit(records, self._schema, panes=sink.panes, retractions=sink.retractions)
             self._add(batch)
             self._bury(misfits)
 
     def write_columns(self, table: pa.Table) -> None:
         """Stage rows that are columns already, under the names that the file is to have (those of `panes` too).
 
+        They come from groupings that take nothing back, so none of the rows is a retraction.
         Rows whose types are not those of the schema take the way of `write`.
         """
+        if self._sink.retractions and RETRACTION_FIELD.name not in table.column_names:
+            table = table.append_column(RETRACTION_FIELD, pa.repeat(pa.scalar(value=False), table.num_rows))
         if self._schema is None:
             self._infer()
         if self._schema is None:
@@ -121,7 +126,7 @@ class FileSinkWriter(SinkWriter):
     def _infer(self) -> None:
         unseen, self._unseen = self._unseen, []
         values = [value for records in unseen for value in values_of(records)]
-        self._schema = infer_schema_of_values(values, panes=self._sink.panes)
+        self._schema = infer_schema_of_values(values, panes=self._sink.panes, retractions=self._sink.retractions)
         for records in unseen:
             if self._schema is not None:
                 self.write(records)
@@ -155,7 +160,9 @@ class FileSinkWriter(SinkWriter):
                 self._directory.mkdir(parents=True, exist_ok=True)
                 self._dead_file = JsonLinesWriter(self._directory / (self._name + ".dead"))
             for misfit in misfits:
-                row = {"row": repr(misfit.value), "label": self._sink.label, "reason": misfit.reason}
+                row: dict[str, Any] = {"row": repr(misfit.value), "label": self._sink.label, "reason": misfit.reason}
+                if self._sink.retractions:
+                    row["is_retraction"] = misfit.is_retraction
                 self._dead_file.write_line(json.dumps(row, ensure_ascii=False))
         self._dead_letters += len(misfits)
 

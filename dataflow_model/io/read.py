@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import CsvSource, JsonSource
 from dataflow_model.plan import nodes
+from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
 from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration
 from dataflow_model.transforms.endpoints import Read
@@ -55,12 +56,14 @@ class _ReadFiles(ReadRows):
         watermark: WatermarkEstimator | None = None,
         follow: bool = False,
         schema: pa.Schema | None = None,
+        **options: Unpack[WatermarkOptions],
     ) -> None:
         source = self._source(
             paths=absolute_paths(path),
             event_time=event_time,
             processing_time=processing_time,
             watermark=BoundedOutOfOrderness(Duration(0)) if watermark is None else watermark,
+            watermark_origins=origins_of(options),
             follow=follow,
             given=schema,
         ).bound()
@@ -85,6 +88,13 @@ class ReadParquet(_ReadFiles):
         follow: also read files that appear later, which makes the collection unbounded. A file must appear whole:
             write it elsewhere on the same file system and rename it into place.
         schema: the columns' names and types, where there is no file yet or the first is not typical.
+        watermark_origin: the column that says to which partition of the input a row belongs, or `"file"`; each then
+            has a watermark of its own, and the source's is the least of them. By default the whole source is one.
+        partitions: names of partitions that must all have reported before there is a watermark.
+        idle_after: how long a partition may give nothing before it stops holding the watermark.
+        max_skew: how far a file may run ahead of the low watermark, or of the file that is furthest behind, before
+            the source waits with it; in streaming, and as exact as micro-batches are long.
+        weight: `"origins"` or `"records"`: what a percentile of the watermark is a percentage of.
 
     Raises:
         InvalidArgument: for a time column that is not there, with those that are; raised when the pipeline is built if

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataflow_model.time import Duration, EventTime, ProcessingTime
 
-__all__ = ["PANE_FIELDS", "schema_from_type", "with_pane_fields"]
+__all__ = ["PANE_FIELDS", "RETRACTION_FIELD", "full_schema", "schema_from_type"]
 
 _MICROS: Final = pa.timestamp("us", "UTC")
 _SCALARS: Final[dict[Any, pa.DataType]] = {
@@ -43,6 +43,8 @@ PANE_FIELDS: Final = (
     pa.field("pane_timing", pa.string()),
 )
 """The columns of `panes=True`; the bounds are null where they are infinite."""
+RETRACTION_FIELD: Final = pa.field("is_retraction", pa.bool_())
+"""The last column wherever values may be taken back: true in the rows that do."""
 
 
 def schema_from_type(element_type: Any) -> pa.Schema | None:
@@ -73,14 +75,20 @@ def schema_from_type(element_type: Any) -> pa.Schema | None:
     return pa.schema([pa.field(name, kind) for name, kind in found.items()])
 
 
-def with_pane_fields(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with the columns of `panes=True` behind its own, those apart that it has already.
+def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Schema:
+    """Return the schema with what a sink adds behind its own columns, those apart that it has already.
+
+    Args:
+        schema: the rows' own columns.
+        panes: whether window and pane are columns.
+        retractions: whether values may be taken back, so that a column says which rows do so.
 
     Example:
-        >>> with_pane_fields(pa.schema({"value": pa.int64()})).names
-        ['value', 'window_start', 'window_end', 'pane_index', 'pane_timing']
+        >>> full_schema(pa.schema({"value": pa.int64()}), panes=True, retractions=True).names
+        ['value', 'window_start', 'window_end', 'pane_index', 'pane_timing', 'is_retraction']
     """
-    return pa.schema([*schema, *(field for field in PANE_FIELDS if field.name not in schema.names)])
+    added = (*(PANE_FIELDS if panes else ()), *((RETRACTION_FIELD,) if retractions else ()))
+    return pa.schema([*schema, *(field for field in added if field.name not in schema.names)])
 
 
 def _is_pair(hint: Any) -> bool:

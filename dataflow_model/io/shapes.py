@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.io.schemas import PANE_FIELDS, with_pane_fields
+from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, full_schema
 from dataflow_model.plan.sinks import values_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Instant
 
@@ -27,10 +27,11 @@ _PAIR: Final = 2
 
 @attrs.frozen
 class Misfit:
-    """An element that does not fit the schema, and why."""
+    """An element that does not fit the schema, why, and whether it takes another one back."""
 
     value: Any
     reason: str
+    is_retraction: bool = False
 
 
 def fields_of(value: Any) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {"key": value[0], **inner}
 
 
-def infer_schema(records: Sequence[Record], *, panes: bool) -> pa.Schema | None:
+def infer_schema(records: Sequence[Record], *, panes: bool = False, retractions: bool = False) -> pa.Schema | None:
     """Return the schema of some records, text where only nulls are seen; `None` when there are none.
 
     Example:
@@ -69,29 +70,45 @@ def infer_schema(records: Sequence[Record], *, panes: bool) -> pa.Schema | None:
         key: string
         value: int64
     """
-    return infer_schema_of_values(values_of(records), panes=panes)
+    return infer_schema_of_values(values_of(records), panes=panes, retractions=retractions)
 
 
-def infer_schema_of_values(values: list[Any], *, panes: bool) -> pa.Schema | None:
+def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool = False) -> pa.Schema | None:
     """Return the schema of some elements; see `infer_schema`."""
     columns, _, _ = _columns(values)
     if not columns:
         return None
     schema = pa.schema([pa.field(name, _inferred(values)) for name, values in columns.items()])
-    return with_pane_fields(schema) if panes else schema
+    return full_schema(schema, panes=panes, retractions=retractions)
 
 
-def fit(records: Sequence[Record], schema: pa.Schema, *, panes: bool) -> tuple[pa.RecordBatch, list[Misfit]]:
+def fit(
+    records: Sequence[Record], schema: pa.Schema, *, panes: bool, retractions: bool = False
+) -> tuple[pa.RecordBatch, list[Misfit]]:
     """Return the records that fit the schema as columns, and those that do not.
 
     A field that a record lacks is null; a field that the schema lacks, a null where there may be none, and a value that
-    the column's type cannot hold without loss are misfits.
+    the column's type cannot hold without loss are misfits; so is a field of a record that bears the name of the
+    retractions' column.
+
+    Args:
+        records: the records.
+        schema: all columns.
+        panes: whether window and pane are columns among them.
+        retractions: whether `is_retraction` is.
     """
-    columns, kept, misfits = _columns(values_of(records))
+    columns, kept, shapeless = _columns(values_of(records))
+    misfits = [_misfit(records[place], reason) for place, reason in shapeless]
     if panes and kept:
         columns.update(_pane_columns([records[place] for place in kept]))
-    extra = [name for name in columns if name not in schema.names]
     bad: dict[int, str] = {}
+    if retractions and kept:
+        name = RETRACTION_FIELD.name
+        for row, value in enumerate(columns.pop(name, ())):
+            if value is not _MISSING:
+                bad[row] = f"it has a field {name!r}, which is the name of the column that tells what is taken back"
+        columns[name] = [records[place].is_retraction for place in kept]
+    extra = [name for name in columns if name not in schema.names]
     for name in extra:
         for row, value in enumerate(columns.pop(name)):
             if value is not _MISSING:
@@ -110,9 +127,13 @@ def fit(records: Sequence[Record], schema: pa.Schema, *, panes: bool) -> tuple[p
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f.with_nullable(nullable=True) for f in schema]))
     if bad:
-        misfits.extend(Misfit(records[kept[row]].value, reason) for row, reason in sorted(bad.items()))
+        misfits.extend(_misfit(records[kept[row]], reason) for row, reason in sorted(bad.items()))
         batch = batch.take(pa.array([row for row in range(len(kept)) if row not in bad], pa.int64()))
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema), misfits
+
+
+def _misfit(record: Record, reason: str) -> Misfit:
+    return Misfit(record.value, reason, record.is_retraction)
 
 
 class _Missing:
@@ -136,19 +157,19 @@ def _record_fields(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _columns(values: list[Any]) -> tuple[dict[str, list[Any]], list[int], list[Misfit]]:
-    """Return columns by name, which elements they hold, and the elements without a shape."""
+def _columns(values: list[Any]) -> tuple[dict[str, list[Any]], list[int], list[tuple[int, str]]]:
+    """Return columns by name, which elements they hold, and which elements have no shape, each with the reason."""
     columns = _columns_of_alike(values)
     if columns is not None:
         return columns, list(range(len(values))), []
     columns = {}
     kept: list[int] = []
-    misfits: list[Misfit] = []
+    misfits: list[tuple[int, str]] = []
     for place, value in enumerate(values):
         try:
             fields = fields_of(value)
         except ValueError as error:
-            misfits.append(Misfit(value, str(error)))
+            misfits.append((place, str(error)))
             continue
         for name, inner in fields.items():
             if name not in columns:

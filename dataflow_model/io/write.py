@@ -9,12 +9,13 @@ import attrs
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
 from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
-from dataflow_model.io.schemas import PANE_FIELDS, schema_from_type
+from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, schema_from_type
+from dataflow_model.plan.retractions import retracted_collections
 from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.transforms.endpoints import Write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
@@ -33,17 +34,32 @@ class _WriteColumns(Write):
         """Add the node, with the columns that the element type tells."""
         sink = self.sink
         schema = schema_from_type(pcoll.element_type) if sink.schema is None else sink.schema
+        retractions = _source_of_retractions(pcoll)
         if schema is not None and sink.panes:
-            taken = [field.name for field in PANE_FIELDS if field.name in schema.names]
-            same = all(schema.field(field.name).type == field.type for field in PANE_FIELDS if field.name in taken)
-            if taken and (self.sink.schema is None or not same):
+            taken = self._taken(schema, PANE_FIELDS)
+            if taken:
                 raise InvalidArgument(
                     explain(
                         f"the rows have a column {taken[0]!r} already, and `panes=True` adds one of that name",
                         hint="rename the field, or leave `panes` out",
                     )
                 )
-        Write(attrs.evolve(sink, schema=schema, label=pcoll.pipeline.scope)).expand(pcoll)
+        if schema is not None and retractions is not None and self._taken(schema, (RETRACTION_FIELD,)):
+            raise InvalidArgument(
+                explain(
+                    f"the rows have a column {RETRACTION_FIELD.name!r} already, and {pcoll.pipeline.scope!r} adds one "
+                    f"of that name, because {retractions!r} takes values back",
+                    hint="rename the field",
+                )
+            )
+        filled = attrs.evolve(sink, schema=schema, label=pcoll.pipeline.scope, retractions=retractions is not None)
+        Write(filled).expand(pcoll)
+
+    def _taken(self, schema: pa.Schema, added: Sequence[pa.Field]) -> list[str]:
+        """Return the names of columns that the sink adds and the rows have; a given schema may have them alike."""
+        taken = [field for field in added if field.name in schema.names]
+        same = all(schema.field(field.name).type == field.type for field in taken)
+        return [] if same and self.sink.schema is not None else [field.name for field in taken]
 
 
 class WriteParquet(_WriteColumns):
@@ -54,6 +70,9 @@ class WriteParquet(_WriteColumns):
     of JSON and is counted. The directory only grows: a new run adds its files to what is there. Any reader of Parquet
     can read it, since readers skip names that begin with `_`.
 
+    Behind a retracting strategy there is a last column `is_retraction`, a boolean: a row in which it is true takes back
+    an earlier row that is equal in all other columns.
+
     Args:
         path: the directory; the driver and all workers must see the same one.
         schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else, in a bounded run,
@@ -63,6 +82,7 @@ class WriteParquet(_WriteColumns):
     Raises:
         SinkError: at `run()`, when the directory cannot be written.
         PlanError: at `run()`, for an unbounded collection whose columns are not known.
+        InvalidArgument: for rows that have a column of a name that is added.
 
     Source: Beam's `WriteToParquet`.
 
@@ -111,9 +131,10 @@ class ForeachBundle(Write):
 
     Args:
         fn: `fn(values)` or `fn(values, commit_id)`.
-        whole_records: give `Record`s (value, event time, window, pane) instead of values.
+        whole_records: give `Record`s (value, event time, window, pane, `is_retraction`) instead of values.
 
     Raises:
+        InvalidArgument: for bare values behind a retracting strategy: the function could not tell which are taken back.
         UserCodeError: during the run, when the function raises.
 
     Source: Spark's `foreachBatch`, which is neither atomic over several writes nor usable from a Connect client.
@@ -130,11 +151,22 @@ class ForeachBundle(Write):
     def expand(self, pcoll: PCollection) -> None:
         """Add the node."""
         if isinstance(self.sink, ForeachBundleSink):
+            source = _source_of_retractions(pcoll)
+            if source is not None and not self.sink.whole_records:
+                raise InvalidArgument(
+                    explain(
+                        f"{pcoll.pipeline.scope!r} is given bare values, and {source!r} takes values back: "
+                        "the function could not tell which",
+                        hint="say whole_records=True, and look at record.is_retraction",
+                    )
+                )
             Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
 
 
 class Collect(Write):
     """Keep all records in memory, for tests and notebooks; `result.collected(label)` gives them in emission order.
+
+    A record with `is_retraction` takes an earlier one back: the one with its value, window, event time and pane.
 
     Example:
         >>> import dataflow_model as dm
@@ -144,3 +176,9 @@ class Collect(Write):
 
     def __init__(self) -> None:
         super().__init__(CollectSink())
+
+
+def _source_of_retractions(pcoll: PCollection) -> str | None:
+    """Return the label of the grouping that may take values of a collection back, or `None`."""
+    source = retracted_collections(pcoll.pipeline.plan()).get(pcoll.ref)
+    return None if source is None else source.label

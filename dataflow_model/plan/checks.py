@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from dataflow_model.errors import PlanError, explain
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read
+from dataflow_model.plan.retractions import check_retractions
 from dataflow_model.plan.sources import ElementsSource
-from dataflow_model.triggers import AfterAll, AfterAny, AfterEach, AfterWatermark, DefaultTrigger, OrFinally, Repeatedly
+from dataflow_model.plan.state_checks import check_state
+from dataflow_model.time import Duration
 from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Ref
-    from dataflow_model.triggers import Trigger
 
 __all__ = ["check", "unbounded_collections"]
 
@@ -33,6 +34,8 @@ def check(plan: Plan, *, drained: bool = False) -> None:
         >>> check(p.plan())
     """
     _check_clocks(plan)
+    check_state(plan)
+    check_retractions(plan)
     if not drained:
         _check_that_groupings_fire(plan)
 
@@ -62,7 +65,8 @@ def _check_that_groupings_fire(plan: Plan) -> None:
         if not isinstance(node, GroupByKeyAndWindow) or node.input not in unbounded:
             continue
         strategy = node.strategy
-        if isinstance(strategy.window_fn, GlobalWindows) and not _may_fire_early(strategy.trigger):
+        waits_for_the_end = not strategy.trigger.may_fire(allowed_lateness=Duration(0))
+        if isinstance(strategy.window_fn, GlobalWindows) and waits_for_the_end:
             raise PlanError(
                 explain(
                     f"{node.label!r} would never give output: its input has no end, so under {strategy.trigger!r} "
@@ -71,27 +75,6 @@ def _check_that_groupings_fire(plan: Plan) -> None:
                     "or dm.Window.trigger(dm.Repeatedly(dm.AfterCount(…)))",
                 )
             )
-
-
-def _may_fire_early(trigger: Trigger) -> bool:
-    """Tell whether a trigger may fire before the watermark passes the end of the window; a user's own may."""
-    match trigger:
-        case DefaultTrigger():
-            return False
-        case AfterWatermark():
-            return trigger.early is not None and _may_fire_early(trigger.early)
-        case Repeatedly():
-            return _may_fire_early(trigger.child)
-        case AfterEach():
-            return _may_fire_early(trigger.parts[0])
-        case AfterAll():
-            return all(map(_may_fire_early, trigger.parts))
-        case AfterAny():
-            return any(map(_may_fire_early, trigger.parts))
-        case OrFinally():
-            return _may_fire_early(trigger.first) or _may_fire_early(trigger.until)
-        case _:
-            return True
 
 
 def _check_clocks(plan: Plan) -> None:

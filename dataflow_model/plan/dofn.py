@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import attrs
 
@@ -32,7 +32,7 @@ METADATA: Final = frozenset(
     {"timestamp", "window", "pane", "watermark_percentile", "production_time", "trigger", "is_retraction", "key"}
 )
 """What a DoFn is told when a parameter bears the name."""
-_NOT_YET: Final = ("watermark_percentile", "production_time", "trigger", "is_retraction")
+_NOT_YET: Final = ("watermark_percentile",)
 
 
 @attrs.frozen
@@ -87,18 +87,29 @@ class DoFn:
 
     `process(self, element, …)` returns an iterable of outputs (or is a generator, or returns `None`): plain values,
     `TaggedOutput`s, `TimestampedValue`s. Further parameters are filled by name: `timestamp` (`EventTime`), `window`,
-    `pane` (`PaneInfo`), `key` (of a pair); any other name is one of the arguments given to `ParDo`.
+    `pane` (`PaneInfo`), `trigger` (the `repr` of the one that fired the pane, or `None`), `production_time`
+    (`ProcessingTime`: when the element was produced), `is_retraction` (whether it takes an earlier one back), `key` (of
+    a pair); any other name is one of the arguments given to `ParDo`.
     `setup` runs once per worker before anything else, `start_bundle` / `finish_bundle` around each bundle (the latter
     may return outputs as `TimestampedValue`s or none), `teardown` when the worker lets go.
 
     Attributes:
         late_data_horizon: how far before its input's an output's event time may lie; `None` means not at all.
+        retractable: whether it may run on retractions: it then gives for an element that is taken back the outputs
+            that it gave before, which are taken back too. So it must be deterministic; `False` has it refused there.
+        requires_time_sorted_input: whether `process` wants each key's elements in event-time order. They then wait
+            until the watermark has passed them by the allowed lateness; what comes later is dropped and counted.
+
+    A class with `StateSpec`s and `TimerSpec`s as attributes is stateful: it takes pairs, and its functions name states
+    and timers as parameters; see `TimerSpec`, `on_timer` and `on_window_expiry(self, …)`, which runs just before a
+    window's state is gone.
 
     Source: Beam's `DoFn`; the papers' BOUNDED_PAST is `late_data_horizon`.
     """
 
     late_data_horizon: Duration | None = None
-    retractable: ClassVar[bool] = True
+    retractable: ClassVar[bool | Literal["memoised"]] = True
+    requires_time_sorted_input: ClassVar[bool] = False
 
     def setup(self) -> None:
         """Prepare what is costly, once per worker."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.combine import GroupFn
@@ -23,7 +23,7 @@ from dataflow_model.plan.nodes import (
 )
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.plan.strategy import LateData, TimestampCombiner
+from dataflow_model.plan.strategy import AccumulationMode, LateData, TimestampCombiner
 from dataflow_model.time import Duration, duration_text
 
 if TYPE_CHECKING:
@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["explain"]
+
+_HOW: Final = {
+    AccumulationMode.CLEAR_ALWAYS: "discarding",
+    AccumulationMode.CLEAR_BY_DEFAULT: "discarding unless the trigger says otherwise",
+    AccumulationMode.ACCUMULATE_BY_DEFAULT: "accumulating unless the trigger says otherwise",
+    AccumulationMode.ACCUMULATE_ALWAYS: "accumulating",
+}
 
 
 def explain(plan: Plan) -> str:
@@ -85,7 +92,9 @@ def _origins(plan: Plan) -> dict[str, frozenset[str]]:
     for node in plan.nodes:
         main = node.inputs[:1] if isinstance(node, ParDo) else node.inputs
         origins[node.label] = frozenset().union(*(behind[ref] for ref in main))
-        keyed = isinstance(node, Read | GroupByKeyAndWindow | Reshuffle)
+        keyed = isinstance(node, Read | GroupByKeyAndWindow | Reshuffle) or (
+            isinstance(node, ParDo) and node.is_stateful
+        )
         for ref in outputs_of(node):
             behind[ref] = frozenset({node.label}) if keyed else origins[node.label]
     return origins
@@ -135,7 +144,7 @@ def _par_do(node: ParDo) -> str:
         name = _called(node.fn.fn)
         kind = called.lstrip("_").removesuffix("Fn")
         called = kind if name.startswith("_") else f"{kind}({name})"
-    extras = []
+    extras = [f"by key and window, with {node.declaration.describe()}"] if node.is_stateful else []
     if node.side_inputs:
         extras.append("side inputs " + ", ".join(f"{side.ref.label} as {side.view}" for side in node.side_inputs))
     if node.tags:
@@ -155,7 +164,13 @@ def _strategy(strategy: WindowingStrategy, default_late_data: LateData) -> list[
     lateness = f", for {duration_text(strategy.allowed_lateness)}" if strategy.allowed_lateness > Duration(0) else ""
     late_data = default_late_data if strategy.late_data is None else strategy.late_data
     reopened = "; after that in windows of its own" if late_data is LateData.DUPLICATE_WINDOW else ""
-    how = "accumulating" if strategy.accumulates else "discarding"
+    how = _HOW[strategy.accumulation_mode]
+    if strategy.retracting:
+        how += (
+            " and retracting"
+            if strategy.accumulation_mode is AccumulationMode.ACCUMULATE_ALWAYS
+            else ", and retracting"
+        )
     stamped = strategy.timestamp_combiner
     at = "" if stamped is TimestampCombiner.END_OF_WINDOW else f", panes at the {stamped.value} event time"
     return [

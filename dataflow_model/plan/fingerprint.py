@@ -61,15 +61,18 @@ def _line(node: Node) -> str:
     match node:
         case Read():
             source = node.source
+            origins = f", {source.watermark_origins.describe()}".removesuffix(", ")
             return (
                 f"source {type(source).__name__}, event time {source.event_time}, "
                 f"clock {source.processing_time or 'wall'}, watermark {source.watermark!r}"
+                f"{origins}"
             )
         case GroupByKeyAndWindow():
             strategy = node.strategy
             return (
                 f"grouping of {reads} with {type(node.combine).__name__} under {strategy.window_fn!r}, "
-                f"{strategy.trigger!r}, {strategy.accumulation_mode.value}, "
+                f"{strategy.trigger!r}, {strategy.accumulation_mode.value}"
+                f"{' and retracting' if strategy.retracting else ''}, "
                 f"lateness {duration_text(strategy.allowed_lateness)}, "
                 f"on time {strategy.on_time.value}, closing {strategy.closing.value}, "
                 f"late data {strategy.late_data.value if strategy.late_data else 'default'}, "
@@ -77,6 +80,8 @@ def _line(node: Node) -> str:
             )
         case AssignWindows():
             return f"windows for {reads}: {node.strategy.window_fn!r}" if node.assigns else f"trigger for {reads}"
+        case ParDo() if node.is_stateful:
+            return f"stateful ParDo of {reads} with {node.declaration.describe()}"
         case ParDo() | ToPairs() | AssignTimestamps() | Flatten() | Reshuffle():
             return f"{type(node).__name__} of {reads}"
         case Write():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.plan.nodes import MAIN, AssignWindows, GroupByKeyAndWindow, Read, Ref, ToPairs
-from dataflow_model.plan.sources import ColumnSource, ScriptSource
+from dataflow_model.plan.sources import LOW, ColumnSource, ScriptSource
 from dataflow_model.plan.strategy import LateData, TimestampCombiner
 from dataflow_model.time import Duration
 from dataflow_model.triggers import AfterWatermark, DefaultTrigger
@@ -116,7 +116,7 @@ def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
     strategy = node.strategy
     trigger = strategy.trigger
     plain = type(trigger) is DefaultTrigger or (
-        type(trigger) is AfterWatermark and trigger.early is None and trigger.late is None
+        type(trigger) is AfterWatermark and trigger.early is None and trigger.late is None and trigger.percentile == LOW
     )
     late_data = plan.late_data if strategy.late_data is None else strategy.late_data
     return (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from dataflow_model.plan.combine import CombineFn, GroupFn
+from dataflow_model.plan.declaration import Declaration, declaration_of
 from dataflow_model.plan.dofn import DoFn, metadata_of
 
 if TYPE_CHECKING:
@@ -105,7 +106,18 @@ class ParDo:
     @property
     def metadata(self) -> tuple[str, ...]:
         """The metadata parameters that the user's function names."""
-        return metadata_of(self.fn.user_function(), given=tuple(self.kwargs), positional=len(self.args))
+        given = (*self.kwargs, *self.declaration.names)
+        return metadata_of(self.fn.user_function(), given=given, positional=len(self.args))
+
+    @property
+    def declaration(self) -> Declaration:
+        """The states and timers that the DoFn's class declares."""
+        return declaration_of(type(self.fn))
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether it works by key and window, on a shard of its own."""
+        return self.declaration.is_stateful
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.time import EventTime
+    from dataflow_model.time import EventTime, ProcessingTime
 
-__all__ = ["PipelineResult", "Runner", "RunnerState"]
+__all__ = ["Clock", "PipelineResult", "Runner", "RunnerState"]
 
 
 class RunnerState(enum.Enum):
@@ -22,6 +22,15 @@ class RunnerState(enum.Enum):
     STOPPED = "stopped"
     DRAINED = "drained"
     FAILED = "failed"
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """A processing clock; `testing.ManualClock` is one that a test moves."""
+
+    def now(self) -> ProcessingTime:
+        """Return the time; it never goes back."""
+        ...
 
 
 class PipelineResult(Protocol):
@@ -42,6 +51,14 @@ class PipelineResult(Protocol):
 
     def drain(self) -> None:
         """Stop reading, advance the watermark to +∞, emit what is pending, and end for good."""
+        ...
+
+    def signal(self, name: str) -> None:
+        """Fire `AfterSignal(name)` in every open window that waits for it, once, at the start of the next tick.
+
+        Raises:
+            InvalidArgument: for a name that no trigger waits for.
+        """
         ...
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
 import attrs
 
@@ -11,15 +11,34 @@ from dataflow_model.errors import SourceError, explain
 from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, columns_of, decode_columns
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.time import Duration, EventTime, ProcessingTime
+from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-__all__ = ["ColumnSource", "DataFrameSource", "ElementsSource", "Origin", "RowSource", "ScriptSource", "Source"]
+__all__ = [
+    "LOW",
+    "AddStep",
+    "ClockStep",
+    "ColumnSource",
+    "DataFrameSource",
+    "ElementsSource",
+    "Origin",
+    "RowSource",
+    "ScriptSource",
+    "SignalStep",
+    "Source",
+    "Step",
+    "WatermarkStep",
+    "watermark_after",
+]
+
+LOW: Final = 100.0
+"""The percentile that is the low watermark."""
 
 
 @attrs.frozen
@@ -39,12 +58,14 @@ class Source(abc.ABC):  # noqa: B024 - a closed family; what they share is attri
     """Where a collection comes from. Sources are values: they pickle, and reading one twice gives the same rows.
 
     Attributes that every source has: `is_bounded`; `event_time`, a column's name, `ARRIVAL` or `None` (the source
-    gives event times itself); `processing_time`, the replay clock's column or `None` for the wall clock; `watermark`.
+    gives event times itself); `processing_time`, the replay clock's column or `None` for the wall clock; `watermark`,
+    the estimator; `watermark_origins`, the parts that each have a watermark.
     """
 
     event_time: str | Arrival | None = None
     processing_time: str | None = None
     watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
+    watermark_origins: WatermarkOrigins = EVERYTHING
     is_bounded: bool = True
 
 
@@ -158,11 +179,12 @@ class DataFrameSource(RowSource):
     is_bounded: bool = True
     origin: str | None = None
     sequence: str | None = None
+    watermark_origins: WatermarkOrigins = EVERYTHING
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel without the DataFrame, which is a handle of the driver's."""
         rest = (self.event_time, self.processing_time, self.watermark, self.is_bounded, self.origin, self.sequence)
-        return type(self), (None, *rest)
+        return type(self), (None, *rest, self.watermark_origins)
 
 
 @attrs.frozen
@@ -174,9 +196,10 @@ class AddStep:
 
 @attrs.frozen
 class WatermarkStep:
-    """The watermark takes effect before the next step."""
+    """The watermark takes effect before the next step; with a percentile below 100, that percentile of it."""
 
     watermark: EventTime
+    percentile: float = LOW
 
 
 @attrs.frozen
@@ -186,8 +209,38 @@ class ClockStep:
     processing_time: ProcessingTime
 
 
+@attrs.frozen
+class SignalStep:
+    """A signal takes effect for every open window whose trigger waits for it."""
+
+    name: str
+
+
+Step: TypeAlias = AddStep | WatermarkStep | ClockStep | SignalStep
+
+
 @attrs.frozen(eq=False)
 class ScriptSource(Source):
-    """A script of elements, watermarks and clock values: `testing.TestStream`. Bounded."""
+    """A script of elements, watermarks, clock values and signals: `testing.TestStream`. Bounded."""
 
-    steps: tuple[AddStep | WatermarkStep | ClockStep, ...]
+    steps: tuple[Step, ...]
+
+
+def watermark_after(steps: Iterable[Step], percentiles: Sequence[float] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield a script's watermark after each step, and its percentiles below 100: none is behind a higher one.
+
+    Example:
+        >>> steps = [WatermarkStep(EventTime(5), 90), WatermarkStep(EventTime(3)), WatermarkStep(EventTime(7))]
+        >>> [(low, *rest) for low, rest in watermark_after(steps, (50, 90))][1:]
+        [(3, 5, 5), (7, 7, 7)]
+    """
+    low = int(MIN_TIMESTAMP)
+    values = [low] * len(percentiles)
+    for step in steps:
+        if isinstance(step, WatermarkStep):
+            low = max(low, int(step.watermark)) if step.percentile == LOW else low
+            reached = [percentile <= step.percentile for percentile in percentiles]
+            values = [
+                max(value, int(step.watermark)) if told else value for value, told in zip(values, reached, strict=True)
+            ]
+        yield low, tuple(values)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyedNode", "StagedPlan", "cut_into_stages", "dynamic_sides", "side_cut"]
 
 KeyedNode: TypeAlias = GroupByKeyAndWindow | Reshuffle | ParDo
-"""What has a shard of its own: groupings, reshuffles, and ParDos whose side inputs change as they run."""
+"""What has a shard of its own: groupings, reshuffles, stateful ParDos, and those whose side inputs change."""
 
 
 @attrs.frozen(eq=False)
@@ -116,15 +116,17 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
         waits = isinstance(node, ParDo) and any(id(side) in sides for side in node.side_inputs)
         if isinstance(node, Read):
             flow, depths[node.label] = {node.label: 0}, 0
-        elif isinstance(node, GroupByKeyAndWindow | Reshuffle) or (isinstance(node, ParDo) and waits):
+        elif isinstance(node, GroupByKeyAndWindow | Reshuffle) or (
+            isinstance(node, ParDo) and (waits or node.is_stateful)
+        ):
             feeds[node.label] = flow
             before = set(flow)
-            if isinstance(node, ParDo):
+            if isinstance(node, ParDo) and waits:
                 side_feeds[node.label] = {side: reached[side.ref] for side in node.side_inputs if id(side) in sides}
                 before.update(*side_feeds[node.label].values())
             depth = 1 + max((depths[producer] for producer in before), default=0)
             depths[node.label] = depth
-            if isinstance(node, ParDo):
+            if isinstance(node, ParDo) and waits:
                 for number, side in enumerate(node.side_inputs):
                     if id(side) in sides:
                         owners[side_cut(node.label, number)] = node.label

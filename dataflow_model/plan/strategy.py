@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, NotYetSupported, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.time import Duration
 from dataflow_model.triggers import DefaultTrigger, Trigger
 from dataflow_model.windowing import GlobalWindows, WindowFn
@@ -69,6 +69,7 @@ class WindowingStrategy:
     """Where (`window_fn`), when (`trigger`, `allowed_lateness`, behaviours) and how (`accumulation_mode`).
 
     Attributes:
+        retracting: whether a pane takes the one before it back.
         late_data: `None` takes the pipeline's default, which is to drop and count.
         merged: the windows have been through a grouping under a merging function, so they merge no more.
 
@@ -106,16 +107,14 @@ class WindowingStrategy:
             )
         if self.allowed_lateness < Duration(0):
             raise InvalidArgument(f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}")
-        if self.retracting:
-            raise NotYetSupported(
+        if self.retracting and not self.accumulates:
+            raise InvalidArgument(
                 explain(
-                    "retractions are not there yet", hint="use .accumulating() and let the sink replace earlier panes"
+                    f"retractions take back what has accumulated, got {self.accumulation_mode}",
+                    hint="use AccumulationMode.ACCUMULATE_ALWAYS",
                 )
             )
-        if self.accumulation_mode in {AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT}:
-            raise NotYetSupported(
-                explain(f"{self.accumulation_mode} is not there yet", hint="use .discarding() or .accumulating()")
-            )
+        self.trigger.check_for(merging=self.merges)
         if not self.may_lose_data and self.trigger.may_finish(allowed_lateness=self.allowed_lateness):
             raise InvalidArgument(
                 explain(
@@ -126,8 +125,8 @@ class WindowingStrategy:
 
     @property
     def accumulates(self) -> bool:
-        """Whether a pane holds what earlier panes of its window held."""
-        return self.accumulation_mode is AccumulationMode.ACCUMULATE_ALWAYS
+        """Whether a pane holds what earlier panes of its window held, unless a trigger says otherwise."""
+        return self.accumulation_mode in {AccumulationMode.ACCUMULATE_ALWAYS, AccumulationMode.ACCUMULATE_BY_DEFAULT}
 
     @property
     def merges(self) -> bool:

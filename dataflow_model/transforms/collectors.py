@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.retractions import retracted_collections
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.combiners import Count
@@ -85,6 +86,8 @@ class Top(Combiner[Any, list[Any], list[Any]]):
 class ToList(Combiner[Any, list[Any], list[Any]]):
     """Keep all elements in a list, in the order in which they came.
 
+    Where elements may be taken back, equal ones stand together.
+
     Source: Beam's `combiners.ToList`.
 
     Example:
@@ -108,11 +111,6 @@ class ToList(Combiner[Any, list[Any], list[Any]]):
     def extract_output(self, accumulator: list[Any]) -> list[Any]:
         """Return a copy, so that a pane does not grow after it was emitted."""
         return list(accumulator)
-
-    def subtract_input(self, accumulator: list[Any], element: Any) -> list[Any]:
-        """Remove the first that is equal."""
-        accumulator.remove(element)
-        return accumulator
 
     def output_type(self, value_type: Any) -> Any:
         """Return a list of the inputs' type."""
@@ -157,7 +155,9 @@ class ToSet(Combiner[Any, set[Any], set[Any]]):
 class Distinct(PTransform):
     """Keep each distinct element once per window: with the window's first pane of it, whatever the trigger.
 
-    Elements are told apart as keys are, by value and type, and must be fit for keys.
+    Where values may be taken back, before it or by its own strategy, an element goes out with every pane in which it
+    is there at all; under a retracting strategy each takes the one before back, so that one stands, or none once
+    the element is gone. Elements are told apart as keys are, by value and type, and must be fit for keys.
 
     Source: Beam's `Distinct`, which repeats an element with every pane.
 
@@ -188,13 +188,22 @@ class Distinct(PTransform):
         return self._name
 
     def expand(self, pcoll: PCollection) -> Any:
-        """Count per element, and keep the first panes' keys."""
+        """Count per element, and keep the first panes' keys, or those of all panes that count any."""
         if self._pairs:
             typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
-        return pcoll | Count.per_element() | FlatMap(_first_time).with_output_types(pcoll.element_type)
+        taken_back = pcoll.strategy.retracting or pcoll.ref in retracted_collections(pcoll.pipeline.plan())
+        chosen: Callable[..., Iterator[Any]] = _if_there if taken_back else _first_time
+        return pcoll | Count.per_element() | FlatMap(chosen).with_output_types(pcoll.element_type)
 
 
 def _first_time(counted: tuple[Any, int], pane: PaneInfo) -> Iterator[Any]:
     # A later pane of the window, even an empty one, brings nothing that was not there before.
     if pane.is_first:
         yield counted[0]
+
+
+def _if_there(counted: tuple[Any, int]) -> Iterator[Any]:
+    # A retraction repeats the pane that it takes back, its number and all, so only the count may decide.
+    element, count = counted
+    if count > 0:
+        yield element

@@ -54,7 +54,10 @@ class Sum(Combiner[Any, Any, Any]):
         return accumulator
 
     def subtract_input(self, accumulator: Any, element: Any) -> Any:
-        """Subtract; exact for ints."""
+        """Subtract; exact for ints and Decimals.
+
+        Floats leave a rounding error behind, and an infinity or NaN leaves NaN.
+        """
         return accumulator - element
 
     def output_type(self, value_type: Any) -> Any:

@@ -20,8 +20,8 @@ from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable, from_ipc, to_ipc
+from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
-from dataflow_model.runners.engine.shard import feed_pairs
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.values import encode_key
 

@@ -83,12 +83,8 @@ class Shard:
         """Go on in another engine with what is durable."""
         self.make_durable()
         before, self.engine = self.engine, new_engine(self.strategy)
-        self.engine.load(
-            dict(self.stored),
-            watermark=before.watermark,
-            clock=before.clock,
-            output_watermark=before.output_watermark(),
-        )
+        self.engine.apply(dict(self.stored))
+        self.engine.stand_at(**before.position())
 
 
 @given(st.data(), strategies.test_streams(keys=("a", "b", "c")), ANY_STRATEGY)

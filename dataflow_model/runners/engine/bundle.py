@@ -11,7 +11,7 @@ from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, PaneInfo, Window
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["GLOBAL_ONLY", "Bundle", "Order"]
+__all__ = ["GLOBAL_ONLY", "Bundle", "Order", "Update"]
 
 Order: TypeAlias = tuple[Any, ...]
 """Where an element stands among those of its instant; orders of one stage's input compare with one another.
@@ -19,10 +19,24 @@ Order: TypeAlias = tuple[Any, ...]
 A source's element has `(origin, sequence)`. Passing a stage puts the phase in front: 0 for a pane that a timer fired
 before the instant, 1 for what an element caused or what only passed through, 2 for the watermark, 3 for a timer at the
 instant itself; then comes the cause: the element's own order, or (deadline, window end, start, encoded key). Each
-output of one cause adds its number behind.
+output of one cause adds its number behind; what only passes through adds −1, so that no order is how another begins:
+else the outputs of the other would come among its own.
 """
 
 GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)
+
+
+@attrs.frozen
+class Update:
+    """What a row has to do with a value that is taken back.
+
+    Attributes:
+        emission: names the firing that took it back; its retractions and the value in their place share it.
+        is_retraction: whether the row is the value taken back.
+    """
+
+    emission: Order
+    is_retraction: bool
 
 
 @attrs.define(eq=True)
@@ -36,6 +50,7 @@ class Bundle:
         panes: the pane that made each.
         orders: where each stands in its instant.
         produced: the processing time at which each was produced.
+        updates: by place, the few elements that take a value back or stand in its stead.
     """
 
     values: list[Any] = attrs.field(factory=list)
@@ -44,6 +59,7 @@ class Bundle:
     panes: list[PaneInfo] = attrs.field(factory=list)
     orders: list[Order] = attrs.field(factory=list)
     produced: list[int] = attrs.field(factory=list)
+    updates: dict[int, Update] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -55,9 +71,18 @@ class Bundle:
         return cls(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, [produced] * count)
 
     def append(
-        self, value: Any, time: int, windows: tuple[Window, ...], pane: PaneInfo, order: Order, produced: int
+        self,
+        value: Any,
+        time: int,
+        windows: tuple[Window, ...],
+        pane: PaneInfo,
+        order: Order,
+        produced: int,
+        update: Update | None = None,
     ) -> None:
         """Add one element."""
+        if update is not None:
+            self.updates[len(self.values)] = update
         self.values.append(value)
         self.times.append(time)
         self.windows.append(windows)
@@ -67,6 +92,9 @@ class Bundle:
 
     def extend(self, other: Bundle) -> None:
         """Add all elements of another bundle."""
+        if other.updates:
+            before = len(self.values)
+            self.updates.update({before + row: update for row, update in other.updates.items()})
         self.values.extend(other.values)
         self.times.extend(other.times)
         self.windows.extend(other.windows)
@@ -83,6 +111,7 @@ class Bundle:
             [self.panes[row] for row in rows],
             [self.orders[row] for row in rows],
             [self.produced[row] for row in rows],
+            {place: self.updates[row] for place, row in enumerate(rows) if row in self.updates} if self.updates else {},
         )
 
     def part(self, start: int, stop: int) -> Bundle:
@@ -94,7 +123,13 @@ class Bundle:
             self.panes[start:stop],
             self.orders[start:stop],
             self.produced[start:stop],
+            {row - start: update for row, update in self.updates.items() if start <= row < stop},
         )
+
+    def is_retraction(self, row: int) -> bool:
+        """Tell whether the element at a place takes an earlier value back."""
+        update = self.updates.get(row)
+        return update is not None and update.is_retraction
 
     def in_order(self) -> Bundle:
         """Return the elements sorted by order; itself where they are sorted already."""

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from dataflow_model.plan.strategy import TimestampCombiner, WindowingStrategy
+from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain, TreeState
-from dataflow_model.values import PaneTiming, Window
+from dataflow_model.triggers.contexts import LOW_WATERMARK
+from dataflow_model.values import PaneInfo, PaneTiming, Window
 
-__all__ = ["Cell", "KeyState", "expiry_of"]
+__all__ = ["WHATEVER_COMES", "Cell", "Dues", "KeyState", "Standing", "expiry_of"]
+
+
+WHATEVER_COMES: Final = int(MIN_TIMESTAMP)
+"""A deadline for the next watermark, whatever it is."""
+Dues: TypeAlias = tuple[int | None, ...]
+"""When the low watermark, the processing clock, and each further percentile of the watermark, is next of interest."""
+
+
+@attrs.frozen
+class Standing:
+    """A value that has gone out and has not been taken back, with all that its retraction repeats."""
+
+    window: Window
+    value: Any
+    time: int
+    info: PaneInfo
 
 
 @attrs.define
@@ -19,12 +37,15 @@ class Cell:
 
     Attributes:
         accumulator: what the combiner has so far.
-        pending: elements since the last pane.
+        held: how many elements that is, those taken back not counted.
+        pending: elements, and elements taken back, since the last pane.
         pending_on_time: whether one of them was on time for the window.
         index, on_time_index: of the next pane, of the last pane that was not early (−1: none yet).
         had_on_time: whether this window, or one it was merged from, has had its ON_TIME pane.
         earliest, latest: of the elements in the accumulator that were on time for the window.
         tree: the trigger's state.
+        standing: under a retracting strategy, what the next pane takes back; several after a merge.
+        history: the panes so far, where the trigger looks at them.
     """
 
     accumulator: Any
@@ -36,19 +57,25 @@ class Cell:
     had_on_time: bool = False
     earliest: int | None = None
     latest: int | None = None
+    held: int = 0
+    standing: tuple[Standing, ...] = ()
+    history: tuple[PaneInfo, ...] = ()
 
-    def next_due(self, window: Window, allowed_lateness: int) -> tuple[int, int | None]:
-        """Return when the watermark, and when the clock, is next of interest: a timer, or the window's expiry."""
+    def dues(self, window: Window, allowed_lateness: int, percentiles: tuple[float, ...]) -> Dues:
+        """Return when each clock is next of interest: for a timer or, in the watermark's case, the window's expiry."""
         event_due, clock_due = expiry_of(window, allowed_lateness), None
-        for domain, time in self.tree.timers.values():
-            if domain is TimeDomain.EVENT_TIME:
-                event_due = min(event_due, int(time))
-            else:
+        for domain, percentile, time in self.tree.timers.values():
+            if domain is TimeDomain.PROCESSING_TIME:
                 clock_due = int(time) if clock_due is None else min(clock_due, int(time))
-        return event_due, clock_due
+            elif percentile == LOW_WATERMARK:
+                event_due = min(event_due, int(time))
+        if not percentiles:
+            return event_due, clock_due
+        return event_due, clock_due, *(self.tree.next_due(TimeDomain.EVENT_TIME, one) for one in percentiles)
 
     def incorporate(self, event_time: int, *, on_time: bool) -> None:
         """Note one more element that the accumulator has taken in."""
+        self.held += 1
         self.pending += 1
         if on_time:
             self.pending_on_time = True
@@ -63,6 +90,24 @@ class Cell:
         elif combiner is TimestampCombiner.LATEST:
             chosen = self.latest
         return int(window.max_timestamp) if chosen is None else min(chosen, int(window.max_timestamp))
+
+    def take_back(self, *, on_time: bool) -> None:
+        """Note an element that the accumulator has given back; event times stay as they were fixed."""
+        self.held -= 1
+        self.pending += 1
+        self.pending_on_time = self.pending_on_time or on_time
+
+    def hold(self, window: Window, combiner: TimestampCombiner) -> int | None:
+        """Return the earliest event time of what is still to come: the next pane, or what it takes back."""
+        if not self.pending:
+            return None
+        return min([self.output_time(window, combiner), *(standing.time for standing in self.standing)])
+
+    def clear(self, nothing: Any) -> None:
+        """Begin again with nothing in the accumulator; what has been emitted still stands."""
+        self.accumulator = nothing
+        self.held = 0
+        self.earliest = self.latest = None
 
     def timing(self, window: Window, *, watermark: int, passing: bool) -> PaneTiming:
         """Return where the next pane stands to the watermark."""
@@ -80,20 +125,17 @@ class KeyState:
     cells: dict[Window, Cell] = attrs.field(factory=dict)
     reopened: dict[Window, Cell] = attrs.field(factory=dict)
 
-    def next_due(self, domain: TimeDomain, allowed_lateness: int) -> int | None:
-        """Return when the first timer, or in event time the first expiry, is due."""
-        due = [when for cell in self.cells.values() if (when := cell.tree.next_due(domain)) is not None]
-        if domain is TimeDomain.EVENT_TIME:
-            due += [expiry_of(window, allowed_lateness) for window in self.cells]
-            due += [-(2**63)] * len(self.reopened)  # whatever the next watermark is
-        return min(due, default=None)
+    def dues(self, allowed_lateness: int, percentiles: tuple[float, ...]) -> Dues:
+        """Return when each clock is next of interest to any window of the key."""
+        dues = [cell.dues(window, allowed_lateness, percentiles) for window, cell in self.cells.items()]
+        if self.reopened:
+            dues.append((WHATEVER_COMES, *[None] * (1 + len(percentiles))))
+        return tuple(min((due for due in line if due is not None), default=None) for line in zip(*dues, strict=True))
 
     def hold(self, strategy: WindowingStrategy) -> int | None:
         """Return the earliest event time of a pane that is still to come."""
-        holds = [
-            cell.output_time(window, strategy.timestamp_combiner) for window, cell in self.cells.items() if cell.pending
-        ]
-        return min(holds, default=None)
+        holds = [cell.hold(window, strategy.timestamp_combiner) for window, cell in self.cells.items()]
+        return min((hold for hold in holds if hold is not None), default=None)
 
 
 def expiry_of(window: Window, allowed_lateness: int) -> int:

@@ -27,7 +27,7 @@ from dataflow_model.plan.nodes import (
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, user_error
-from dataflow_model.time import EventTime, event_time, format_instant
+from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -165,6 +165,7 @@ class Fragment:
                 root.panes[cause],
                 (*root.orders[cause], number),
                 root.produced[cause],
+                root.updates.get(cause) if root.updates else None,
             )
         return bundle
 
@@ -278,6 +279,12 @@ class Fragment:
                 return pane
             case "key":
                 return value[0]
+            case "trigger":
+                return pane.trigger
+            case "production_time":
+                return ProcessingTime(self._root.produced[cause])
+            case "is_retraction":
+                return self._root.is_retraction(cause)
             case _:
                 raise AssertionError(f"{name!r} is refused at construction")
 

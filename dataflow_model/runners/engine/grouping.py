@@ -1,47 +1,70 @@
-"""GroupByKeyAndWindow for one shard: a machine over elements, watermarks and clock values, in that total order.
+"""GroupByKeyAndWindow for one shard: a machine over elements, watermarks, clock values and signals, in order.
 
 This is the general path: it sees each element, runs any trigger tree and any window function. The events of one
-instant come in as calls; panes go out in `output`. State lives in a `KeyStore`, by encoded key, so that a runner can
-make just the keys durable that have changed.
+instant come in as calls; panes go out in `take_output`. State lives in a `KeyStore`, by encoded key, so that a runner
+can make just the keys durable that have changed.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
-from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
-from dataflow_model.runners.engine.key_store import Due, KeyStore, StoredKey
+from dataflow_model.runners.engine.emission import AT, BEFORE, ELEMENT, WATERMARK, Emitter, Firing
+from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
+from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.merging import merge_windows
+from dataflow_model.runners.engine.uncombining import MultisetFn, able_to_subtract
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
-from dataflow_model.triggers import TimeDomain, TriggerMachine
-from dataflow_model.values import PaneInfo, PaneTiming, encode_key
+from dataflow_model.triggers import FiringMode, TimeDomain, TriggerMachine
+from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from dataflow_model.plan.combine import CombineFn
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
-    from dataflow_model.runners.engine.bundle import Order
-    from dataflow_model.values import Window
+    from dataflow_model.runners.engine.bundle import Bundle, Order
+    from dataflow_model.triggers import Outcome
+    from dataflow_model.values import PaneInfo, Window
 
 __all__ = ["GroupingEngine", "StoredKey"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
 _CLOCK: Final = TimeDomain.PROCESSING_TIME
-BEFORE, ELEMENT, WATERMARK, AT = range(4)
-"""The phases of an instant; see `bundle.Order`."""
+_NONE: Final[dict[Window, list[Any]]] = {}
 
 
-class GroupingEngine:
+class _Sight:
+    """What a trigger may see of the window that it runs for."""
+
+    __slots__ = ("_engine", "cell")
+
+    def __init__(self, engine: GroupingEngine) -> None:
+        self._engine = engine
+        self.cell: Cell | None = None
+
+    def peek_value(self) -> Any:
+        """Return what a pane would hold now."""
+        assert self.cell is not None  # noqa: S101 - set before each call of the machine
+        return self._engine.combine.extract_output(self.cell.accumulator)
+
+    def trigger_history(self) -> Sequence[PaneInfo]:
+        """Return the window's panes so far."""
+        assert self.cell is not None  # noqa: S101
+        return self.cell.history
+
+
+class GroupingEngine(KeyedEngine):
     """One grouping on one shard.
 
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
         thaw: turns a stored key's bytes into its state, for state that was loaded.
+        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        takes_back: whether its input may take values back.
     """
 
     def __init__(
@@ -49,22 +72,28 @@ class GroupingEngine:
         node: GroupByKeyAndWindow,
         late_data: LateData = LateData.DROP,
         thaw: Callable[[bytes], KeyState] | None = None,
+        percentiles: tuple[float, ...] = (),
+        *,
+        takes_back: bool = False,
     ) -> None:
-        self.label = node.label
+        self.machine = TriggerMachine(node.strategy.trigger)
+        self.state = KeyStore(node.strategy, thaw, self.machine.percentiles)
+        super().__init__(node.label, self.state, percentiles, self.machine.percentiles)
         self.strategy = node.strategy
-        self.combine = node.combine
+        self.combine = _combiner(node) if takes_back else node.combine
         self.late_data = node.strategy.late_data or late_data
         self.lateness = int(node.strategy.allowed_lateness)
-        self.machine = TriggerMachine(node.strategy.trigger)
         self._fixed_holds = node.strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
-        self.watermark = int(MIN_TIMESTAMP)
-        self.clock = 0
-        self.output = Bundle()
-        self.counters: Counter[str] = Counter()
-        self.state = KeyStore(node.strategy, thaw)
-        self._output_watermark = int(MIN_TIMESTAMP)
-        self._numbers = itertools.count()
-        self._phase, self._cause = ELEMENT, ()
+        self._awaited = self.machine.percentiles
+        self._sight = _Sight(self)
+        self._emitter = Emitter(
+            node.label,
+            node.strategy,
+            self.combine,
+            self.machine.name,
+            self.counters,
+            keeps_history=self.machine.reads_history,
+        )
 
     # The events of one instant -------------------------------------------------------------------------------------
 
@@ -75,9 +104,11 @@ class GroupingEngine:
         self._run_clock(processing_time - 1, processing_time, BEFORE)
         self.clock = processing_time
 
-    def pass_by(self, processing_time: int, watermark: int) -> bool:
-        """Take both clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
-        if self.state.is_due(watermark, processing_time):
+    def pass_by(self, processing_time: int, watermark: int, percentiles: Sequence[int] = ()) -> bool:
+        """Take all clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
+        if percentiles:
+            return False
+        if self.state.is_due(self._clocks(watermark, processing_time)):
             return False
         self.clock = max(self.clock, processing_time)
         self.watermark = max(self.watermark, watermark)
@@ -87,16 +118,47 @@ class GroupingEngine:
         """Run the timers at the clock's own time: nothing more happens at this instant."""
         self._run_clock(self.clock, self.clock, AT)
 
-    def element(self, key: Any, value: Any, event_time: int, windows: Iterable[Window], order: Order) -> None:
-        """Incorporate an element."""
-        self._begin(ELEMENT, order)
+    def signal(self, names: Collection[str]) -> None:
+        """Show signals to every open window, before the elements of the instant."""
+        for name in sorted(self.machine.signals.intersection(names)):
+            found = [(self.clock, *one) for one in self.state.every_window()]
+            for at, window, state, encoded in sorted(found, key=_by_deadline):
+                cell = state.cells[window]
+                self._set_clocks()
+                outcome = self.machine.signal(cell.tree, window, name, self._see(cell))
+                self._emitter.begin(BEFORE, (at, int(window.end), int(window.start), encoded))
+                self._act(state, window, cell, outcome)
+                self.state.mark(encoded, window)
+
+    def element(
+        self,
+        key: Any,
+        value: Any,
+        event_time: int,
+        windows: Iterable[Window],
+        order: Order,
+        replaced: Mapping[Window, list[Any]] = _NONE,
+    ) -> None:
+        """Incorporate an element.
+
+        Args:
+            key: what it is grouped by.
+            value: what is combined.
+            event_time: when it happened.
+            windows: those it is in.
+            order: where it stands in its instant.
+            replaced: by window, the values that it takes the place of; one event for the trigger.
+        """
+        self._emitter.begin(ELEMENT, order)
         encoded = encode_key(key)
         state = self.state.open(encoded, key)
         merges = self.strategy.merges
         self.counters["elements_in"] += 1
         for window in windows:
+            gone = replaced.get(window, ()) if replaced else ()
             if self.watermark >= expiry_of(window, self.lateness):
-                self._expired(state, encoded, window, value, event_time)
+                self._expired(state, encoded, window, value, event_time, reopens=not gone)
+                self._drop_retractions(len(gone))
                 continue
             target = self._merge(state, encoded, window) if merges else window
             cell = state.cells.get(target)
@@ -104,92 +166,87 @@ class GroupingEngine:
                 cell = state.cells[target] = Cell(self.combine.create_accumulator())
             if cell.tree.is_finished():
                 self.counters["dropped_because_closed"] += 1
+                self._drop_retractions(len(gone))
                 continue
+            on_time = self.watermark < target.end
+            for old in gone:
+                self._take_back(cell, old, on_time=on_time)
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
-            cell.incorporate(event_time, on_time=self.watermark < target.end)
+            cell.incorporate(event_time, on_time=on_time)
             if cell.tree.quiet and cell.pending > 1 and self._fixed_holds:
                 self.state.touched.add(encoded)  # neither the trigger nor the queues take notice
                 continue
-            self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
-            if self.machine.element(cell.tree, target, value):
-                self._fire(state, target, cell, passing=False, forced=False)
+            self._set_clocks()
+            outcome = self.machine.element(cell.tree, target, value, self._see(cell), event_time=event_time)
+            self._act(state, target, cell, outcome)
             self.state.mark(encoded, target)
-            if self.watermark >= target.end or merges:
+            if self.watermark >= target.end or merges or self.machine.is_overdue(cell.tree):
                 self._catch_up(state, encoded)
         if not state.cells and not state.reopened:
             self.state.keys.pop(encoded, None)  # all of it dropped
 
-    def advance_watermark(self, watermark: int) -> None:
-        """Let a watermark take effect: event-time timers at or before it run, windows pass and expire."""
-        if watermark <= self.watermark:
+    def retraction(self, key: Any, value: Any, event_time: int, windows: Iterable[Window], order: Order) -> None:
+        """Take an element back that nothing replaces; only triggers that wait for a clock take notice."""
+        self._emitter.begin(ELEMENT, order)
+        encoded = encode_key(key)
+        state = self.state.open(encoded, key)
+        for window in windows:
+            cell = state.cells.get(window)
+            if self.watermark >= expiry_of(window, self.lateness) or (cell is not None and cell.tree.is_finished()):
+                self._drop_retractions(1)
+                continue
+            if cell is None:
+                cell = state.cells[window] = Cell(self.combine.create_accumulator())
+            self._take_back(cell, value, on_time=self.watermark < window.end)
+            self._set_clocks()
+            outcome = self.machine.element(
+                cell.tree, window, value, self._see(cell), retraction=True, event_time=event_time
+            )
+            self._act(state, window, cell, outcome)
+            self.state.mark(encoded, window)
+            self._catch_up(state, encoded)
+        if not state.cells and not state.reopened:
+            self.state.keys.pop(encoded, None)
+
+    def advance_watermark(self, watermark: int, percentiles: Sequence[int] = ()) -> None:
+        """Let a watermark take effect: event-time timers at or before it run, windows pass and expire.
+
+        Args:
+            watermark: the low watermark.
+            percentiles: those that the plan's triggers wait for, in order; none where there are none.
+        """
+        previous = self.watermark
+        if not self.reach(watermark, percentiles):
             return
-        previous, self.watermark = self.watermark, watermark
-        fired: set[tuple[bytes, Window]] = set()
-        due: list[Due] = []
-        for _, window, state, encoded in self.state.take_due(_EVENT, watermark):
-            if window in state.reopened:
+        fired: dict[tuple[bytes, Window], Outcome] = {}
+        due = []
+        for window, state, encoded in self.state.take_due(_EVENT, self._clocks(self.watermark, self.clock)):
+            if window in state.reopened and self.watermark > previous:
                 due.append((int(MIN_TIMESTAMP), window, state, encoded))
             if window in state.cells:
-                fired_at = self._run_event_timers(state.cells[window], window)
-                due.append((expiry_of(window, self.lateness) if fired_at is None else fired_at, window, state, encoded))
-                if fired_at is not None:
-                    fired.add((encoded, window))
+                outcome = self._run_event_timers(state.cells[window], window)
+                if outcome.fired or outcome.cleared:
+                    fired[encoded, window] = outcome
+                at = expiry_of(window, self.lateness) if outcome.at is None else outcome.at
+                due.append((at, window, state, encoded))
         for deadline, window, state, encoded in sorted(due, key=_by_deadline):
-            self._begin(WATERMARK, (deadline, int(window.end), int(window.start), encoded))
+            self._emitter.begin(WATERMARK, (deadline, int(window.end), int(window.start), encoded))
             if window in state.reopened:
                 self._reopened(state, window)
             else:
-                self._watermark_reaches(state, window, previous, fired=(encoded, window) in fired)
+                self._watermark_reaches(state, window, previous, fired.get((encoded, window)))
             self.state.mark(encoded, window)
 
     # What a runner reads off ---------------------------------------------------------------------------------------
 
-    def output_watermark(self) -> int:
-        """Return the watermark of the output: the input's, held by panes that are still to come; never goes back."""
-        hold = self.state.hold()
-        held = self.watermark if hold is None else min(self.watermark, hold)
-        self._output_watermark = max(self._output_watermark, held)
-        return self._output_watermark
-
     def next_due(self, domain: TimeDomain) -> int | None:
-        """Return when a timer, or an expiry, is next due in a domain."""
-        return self.state.next_due(domain)
+        """Return when a timer, or for the low watermark an expiry, is next due in a domain."""
+        watermark, clock, *_ = self.state.next_dues()
+        return watermark if domain is _EVENT else clock
 
     def take_output(self) -> Bundle:
         """Return the panes emitted since the last call, in order of emission."""
-        output, self.output = self.output, Bundle()
-        return output
-
-    # State ---------------------------------------------------------------------------------------------------------
-
-    def load(self, stored: Mapping[bytes, StoredKey], *, watermark: int, clock: int, output_watermark: int) -> None:
-        """Take up where an earlier run of this shard stopped."""
-        self.state.apply(stored)
-        self.stand_at(watermark=watermark, clock=clock, output_watermark=output_watermark)
-
-    def stand_at(self, *, watermark: int, clock: int, output_watermark: int) -> None:
-        """Set the clocks of the shard, as `position` gave them."""
-        self.watermark, self.clock, self._output_watermark = watermark, clock, output_watermark
-
-    def position(self) -> dict[str, int]:
-        """Return the clocks of the shard, for `stand_at`."""
-        return {"watermark": self.watermark, "clock": self.clock, "output_watermark": self._output_watermark}
-
-    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
-        self.state.apply(changes)
-
-    def settle(self, freeze: Callable[[KeyState], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
-        return self.state.settle(freeze)
-
-    def stored(self, encoded: bytes) -> StoredKey | None:
-        """Return a settled key's state; `None` where there is none."""
-        return self.state.stored(encoded)
-
-    def take_touched(self, freeze: Callable[[KeyState], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
-        return self.state.take_touched(freeze)
+        return self._emitter.take()
 
     def live_windows(self) -> int:
         """Return how many windows have state in memory."""
@@ -197,38 +254,67 @@ class GroupingEngine:
 
     # Firing --------------------------------------------------------------------------------------------------------
 
-    def _run_event_timers(self, cell: Cell, window: Window) -> int | None:
-        """Run a window's event-time timers up to the watermark; return the deadline that fired its tree, if any."""
-        self.machine.clocks(watermark=self.watermark, processing_time=self.clock)
-        return self.machine.due(cell.tree, window, _EVENT, self.watermark)
+    def _clocks(self, watermark: int, processing_time: int) -> tuple[int, ...]:
+        if not self._awaited:
+            return watermark, processing_time
+        return watermark, processing_time, *(self.percentiles[one] for one in self._awaited)
 
-    def _watermark_reaches(self, state: KeyState, window: Window, previous: int, *, fired: bool) -> None:
+    def _set_clocks(self, processing_time: int | None = None) -> None:
+        now = self.clock if processing_time is None else processing_time
+        self.machine.clocks(watermark=self.watermark, processing_time=now, percentiles=self.percentiles)
+
+    def _see(self, cell: Cell) -> _Sight:
+        self._sight.cell = cell
+        return self._sight
+
+    def _run_event_timers(self, cell: Cell, window: Window) -> Outcome:
+        """Run a window's event-time timers up to the watermark, as one event."""
+        self._set_clocks()
+        return self.machine.due(cell.tree, window, _EVENT, self.watermark, self._see(cell))
+
+    def _act(self, state: KeyState, window: Window, cell: Cell, outcome: Outcome, at: int | None = None) -> None:
+        """Do what a trigger has asked for in an event that is not the watermark's."""
+        if outcome.fired:
+            produced = self.clock if at is None else at
+            self._emitter.fire(state, window, cell, Firing(self.watermark, produced, wish=outcome.mode))
+        if outcome.cleared:
+            self._emitter.clear(cell)
+
+    def _watermark_reaches(self, state: KeyState, window: Window, previous: int, outcome: Outcome | None) -> None:
         """Do what a new watermark brings for one window: its firing, its passing, its expiry, as one event."""
         cell = state.cells[window]
+        fired = outcome is not None and outcome.fired
         passing = previous < window.end <= self.watermark
         expiring = self.watermark >= expiry_of(window, self.lateness)
         forced = fired and passing and self.strategy.on_time is OnTimeBehavior.FIRE_ALWAYS
+        if expiring and (fired or not cell.tree.is_finished()):
+            forced = forced or self.strategy.closing is ClosingBehavior.FIRE_ALWAYS
+        if fired or (expiring and (cell.pending or not cell.tree.is_finished())):
+            wish = outcome.mode if outcome is not None else FiringMode.DEFAULT
+            firing = Firing(self.watermark, self.clock, fired, passing, forced, expiring, wish)
+            self._emitter.fire(state, window, cell, firing)
+        if outcome is not None and outcome.cleared:
+            self._emitter.clear(cell)
         if expiring:
-            closed = cell.tree.is_finished() and not fired
-            if not closed:
-                forced = forced or self.strategy.closing is ClosingBehavior.FIRE_ALWAYS
-                self._fire(state, window, cell, passing=passing, forced=forced, fired=fired, last=True)
             del state.cells[window]
-        elif fired:
-            self._fire(state, window, cell, passing=passing, forced=forced)
 
     def _run_clock(self, until: int, now: int, phase: int) -> None:
-        due: list[Due] = []
-        for _, window, state, encoded in self.state.take_due(_CLOCK, until):
+        found = self.state.take_due(_CLOCK, self._clocks(self.watermark, until))
+        if not found:
+            return
+        due = []
+        outcomes: dict[tuple[bytes, Window], Outcome] = {}
+        for window, state, encoded in found:
             cell = state.cells.get(window)
             if cell is not None:
-                self.machine.clocks(watermark=self.watermark, processing_time=now)
-                fired_at = self.machine.due(cell.tree, window, _CLOCK, until)
-                if fired_at is not None:
-                    due.append((fired_at, window, state, encoded))
-        for fired_at, window, state, encoded in sorted(due, key=_by_deadline):
-            self._begin(phase, (fired_at, int(window.end), int(window.start), encoded))
-            self._fire(state, window, state.cells[window], passing=False, forced=False, at=fired_at)
+                self._set_clocks(now)
+                outcome = self.machine.due(cell.tree, window, _CLOCK, until, self._see(cell))
+                if outcome.fired or outcome.cleared:
+                    outcomes[encoded, window] = outcome
+                    due.append((until if outcome.at is None else outcome.at, window, state, encoded))
+        for at, window, state, encoded in sorted(due, key=_by_deadline):
+            self._emitter.begin(phase, (at, int(window.end), int(window.start), encoded))
+            self._act(state, window, state.cells[window], outcomes[encoded, window], at)
 
     def _merge(self, state: KeyState, encoded: bytes, window: Window) -> Window:
         """Merge an arriving window into the key's; return the window that the element is in now."""
@@ -240,67 +326,31 @@ class GroupingEngine:
 
     def _catch_up(self, state: KeyState, encoded: bytes) -> None:
         """Run event-time timers that an element has set at or behind the watermark, and expire what it rebounded."""
+        self._set_clocks()
         for window in sorted(state.cells, key=_by_end):
             cell = state.cells[window]
-            due = cell.tree.next_due(_EVENT)
-            if self.watermark >= expiry_of(window, self.lateness) or (due is not None and due <= self.watermark):
-                fired = self._run_event_timers(cell, window) is not None
-                self._watermark_reaches(state, window, self.watermark, fired=fired)
+            if self.watermark >= expiry_of(window, self.lateness) or self.machine.is_overdue(cell.tree):
+                outcome = self._run_event_timers(cell, window)
+                self._watermark_reaches(state, window, self.watermark, outcome)
                 self.state.mark(encoded, window)
 
-    def _fire(
-        self,
-        state: KeyState,
-        window: Window,
-        cell: Cell,
-        *,
-        passing: bool,
-        forced: bool,
-        fired: bool = True,
-        last: bool = False,
-        at: int | None = None,
-    ) -> None:
-        """Emit a pane if there is anything new or it is forced; then clear what the mode clears."""
-        last = last or cell.tree.is_finished()
-        if cell.pending or forced:
-            timing = cell.timing(window, watermark=self.watermark, passing=passing)
-            if timing is not PaneTiming.EARLY:
-                cell.on_time_index += 1
-            cell.had_on_time = cell.had_on_time or timing is PaneTiming.ON_TIME
-            info = PaneInfo(
-                cell.index, cell.on_time_index, cell.index == 0, last, timing, self.machine.name if fired else None
-            )
-            cell.index += 1
-            self._emit(state.key, window, cell, info, self.clock if at is None else at)
-        if not self.strategy.accumulates:
-            cell.accumulator = self.combine.create_accumulator()
-            cell.earliest = cell.latest = None
-        cell.pending, cell.pending_on_time = 0, False
+    # Elements that are taken back ----------------------------------------------------------------------------------
 
-    def _emit(self, key: Any, window: Window, cell: Cell, info: PaneInfo, produced: int) -> None:
-        order = (
-            (self._phase, *self._cause, next(self._numbers))
-            if self._phase == ELEMENT
-            else (self._phase, self._cause, next(self._numbers))
-        )
-        self.output.append(
-            (key, self.combine.extract_output(cell.accumulator)),
-            cell.output_time(window, self.strategy.timestamp_combiner),
-            (window,),
-            info,
-            order,
-            produced,
-        )
-        self.counters[f"panes_{info.timing.name.lower()}"] += 1
+    def _take_back(self, cell: Cell, value: Any, *, on_time: bool) -> None:
+        cell.accumulator = self.combine.subtract_input(cell.accumulator, value)
+        cell.take_back(on_time=on_time)
 
-    def _begin(self, phase: int, cause: Order) -> None:
-        self._phase, self._cause, self._numbers = phase, cause, itertools.count()
+    def _drop_retractions(self, count: int) -> None:
+        if count:
+            self.counters["dropped_retractions"] += count
 
     # Expired windows -----------------------------------------------------------------------------------------------
 
-    def _expired(self, state: KeyState, encoded: bytes, window: Window, value: Any, event_time: int) -> None:
+    def _expired(
+        self, state: KeyState, encoded: bytes, window: Window, value: Any, event_time: int, *, reopens: bool
+    ) -> None:
         """Drop and count a late element, or reopen its window for one more pane."""
-        if self.late_data is LateData.DROP:
+        if self.late_data is LateData.DROP or not reopens:
             self.counters["dropped_because_late"] += 1
             return
         cell = state.reopened.get(window)
@@ -313,15 +363,20 @@ class GroupingEngine:
         self.state.mark(encoded, window)
 
     def _reopened(self, state: KeyState, window: Window) -> None:
-        cell = state.reopened.pop(window)
-        info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.LATE, trigger=None)
-        self._emit(state.key, window, cell, info, self.clock)
+        self._emitter.reopened(state.key, window, state.reopened.pop(window), self.clock)
+
+
+def _combiner(node: GroupByKeyAndWindow) -> CombineFn[Any, Any, Any]:
+    """Return a combiner that can take values back; where a trigger may clear, one that knows what is left."""
+    strategy = node.strategy
+    may_clear = strategy.retracting and strategy.accumulation_mode is AccumulationMode.ACCUMULATE_BY_DEFAULT
+    return MultisetFn(node.combine) if may_clear else able_to_subtract(node.combine)
 
 
 def _by_end(window: Window) -> tuple[int, int]:
     return int(window.end), int(window.start)
 
 
-def _by_deadline(entry: Due) -> tuple[int, int, int, bytes]:
+def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> tuple[int, int, int, bytes]:
     deadline, window, _, encoded = entry
     return deadline, int(window.end), int(window.start), encoded

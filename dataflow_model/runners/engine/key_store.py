@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from dataflow_model.runners.engine.cells import KeyState
+from dataflow_model.runners.engine.cells import WHATEVER_COMES, Dues, KeyState
 from dataflow_model.runners.engine.queues import DeadlineQueue
-from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import Window
 
@@ -17,14 +16,15 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.strategy import WindowingStrategy
 
-__all__ = ["Due", "KeyStore", "StoredKey"]
+__all__ = ["Clocks", "Found", "KeyStore", "StoredKey"]
 
-Due: TypeAlias = tuple[int, Window, KeyState, bytes]
-"""A window to look at: a deadline, the window, its key's state, the encoded key."""
+Found: TypeAlias = tuple[Window, KeyState, bytes]
+"""A window to look at: with its key's state, and the encoded key."""
+Clocks: TypeAlias = tuple[int, ...]
+"""The low watermark, the processing clock, and the percentiles of the watermark that a trigger waits for."""
 _Place: TypeAlias = tuple[bytes, Window | None]
 """A key and a window of it; a settled key has one place without a window."""
-_EVENT: Final = TimeDomain.EVENT_TIME
-_CLOCK: Final = TimeDomain.PROCESSING_TIME
+_CLOCK_LINE: Final = 1
 
 
 @attrs.frozen
@@ -32,8 +32,7 @@ class StoredKey:
     """What a runner keeps of one key: the state as `freeze` made it, and when it next has to be looked at."""
 
     state: bytes
-    event_due: int | None
-    clock_due: int | None
+    dues: Dues
     hold: int | None
 
 
@@ -45,9 +44,15 @@ class KeyStore:
     Args:
         strategy: the grouping's.
         thaw: turns a settled key's bytes into its state.
+        percentiles: those below 100 that the trigger waits for.
     """
 
-    def __init__(self, strategy: WindowingStrategy, thaw: Callable[[bytes], KeyState] | None = None) -> None:
+    def __init__(
+        self,
+        strategy: WindowingStrategy,
+        thaw: Callable[[bytes], KeyState] | None = None,
+        percentiles: tuple[float, ...] = (),
+    ) -> None:
         self.keys: dict[bytes, KeyState] = {}
         self.touched: set[bytes] = set()
         self._strategy = strategy
@@ -55,8 +60,10 @@ class KeyStore:
         self._thaw = thaw
         self._settled: dict[bytes, StoredKey] = {}
         self._stale: set[tuple[bytes, Window]] = set()
-        self._event_queue: DeadlineQueue[_Place] = DeadlineQueue()
-        self._clock_queue: DeadlineQueue[_Place] = DeadlineQueue()
+        self._percentiles = percentiles
+        self._nothing_due: Dues = (None,) * (2 + len(percentiles))
+        self._queues: tuple[DeadlineQueue[_Place], ...] = tuple(DeadlineQueue() for _ in self._nothing_due)
+        self._event_lines = tuple(line for line in range(len(self._queues)) if line != _CLOCK_LINE)
         self._holds: DeadlineQueue[_Place] = DeadlineQueue()
 
     def open(self, encoded: bytes, key: Any = None) -> KeyState:
@@ -68,7 +75,7 @@ class KeyStore:
                 state = KeyState(key)
             else:
                 state = self._thaw(settled.state)
-                self._enqueue((encoded, None), None, None, None)
+                self._enqueue((encoded, None), self._nothing_due, None)
                 self._stale.update((encoded, window) for window in (*state.cells, *state.reopened))
             self.keys[encoded] = state
         return state
@@ -80,69 +87,73 @@ class KeyStore:
 
     # Queues --------------------------------------------------------------------------------------------------------
 
-    def next_due(self, domain: TimeDomain) -> int | None:
-        """Return when a timer, or an expiry, is next due in a domain."""
+    def next_dues(self) -> Dues:
+        """Return when a timer, or an expiry, is next due on each clock."""
         self._refresh()
-        return self._queue(domain).first()
+        return tuple(queue.first() for queue in self._queues)
 
-    def is_due(self, watermark: int, processing_time: int) -> bool:
+    def is_due(self, clocks: Clocks) -> bool:
         """Tell whether anything is due by these clocks, or has changed since the queues were last asked."""
-        event_due, clock_due = self._event_queue.first(), self._clock_queue.first()
-        return bool(
-            self._stale
-            or (event_due is not None and event_due <= watermark)
-            or (clock_due is not None and clock_due <= processing_time)
-        )
+        if self._stale:
+            return True
+        for queue, until in zip(self._queues, clocks, strict=True):
+            first = queue.first()
+            if first is not None and first <= until:
+                return True
+        return False
 
     def hold(self) -> int | None:
         """Return the earliest event time of a pane that is still to come."""
         self._refresh()
         return self._holds.first()
 
-    def take_due(self, domain: TimeDomain, until: int) -> list[Due]:
-        """Return what has a timer or an expiry at `until` or before; when it fires, the triggers have yet to say."""
-        found: list[Due] = []
-        queue = self._queue(domain)
-        while True:
-            self._refresh()
-            first = queue.first()
-            if first is None or first > until:
-                break
-            for encoded, window in queue.take(until):
-                state = self.open(encoded)  # a settled key's windows come up in the next round
-                if window is not None:
-                    found.append((until, window, state, encoded))
-        for _, window, _, encoded in found:
+    def take_due(self, domain: TimeDomain, clocks: Clocks) -> list[Found]:
+        """Return what has a timer or an expiry at a domain's clocks or before; what fires, the triggers have to say."""
+        lines = (_CLOCK_LINE,) if domain is TimeDomain.PROCESSING_TIME else self._event_lines
+        self._refresh()
+        found: dict[_Place, Found] = {}
+        for line in lines:
+            until, queue = clocks[line], self._queues[line]
+            while (first := queue.first()) is not None and first <= until:
+                for encoded, window in queue.take(until):
+                    state = self.open(encoded)  # a settled key's windows come up in the next round
+                    if window is not None:
+                        found[encoded, window] = (window, state, encoded)
+                self._refresh()
+        for window, _, encoded in found.values():
             self.mark(encoded, window)
-        return found
+        return list(found.values())
 
-    def _queue(self, domain: TimeDomain) -> DeadlineQueue[_Place]:
-        return self._event_queue if domain is _EVENT else self._clock_queue
+    def every_window(self) -> list[Found]:
+        """Return all windows there are, settled ones too."""
+        for encoded in list(self._settled):
+            self.open(encoded)
+        return [(window, state, encoded) for encoded, state in self.keys.items() for window in state.cells]
 
     def _refresh(self) -> None:
         """Bring the queues up to date with the windows that have changed."""
         if not self._stale:
             return
         for encoded, window in self._stale:
-            event_due = clock_due = hold = None
+            dues, hold = self._nothing_due, None
             state = self.keys.get(encoded)
             if state is None:
-                self._enqueue((encoded, window), None, None, None)
+                self._enqueue((encoded, window), dues, None)
                 continue
             cell = state.cells.get(window)
             if cell is not None:
-                event_due, clock_due = cell.next_due(window, self._lateness)
-                hold = cell.output_time(window, self._strategy.timestamp_combiner) if cell.pending else None
+                dues = cell.dues(window, self._lateness, self._percentiles)
+                hold = cell.hold(window, self._strategy.timestamp_combiner)
             if window in state.reopened:
-                event_due = int(MIN_TIMESTAMP)  # whatever the next watermark is
-            self._enqueue((encoded, window), event_due, clock_due, hold)
+                dues = (WHATEVER_COMES, *dues[1:])
+            self._enqueue((encoded, window), dues, hold)
             if not state.cells and not state.reopened:
                 del self.keys[encoded]
         self._stale.clear()
 
-    def _enqueue(self, place: _Place, event_due: int | None, clock_due: int | None, hold: int | None) -> None:
-        self._event_queue.set(place, event_due)
-        self._clock_queue.set(place, clock_due)
+    def _enqueue(self, place: _Place, dues: Dues, hold: int | None) -> None:
+        for queue, due in zip(self._queues, dues, strict=True):
+            queue.set(place, due)
         self._holds.set(place, hold)
 
     # Durable state -------------------------------------------------------------------------------------------------
@@ -179,7 +190,7 @@ class KeyStore:
 
     def _store(self, encoded: bytes, entry: StoredKey) -> None:
         self._settled[encoded] = entry
-        self._enqueue((encoded, None), entry.event_due, entry.clock_due, entry.hold)
+        self._enqueue((encoded, None), entry.dues, entry.hold)
 
     def _forget(self, encoded: bytes) -> None:
         """Take a key out of memory and of the queues."""
@@ -187,12 +198,8 @@ class KeyStore:
         windows = () if state is None else (*state.cells, *state.reopened)
         self._settled.pop(encoded, None)
         for window in (None, *windows):
-            self._enqueue((encoded, window), None, None, None)
+            self._enqueue((encoded, window), self._nothing_due, None)
 
     def _frozen(self, state: KeyState, freeze: Callable[[KeyState], bytes]) -> StoredKey:
-        return StoredKey(
-            freeze(state),
-            state.next_due(_EVENT, self._lateness),
-            state.next_due(_CLOCK, self._lateness),
-            state.hold(self._strategy),
-        )
+        dues = state.dues(self._lateness, self._percentiles)
+        return StoredKey(freeze(state), dues, state.hold(self._strategy))

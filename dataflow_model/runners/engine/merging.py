@@ -56,7 +56,7 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
 
 
 def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple[Window, Cell]]) -> Cell:
-    engine.machine.clocks(watermark=engine.watermark, processing_time=engine.clock)
+    engine.machine.clocks(watermark=engine.watermark, processing_time=engine.clock, percentiles=engine.percentiles)
     tree = engine.machine.merge(result, [(window, cell.tree) for window, cell in sources])
     cells = [cell for _, cell in sources]
     earliest = [cell.earliest for cell in cells if cell.earliest is not None]
@@ -69,4 +69,6 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
         had_on_time=any(cell.had_on_time for cell in cells),
         earliest=min(earliest, default=None),
         latest=max(latest, default=None),
+        held=sum(cell.held for cell in cells),
+        standing=tuple(standing for cell in cells for standing in cell.standing),
     )

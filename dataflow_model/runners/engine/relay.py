@@ -34,6 +34,7 @@ class RelayEngine:
                 bundle.panes,
                 [(1, *order, 0) for order in bundle.orders],
                 bundle.produced,
+                bundle.updates,
             )
         )
 

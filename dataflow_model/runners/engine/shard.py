@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from dataflow_model.errors import InvalidType, explain
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
+from dataflow_model.plan.retractions import retracted_collections
 from dataflow_model.plan.stages import side_cut
+from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import PaneTable
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.side_join import SideJoinEngine
-from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.runners.engine.stateful import StatefulEngine
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -30,11 +32,22 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.values import Window
 
-__all__ = ["Arrivals", "Engine", "StageShard", "feed_pairs", "join_arrivals", "route"]
+__all__ = ["Arrivals", "Engine", "StageShard", "join_arrivals", "route"]
 
-Engine: TypeAlias = GroupingEngine | RelayEngine | ColumnarEngine | SideJoinEngine
+Engine: TypeAlias = GroupingEngine | RelayEngine | ColumnarEngine | SideJoinEngine | StatefulEngine
 Arrivals = dict[str, "Bundle"]
 """Bundles by the cut that takes them, their orders as that cut's stage compares them."""
+
+
+@attrs.frozen
+class _Instant:
+    """What happens at one instant, watermarks apart; see `StageShard.instant`."""
+
+    clock: int
+    inboxes: Mapping[str, Bundle]
+    closes: bool
+    partials: Mapping[str, Sequence[tuple[pa.Table, int]]]
+    signals: Collection[str]
 
 
 @attrs.define
@@ -51,6 +64,9 @@ class StageShard:
 
     Attributes:
         panes: panes in columns for sinks, by the sinks' labels, since they were last taken.
+        watermarks, percentiles: what each producer's output watermarks are known to be; the latter only for the
+            percentiles below 100 that the plan's triggers wait for, in order.
+        percentile_outputs: by keyed node, the percentiles of its output watermark after the last instant.
     """
 
     staged: StagedPlan
@@ -62,22 +78,29 @@ class StageShard:
     engines: dict[str, Engine] = attrs.field(init=False, factory=dict)
     panes: dict[str, list[PaneTable]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, int] = attrs.field(init=False, factory=dict)
+    percentiles: dict[str, tuple[int, ...]] = attrs.field(init=False, factory=dict)
+    percentile_outputs: dict[str, tuple[int, ...]] = attrs.field(init=False, factory=dict)
+    _awaited: tuple[float, ...] = attrs.field(init=False, default=())
     _fragments: dict[str, Fragment] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Make an engine and a fragment for each keyed node."""
+        self._awaited = awaited_percentiles(self.staged.plan)
+        retracted = retracted_collections(self.staged.plan)
         for node in self.staged.stages[self.depth - 1]:
-            self.engines[node.label] = self._engine(node)
+            self.engines[node.label] = self._engine(node, takes_back=node.inputs[0] in retracted)
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
-    def _engine(self, node: Any) -> Engine:
+    def _engine(self, node: Any, *, takes_back: bool) -> Engine:
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
             case GroupByKeyAndWindow():
-                return GroupingEngine(node, self.staged.plan.late_data, self.thaw)
+                return GroupingEngine(node, self.staged.plan.late_data, self.thaw, self._awaited, takes_back=takes_back)
             case Reshuffle():
                 return RelayEngine(node)
+            case ParDo() if node.is_stateful:
+                return StatefulEngine(node, self.staged.plan, self.side_values, self.thaw, self._awaited)
             case ParDo():
                 return SideJoinEngine(node, self.staged, self.side_values)
             case _:
@@ -91,6 +114,8 @@ class StageShard:
         *,
         closes: bool,
         partials: Mapping[str, Sequence[tuple[pa.Table, int]]] | None = None,
+        percentiles: Mapping[str, tuple[int, ...]] | None = None,
+        signals: Collection[str] = (),
     ) -> tuple[Arrivals, dict[str, int]]:
         """Run the events of one instant.
 
@@ -100,53 +125,42 @@ class StageShard:
             watermarks: what producers' output watermarks are now, those that have changed.
             closes: whether the clock's tick is complete, so that timers at its own time run.
             partials: the partials for each lifted grouping, each with the number of elements in it.
+            percentiles: as `watermarks`, the further percentiles of each, in the order of `awaited_percentiles`.
+            signals: the names of signals that take effect now.
 
         Returns:
             what arrives at later stages and sinks, and the output watermarks of this stage's nodes.
         """
         for producer, watermark in watermarks.items():
             self.watermarks[producer] = max(watermark, self.watermarks.get(producer, int(MIN_TIMESTAMP)))
+        self.percentiles.update(percentiles or {})
+        now = _Instant(clock, inboxes, closes, partials or {}, signals)
         arrivals: Arrivals = {}
         outputs: dict[str, int] = {}
         for label, engine in self.engines.items():
-            watermark = self.input_watermark(label)
-            inbox = inboxes.get(label)
-            if isinstance(engine, ColumnarEngine):
-                engine.advance_clock(clock)
-                for table, elements in (partials or {}).get(label, ()):
-                    engine.absorb(table, elements)
-                if inbox:
-                    engine.fold(inbox)
-                engine.advance_watermark(watermark)
-                outputs[label] = engine.output_watermark()
-                self.behind_columns(label, engine, arrivals)
-                continue
-            if isinstance(engine, SideJoinEngine):
-                self._join(engine, clock, inboxes, arrivals)
-                outputs[label] = engine.output_watermark()
-                continue
-            if isinstance(engine, RelayEngine):
-                if inbox:
-                    engine.relay(inbox.in_order())
-                engine.watermark = outputs[label] = watermark
-            elif not inbox and engine.pass_by(clock, watermark):
-                outputs[label] = engine.output_watermark()
-                continue
-            else:
-                engine.advance_clock(clock)
-                if inbox:
-                    feed_pairs(engine, inbox.in_order())
-                engine.advance_watermark(watermark)
-                if closes:
-                    engine.leave_instant()
-                outputs[label] = engine.output_watermark()
-            self.behind(label, engine.take_output(), arrivals)
+            match engine:
+                case GroupingEngine():
+                    self._group(engine, now, arrivals)
+                case ColumnarEngine():
+                    self._combine_columns(engine, now, arrivals)
+                case StatefulEngine():
+                    self._run_stateful(engine, now, arrivals)
+                case SideJoinEngine():
+                    self._join(engine, now, arrivals)
+                case RelayEngine():
+                    self._relay(engine, now, arrivals)
+            outputs[label] = engine.output_watermark()
         return arrivals, outputs
 
     def behind(self, label: str, output: Bundle, arrivals: Arrivals) -> None:
         """Run the fragment behind a keyed node on what it gave, and add what arrives at later cuts."""
         if output:
             route(self.staged, self.depth, self._fragments[label].run(output), arrivals)
+
+    def behind_outputs(self, label: str, outputs: Mapping[str, Bundle], arrivals: Arrivals) -> None:
+        """Do the same for a node with tagged outputs."""
+        for tag, output in outputs.items():
+            route(self.staged, self.depth, self._fragments[label].run(output, tag), arrivals)
 
     def behind_columns(self, label: str, engine: ColumnarEngine, arrivals: Arrivals) -> None:
         """Send a lifted grouping's panes on: in columns where only sinks wait for them, else as elements."""
@@ -164,14 +178,58 @@ class StageShard:
         panes, self.panes = self.panes, {}
         return panes
 
-    def _join(self, engine: SideJoinEngine, clock: int, inboxes: Mapping[str, Bundle], arrivals: Arrivals) -> None:
+    def _group(self, engine: GroupingEngine, now: _Instant, arrivals: Arrivals) -> None:
+        label = engine.label
+        watermark, percentiles = self.input_watermark(label), self.input_percentiles(label)
+        inbox = now.inboxes.get(label)
+        if not inbox and not now.signals and engine.pass_by(now.clock, watermark, percentiles):
+            return
+        engine.advance_clock(now.clock)
+        if now.signals:
+            engine.signal(now.signals)
+        if inbox:
+            feed_pairs(engine, inbox.in_order())
+        engine.advance_watermark(watermark, percentiles)
+        if now.closes:
+            engine.leave_instant()
+        self.percentile_outputs[label] = engine.output_percentiles()
+        self.behind(label, engine.take_output(), arrivals)
+
+    def _combine_columns(self, engine: ColumnarEngine, now: _Instant, arrivals: Arrivals) -> None:
+        label = engine.label
+        engine.advance_clock(now.clock)
+        for table, elements in now.partials.get(label, ()):
+            engine.absorb(table, elements)
+        inbox = now.inboxes.get(label)
+        if inbox:
+            engine.fold(inbox)
+        engine.advance_watermark(self.input_watermark(label))
+        self.behind_columns(label, engine, arrivals)
+
+    def _run_stateful(self, engine: StatefulEngine, now: _Instant, arrivals: Arrivals) -> None:
+        label = engine.label
+        watermark, percentiles = self.input_watermark(label), self.input_percentiles(label)
+        outputs = engine.instant(now.clock, now.inboxes.get(label), watermark, percentiles, closes=now.closes)
+        self.percentile_outputs[label] = engine.output_percentiles()
+        self.behind_outputs(label, outputs, arrivals)
+
+    def _relay(self, engine: RelayEngine, now: _Instant, arrivals: Arrivals) -> None:
+        label = engine.label
+        inbox = now.inboxes.get(label)
+        if inbox:
+            engine.relay(inbox.in_order())
+        engine.watermark = self.input_watermark(label)
+        self.percentile_outputs[label] = self.input_percentiles(label)
+        self.behind(label, engine.take_output(), arrivals)
+
+    def _join(self, engine: SideJoinEngine, now: _Instant, arrivals: Arrivals) -> None:
         """Run the events of one instant of a ParDo with changing side inputs."""
         label = engine.label
-        inbox = inboxes.get(label)
-        sides = [inboxes.get(side_cut(label, number)) for number, _ in engine.sides]
+        inbox = now.inboxes.get(label)
+        sides = [now.inboxes.get(side_cut(label, number)) for number, _ in engine.sides]
         feeds = [self.staged.side_feeds[label][side] for _, side in engine.sides]
         engine.instant(
-            clock,
+            now.clock,
             inbox and inbox.in_order(),
             [bundle and bundle.in_order() for bundle in sides],
             self.input_watermark(label),
@@ -184,12 +242,26 @@ class StageShard:
         """Return the low watermark of a node's input: the least over the producers that feed it."""
         return input_watermark(self.staged, label, self.watermarks)
 
+    def input_percentiles(self, label: str) -> tuple[int, ...]:
+        """Return the further percentiles of a node's input: each the least over the producers that feed it."""
+        if not self._awaited:
+            return ()
+        low = self.input_watermark(label)
+        return tuple(
+            max(low, least_watermark(self.staged.feeds[label], self._percentile_of_producers(place)))
+            for place in range(len(self._awaited))
+        )
+
+    def _percentile_of_producers(self, place: int) -> dict[str, int]:
+        """Return one percentile by producer; who has told none is where its low watermark is."""
+        return {**self.watermarks, **{producer: values[place] for producer, values in self.percentiles.items()}}
+
     def tear_down(self) -> None:
         """Let the DoFns go."""
         for fragment in self._fragments.values():
             fragment.tear_down()
         for engine in self.engines.values():
-            if isinstance(engine, SideJoinEngine):
+            if isinstance(engine, SideJoinEngine | StatefulEngine):
                 engine.tear_down()
 
 
@@ -214,8 +286,8 @@ def route(staged: StagedPlan, depth: int, arrived: Mapping[str, Bundle], arrival
     for cut, bundle in arrived.items():
         passed = staged.depth_of(cut) - 1 - depth
         if passed:
-            prefix = (1,) * passed
-            bundle.orders = [(*prefix, *order) for order in bundle.orders]
+            before, behind = (1,) * passed, (-1,) * passed
+            bundle.orders = [(*before, *order, *behind) for order in bundle.orders]
         if cut in arrivals:
             arrivals[cut].extend(bundle)
         else:
@@ -229,30 +301,3 @@ def join_arrivals(arrivals: Arrivals, more: Arrivals) -> None:
             arrivals[cut].extend(bundle)
         else:
             arrivals[cut] = bundle
-
-
-def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -> None:
-    """Give a grouping its elements in order.
-
-    Args:
-        engine: the grouping.
-        inbox: the elements.
-        follow: whether the watermark follows their event times, as in a bounded job.
-
-    Raises:
-        InvalidType: for an element that is no pair.
-        UserCodeError: when a combiner, a window function or a trigger of the user's raises.
-    """
-    for value, time, windows, order in zip(inbox.values, inbox.times, inbox.windows, inbox.orders, strict=True):
-        if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidType(
-                explain(
-                    f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
-                )
-            )
-        try:
-            if follow:
-                engine.advance_watermark(time)
-            engine.element(value[0], value[1], time, windows, order)
-        except Exception as error:
-            raise user_error(error, engine.label, value, hint=None) from error

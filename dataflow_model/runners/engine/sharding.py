@@ -6,7 +6,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidType, KeyEncodingError, explain
-from dataflow_model.plan.nodes import GroupByKeyAndWindow
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import encode_key, shard_hash
 
@@ -34,14 +34,14 @@ def split_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Bu
 
 def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
     """Return the shard of each element."""
-    if not isinstance(node, GroupByKeyAndWindow):
+    if not (isinstance(node, GroupByKeyAndWindow) or (isinstance(node, ParDo) and node.is_stateful)):
         return [zlib.crc32(repr(order).encode()) % shards for order in bundle.orders]
     known: dict[Any, int] = {}
     found = []
     for value in bundle.values:
         if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
             raise InvalidType(
-                explain(f"{node.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
+                explain(f"{node.label!r} takes (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
             )
         key = value[0]
         place = (type(key), key) if type(key) in _PLAIN else None

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.plan.retractions import retracted_collections
 from dataflow_model.runners.engine.bundle import Bundle, Order
 from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.sides import owner_of, view_of
+from dataflow_model.runners.engine.sides import STANDING, owner_of, view_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import DefaultTrigger
 from dataflow_model.values import NO_FIRING, PaneInfo, Window, interval
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.uncombining import Multiset
 
 __all__ = ["JoinState", "SideJoinEngine"]
 
+_JOINED: Final = -2
+"""Tells an output from those of groupings that the same element has caused; see `bundle.Order`."""
 _RELEASED: Final = 2
 """What has waited comes behind what was processed at once; see `bundle.Order`."""
 _TARGETS_KEPT: Final = 1 << 14
@@ -41,15 +45,18 @@ class _SideWindow:
     Attributes:
         parts: values by what they belong to, each with the index of the pane that made them; where panes
             accumulate, a newer one takes its place.
+        standing: instead of parts, where values may be taken back: what has not been.
         has_pane: whether a pane has come; elements of no pane are seen when the watermark passes.
     """
 
     parts: dict[Any, tuple[int, list[Any]]] = attrs.field(factory=dict)
+    standing: Multiset = attrs.field(factory=dict)
     has_pane: bool = False
 
     def values(self) -> list[Any]:
         """Return all values."""
-        return [value for _, values in self.parts.values() for value in values]
+        some = [value for _, values in self.parts.values() for value in values]
+        return [*some, *STANDING.extract_output(self.standing)]
 
 
 @attrs.define
@@ -106,6 +113,8 @@ class SideJoinEngine:
         self.sides = [(number, side) for number, side in enumerate(node.side_inputs) if side in changing]
         self.state = JoinState([{} for _ in self.sides], [int(MIN_TIMESTAMP)] * len(self.sides))
         self._strategies = [staged.plan.strategy(side.ref) for _, side in self.sides]
+        retracted = retracted_collections(staged.plan)
+        self._takes_back = [side.ref in retracted for _, side in self.sides]
         self._lateness = int(staged.plan.strategy(node.input).allowed_lateness)
         self._views: dict[tuple[int, Window], Any] = {}
         self._targets: dict[tuple[int, Window], Window] = {}
@@ -173,6 +182,9 @@ class SideJoinEngine:
 
     def _take_side(self, place: int, bundle: Bundle) -> None:
         """Incorporate a side input's elements: a pane takes the place of the one before it, if they accumulate."""
+        if self._takes_back[place]:
+            self._take_standing(place, bundle)
+            return
         strategy = self._strategies[place]
         for value, windows, pane in zip(bundle.values, bundle.windows, bundle.panes, strict=True):
             for window in windows:
@@ -190,6 +202,27 @@ class SideJoinEngine:
                     values = []
                 values.append(value)
                 held.parts[owner] = pane.index, values
+
+    def _take_standing(self, place: int, bundle: Bundle) -> None:
+        """Incorporate a side input's elements where some of them take others back."""
+        windows_held = self.state.windows[place]
+        early = not isinstance(self._strategies[place].trigger, DefaultTrigger)
+        changed: set[Window] = set()
+        for row, (value, windows) in enumerate(zip(bundle.values, bundle.windows, strict=True)):
+            change = STANDING.subtract_input if bundle.is_retraction(row) else STANDING.add_input
+            for window in windows:
+                if self._is_expired(window) and not self._is_awaited(window):
+                    continue
+                held = windows_held.setdefault(window, _SideWindow())
+                held.has_pane = held.has_pane or early or bundle.panes[row] != NO_FIRING
+                held.standing = change(held.standing, value)
+                self._views.pop((place, window), None)
+                changed.add(window)
+        if self._strategies[place].window_fn.is_merging:
+            # What has merged with others has had its values taken back, and is no window any more.
+            for window in changed:
+                if not windows_held[window].standing:
+                    del windows_held[window]
 
     def _take_main(self, inbox: Bundle) -> None:
         """Process the elements that need not wait, and keep the others."""
@@ -212,7 +245,7 @@ class SideJoinEngine:
                     self.state.waiting.setdefault(window, []).append(element)
                     self.state.hold = min(self.state.hold, element.time)
                 else:
-                    ready.append(*_fields(element), (1, *element.order, number), element.produced)
+                    ready.append(*_fields(element), (1, *element.order, _JOINED, number), element.produced)
         self._process(ready)
 
     def _release(self, clock: int) -> None:

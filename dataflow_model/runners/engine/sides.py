@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument, KeyEncodingError, explain
+from dataflow_model.plan.combine import GroupFn
+from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     from dataflow_model.time import EventTime
     from dataflow_model.values import Window
 
-__all__ = ["StaticSide", "newest_panes", "owner_of", "view_of"]
+__all__ = ["STANDING", "StaticSide", "newest_panes", "owner_of", "standing_values", "view_of"]
+
+STANDING: Final = MultisetFn(GroupFn())
+"""What is left of values of which some are taken back, in the order in which they came."""
 
 
 @attrs.define
@@ -26,7 +31,7 @@ class StaticSide:
 
     The window of the side input that a main window sees is the one that contains its `max_timestamp`; among several,
     as sliding windows have, the one that ends first. Where the side input accumulates, only each key's newest pane
-    counts.
+    counts; where it takes values back, what is left does, and a window in which nothing is left is not there.
     """
 
     side: SideInput
@@ -41,12 +46,40 @@ class StaticSide:
         return self._seen[window]
 
     def _values(self, at: EventTime) -> list[Any]:
-        windows = {record.window for record in self.records if record.window.start <= at < record.window.end}
-        if not windows:
-            return []
-        chosen = min(windows, key=lambda window: (window.end, window.start))
-        found = [record for record in self.records if record.window == chosen]
-        return [record.value for record in (newest_panes(found) if self.accumulates else found)]
+        held: dict[Window, list[Record]] = {}
+        for record in self.records:
+            if record.window.start <= at < record.window.end:
+                held.setdefault(record.window, []).append(record)
+        for window in sorted(held, key=lambda window: (window.end, window.start)):
+            found = held[window]
+            if not any(record.is_retraction for record in found):
+                return [record.value for record in (newest_panes(found) if self.accumulates else found)]
+            values = standing_values(found)
+            if values:
+                return values
+        return []
+
+
+def standing_values(records: Sequence[Record]) -> list[Any]:
+    """Return the values of one window that have not been taken back.
+
+    Example:
+        >>> from dataflow_model.plan.sinks import Record
+        >>> from dataflow_model.time import EventTime
+        >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+        >>> records = [
+        ...     Record(value, EventTime(0), GLOBAL_WINDOW, NO_FIRING, is_retraction=back)
+        ...     for value, back in [(("UA", 4), False), (("AA", 1), False), (("UA", 4), True), (("UA", 7), False)]
+        ... ]
+        >>> standing_values(records)
+        [('AA', 1), ('UA', 7)]
+    """
+    standing = STANDING.create_accumulator()
+    for record in records:
+        change = STANDING.subtract_input if record.is_retraction else STANDING.add_input
+        standing = change(standing, record.value)
+    values: list[Any] = STANDING.extract_output(standing)
+    return values
 
 
 def newest_panes(records: Sequence[Record]) -> list[Record]:

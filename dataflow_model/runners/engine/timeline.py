@@ -11,21 +11,38 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from dataflow_model.plan.watermarks import ARRIVAL
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
+from dataflow_model.runners.engine.estimation import NOTHING_YET, SourceProgress
+from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from dataflow_model.plan.sources import Source
+    from dataflow_model.runners.engine.observing import Observations
 
-__all__ = ["At", "Observations", "ReplayProgress", "Timeline", "estimated", "observed"]
+__all__ = ["NOTHING_AWAITED", "At", "Awaited", "ReplayProgress", "Timeline"]
 
 At = tuple[int, int]
 """Where an instant stands: the clock's value, and a step that tells instants at one value apart."""
-NOTHING_YET: Final = int(MIN_TIMESTAMP)
+_END: Final = int(MAX_TIMESTAMP)
+
+
+@attrs.frozen
+class Awaited:
+    """What a plan's triggers wait for, beside the low watermark and the clock.
+
+    Attributes:
+        percentiles: of the watermark, those below 100, lowest first.
+        enough: which of them ends the input when it is +∞ for every source; `None` where only the last row does.
+    """
+
+    percentiles: tuple[float, ...] = ()
+    enough: float | None = None
+
+
+NOTHING_AWAITED: Final = Awaited()
 
 
 @attrs.define
@@ -36,47 +53,22 @@ class Timeline:
         at: where each stands.
         closes: whether each completes its tick.
         watermarks: by source, its watermark at each instant.
+        percentiles: by source, its further percentiles at each instant; empty where no trigger waits for one.
+        signals: at some instants, by place, the signals that take effect.
     """
 
     at: list[At] = attrs.field(factory=list)
     closes: list[bool] = attrs.field(factory=list)
     watermarks: dict[str, list[int]] = attrs.field(factory=dict)
+    percentiles: dict[str, list[tuple[int, ...]]] = attrs.field(factory=dict)
+    signals: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self.at)
 
-
-@attrs.frozen
-class Observations:
-    """What one read of a row range has seen.
-
-    Attributes:
-        label: the source's label.
-        origin: the origin that was read.
-        ticks: the distinct values of the clock, rising.
-        greatest: the greatest event time up to each of them, within the range.
-    """
-
-    label: str
-    origin: str
-    ticks: NDArray[np.int64]
-    greatest: NDArray[np.int64]
-
-
-def observed(label: str, origin: str, ticks: NDArray[np.int64], times: NDArray[np.int64]) -> Observations:
-    """Fold the rows that a read has seen to the greatest event time up to each tick.
-
-    Args:
-        label: the source's label.
-        origin: what was read.
-        ticks: the clock at each row, in any order.
-        times: the event time of each row.
-    """
-    order = np.argsort(ticks, kind="stable")
-    ticks, times = ticks[order], times[order]
-    running = np.maximum.accumulate(times) if len(times) else times
-    last_of_tick = np.flatnonzero(np.diff(ticks, append=ticks[-1] + 1)) if len(ticks) else np.empty(0, np.int64)
-    return Observations(label, origin, ticks[last_of_tick], running[last_of_tick])
+    def percentiles_at(self, place: int) -> dict[str, tuple[int, ...]]:
+        """Return by source its further percentiles at an instant."""
+        return {label: values[place] for label, values in self.percentiles.items()}
 
 
 @attrs.define
@@ -86,24 +78,32 @@ class ReplayProgress:
     Attributes:
         reached: the last tick seen of each origin.
         waiting: ticks seen that are not complete.
-        observed: by source, what was observed at ticks that are not complete.
-        greatest: by source, the greatest event time at complete ticks.
+        sources: how far the watermark of each source has come.
         last: by source, its last tick so far.
+        names: of some sources, which origins of the watermark are in each origin that is read.
         over: the sources that have ended, and whose end has been told.
+        signals: those that wait for a tick.
+        enough: whether the input has ended early: what comes now belongs to no tick.
     """
 
     reached: dict[tuple[str, str], int] = attrs.field(factory=dict)
     waiting: NDArray[np.int64] = attrs.field(
         factory=lambda: np.empty(0, np.int64), eq=attrs.cmp_using(eq=np.array_equal)
     )
-    observed: dict[str, list[Observations]] = attrs.field(factory=dict)
-    greatest: dict[str, int] = attrs.field(factory=dict)
+    sources: dict[str, SourceProgress] = attrs.field(factory=dict)
     last: dict[str, int] = attrs.field(factory=dict)
+    names: dict[tuple[str, str], set[str]] = attrs.field(factory=dict)
     over: set[str] = attrs.field(factory=set)
     begun: bool = False
+    signals: tuple[str, ...] = ()
+    enough: bool = False
 
-    def observe(self, observations: Sequence[Observations]) -> None:
-        """Take in what reads have seen."""
+    def declare(self, label: str, names: Iterable[str]) -> None:
+        """Let origins of a source's watermark hold it until they have reported."""
+        self.sources.setdefault(label, SourceProgress()).declare(names)
+
+    def observe(self, observations: Sequence[Observations], named: Collection[str] = ()) -> None:
+        """Take in what reads have seen; of the sources `named`, also which watermark origins are in what they read."""
         for seen in observations:
             if not len(seen.ticks):
                 continue
@@ -111,9 +111,15 @@ class ReplayProgress:
             place = (seen.label, seen.origin)
             self.reached[place] = max(tick, self.reached.get(place, NOTHING_YET))
             self.last[seen.label] = max(tick, self.last.get(seen.label, NOTHING_YET))
-            self.observed.setdefault(seen.label, []).append(seen)
+            self.sources.setdefault(seen.label, SourceProgress()).observe(seen.parts)
+            if seen.label in named:
+                self.names.setdefault(place, set()).update(part.name for part in seen.parts)
         if observations:
             self.waiting = np.unique(np.concatenate([self.waiting, *(seen.ticks for seen in observations)]))
+
+    def end(self, label: str, names: Collection[str]) -> None:
+        """Note that all that these origins of a source's watermark will give has been observed."""
+        self.sources.setdefault(label, SourceProgress()).end(names)
 
     def bound(self, open_origins: Sequence[tuple[str, str]]) -> int | None:
         """Return the tick before which all are complete; `None` when nothing is open, so that all are."""
@@ -125,6 +131,7 @@ class ReplayProgress:
         open_origins: Sequence[tuple[str, str]],
         ended: Sequence[str],
         wall: int | None = None,
+        awaited: Awaited = NOTHING_AWAITED,
     ) -> Timeline:
         """Return the instants that are complete now, and forget what belongs to them.
 
@@ -133,7 +140,10 @@ class ReplayProgress:
             open_origins: (label, origin) of what may still give rows, under a replay clock; a wall's tick is complete.
             ended: the labels of sources that have given their last row; static ones are among them from the start.
             wall: the wall clock's tick, or `None` under a replay clock.
+            awaited: what the plan's triggers wait for.
         """
+        if self.enough:
+            return Timeline(watermarks={label: [] for label in sources})
         bound = self.bound(open_origins)
         if wall is not None:
             self.waiting = np.union1d(self.waiting, [wall])
@@ -142,6 +152,15 @@ class ReplayProgress:
         if bound is None and not len(ready) and not self.begun:
             ready = np.zeros(1, np.int64)  # nothing ever came; what is static still needs an instant
         self.begun = self.begun or len(ready) > 0
+        known = {label: self.sources.setdefault(label, SourceProgress()) for label in sources}
+        before = {label: (progress.low, progress.high) for label, progress in known.items()}
+        values = {label: known[label].advance(source, ready, awaited.percentiles) for label, source in sources.items()}
+        ends = self._ends(ended, ready, bound)
+        ready = self._cut_short(ready, values, ends, awaited)
+        return self._weave(ready, values, before, ends, awaited)
+
+    def _ends(self, ended: Sequence[str], ready: NDArray[np.int64], bound: int | None) -> dict[int, list[str]]:
+        """Return which sources end after which tick, and remember them."""
         ends: dict[int, list[str]] = {}
         for label in ended:
             last = self.last.get(label)
@@ -152,59 +171,69 @@ class ReplayProgress:
             if label not in self.over and last is not None and (bound is None or last < bound):
                 ends.setdefault(last, []).append(label)
                 self.over.add(label)
-        values = {label: self._watermarks(label, source, ready) for label, source in sources.items()}
-        return self._weave(ready, values, ends, tuple(sources))
+        return ends
 
-    def _watermarks(self, label: str, source: Source, ready: NDArray[np.int64]) -> list[int]:
-        """Return a source's watermark at each complete tick, and fold what was observed there."""
-        seen = self.observed.pop(label, [])
-        before = self.greatest.get(label, NOTHING_YET)
-        if not seen or not len(ready):
-            if seen:
-                self.observed[label] = seen
-            return [estimated(source, before)] * len(ready)
-        ticks = np.concatenate([part.ticks for part in seen])
-        greatest = np.concatenate([part.greatest for part in seen])
-        order = np.argsort(ticks, kind="stable")
-        ticks, greatest = ticks[order], greatest[order]
-        rest = int(np.searchsorted(ticks, ready[-1], side="right"))
-        if rest < len(ticks):
-            self.observed[label] = [Observations(label, seen[0].origin, ticks[rest:], greatest[rest:])]
-        running = np.maximum.accumulate(np.concatenate([[before], greatest[:rest]]))
-        at_tick = running[np.searchsorted(ticks[:rest], ready, side="right")]
-        self.greatest[label] = int(at_tick[-1])
-        found, inverse = np.unique(at_tick, return_inverse=True)
-        estimates = np.array([estimated(source, int(value)) for value in found], np.int64)
-        watermarks: list[int] = estimates[inverse].tolist()
-        return watermarks
+    def _cut_short(
+        self,
+        ready: NDArray[np.int64],
+        values: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]],
+        ends: dict[int, list[str]],
+        awaited: Awaited,
+    ) -> NDArray[np.int64]:
+        """End every source after the tick at which enough of each has come, if there is one."""
+        if awaited.enough is None or not len(ready):
+            return ready
+        place = awaited.percentiles.index(awaited.enough)
+        told = {label: tick for tick, labels in ends.items() for label in labels}
+        enough = np.ones(len(ready), np.bool_)
+        for label, (_, high) in values.items():
+            over = np.full(len(ready), label in self.over and label not in told)
+            enough &= over | (ready >= told.get(label, _END)) | (high[:, place] == _END)
+        if not enough.any():
+            return ready
+        tick = int(ready[int(np.argmax(enough))])
+        later = [label for end, labels in ends.items() if end > tick for label in labels]
+        for end in [end for end in ends if end > tick]:
+            del ends[end]
+        later += [label for label in values if label not in self.over]
+        if later:
+            ends.setdefault(tick, []).extend(later)
+        self.over.update(values)
+        self.enough = True
+        self.waiting = np.empty(0, np.int64)
+        return ready[: int(np.argmax(enough)) + 1]
 
     def _weave(
         self,
         ready: NDArray[np.int64],
-        values: dict[str, list[int]],
+        values: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]],
+        before: Mapping[str, tuple[int, tuple[int, ...]]],
         ends: dict[int, list[str]],
-        labels: tuple[str, ...],
+        awaited: Awaited,
     ) -> Timeline:
         """Put ends of sources between the ticks: the end of a source follows its last tick."""
-        timeline = Timeline(watermarks={label: [] for label in labels})
-        finished = {label for label in self.over if not any(label in some for some in ends.values())}
+        timeline = Timeline(watermarks={label: [] for label in values})
+        ending = {label for labels in ends.values() for label in labels}
+        finished = self.over - ending
         places: list[tuple[At, int]] = [((tick, 0), row) for row, tick in enumerate(ready.tolist())]
         places += [((tick, 1), int(np.searchsorted(ready, tick, side="right")) - 1) for tick in ends]
         places.sort()
+        count = len(awaited.percentiles)
+        if count:
+            timeline.percentiles = {label: [] for label in values}
+        if places:
+            timeline.signals, self.signals = ({0: self.signals} if self.signals else {}), ()
+        columns = {label: (low.tolist(), list(map(tuple, high.tolist()))) for label, (low, high) in values.items()}
         for at, row in places:
             if at[1]:
                 finished.update(ends[at[0]])
             timeline.at.append(at)
             timeline.closes.append(True)
-            for label in labels:
-                # An end before any tick of this bundle: what was known before stays known where watermarks are kept.
-                value = values[label][row] if row >= 0 else NOTHING_YET
-                timeline.watermarks[label].append(int(MAX_TIMESTAMP) if label in finished else value)
+            for label, (low, high) in columns.items():
+                # An end may come before any tick of this bundle.
+                value, known = (low[row], high[row]) if row >= 0 else before[label]
+                timeline.watermarks[label].append(_END if label in finished else value)
+                if count:
+                    known = known or (NOTHING_YET,) * count
+                    timeline.percentiles[label].append((_END,) * count if label in finished else known)
         return timeline
-
-
-def estimated(source: Source, greatest: int) -> int:
-    """Return what a source's estimator makes of the greatest event time seen."""
-    if source.event_time == ARRIVAL:
-        return greatest
-    return int(source.watermark.watermark(EventTime(greatest)))

@@ -1,0 +1,184 @@
+"""What the class of a stateful DoFn declares: states, timers, what runs when they fire, and in what order it wants."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.dofn import METADATA, DoFn
+from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+__all__ = ["EXPIRY", "Declaration", "check_callbacks", "declaration_of", "parameters_of"]
+
+EXPIRY: Final = "on_window_expiry"
+"""The function that runs just before a window's state is gone."""
+_TOLD_AT_EXPIRY: Final = frozenset({"key", "window", "timestamp"})
+_TOLD_TO_TIMERS: Final = _TOLD_AT_EXPIRY | {"fire_timestamp", "timer_tag"}
+
+
+@attrs.frozen
+class Declaration:
+    """What a DoFn's class declares.
+
+    Attributes:
+        states, timers: the specs, by the attribute that holds each.
+        callbacks: by timer, the name of the function that runs when it fires.
+        has_expiry: whether it defines `on_window_expiry`.
+        time_sorted: whether it requires its input in event-time order.
+    """
+
+    states: Mapping[str, StateSpec] = attrs.field(factory=dict)
+    timers: Mapping[str, TimerSpec] = attrs.field(factory=dict)
+    callbacks: Mapping[str, str] = attrs.field(factory=dict)
+    has_expiry: bool = False
+    time_sorted: bool = False
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether it needs its input by key."""
+        return bool(self.states or self.timers or self.has_expiry or self.time_sorted)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters that it may name beside metadata."""
+        return (*self.states, *self.timers)
+
+    def describe(self) -> str:
+        """Say what it declares, for fingerprints and explanations."""
+        parts = [f"{name}: {spec.describe()}" for name, spec in sorted((self.states | self.timers).items())]  # type: ignore[operator]
+        parts += ["input sorted by event time"] if self.time_sorted else []
+        return ", ".join(parts) or "nothing"
+
+
+def declaration_of(kind: type[DoFn]) -> Declaration:
+    """Return what a DoFn's class declares.
+
+    Raises:
+        InvalidArgument: for a timer without a function, with two, a function of an unknown timer, or a name that is
+            taken.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Lost(dm.DoFn):
+        ...     late = dm.TimerSpec()
+        >>> declaration_of(Lost)
+        Traceback (most recent call last):
+        dataflow_model.errors.InvalidArgument: Lost declares the timer 'late', and nothing runs when it fires
+        Hint: put @dm.on_timer(late) over the function that shall run
+    """
+    key: Any = kind  # mypy takes no class for hashable
+    found: Declaration = _inspected(key)
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _inspected(kind: Any) -> Declaration:
+    found = {name: getattr(kind, name) for name in _names(kind)}
+    states = {name: spec for name, spec in found.items() if isinstance(spec, StateSpec)}
+    timers = {name: spec for name, spec in found.items() if isinstance(spec, TimerSpec)}
+    taken = sorted((METADATA | _TOLD_TO_TIMERS).intersection((*states, *timers)))
+    if taken:
+        raise InvalidArgument(
+            explain(f"{kind.__name__} declares {taken[0]!r}, which names something else", hint="give it another name")
+        )
+    callbacks: dict[str, str] = {}
+    for name, function in found.items():
+        timer = getattr(function, TIMER_OF, None) if inspect.isfunction(function) else None
+        if timer is None:
+            continue
+        of = [known for known, spec in timers.items() if spec is timer or known == timer]
+        if not of:
+            raise InvalidArgument(
+                explain(
+                    f"{kind.__name__}.{name} is to run on {timer!r}, which is no timer of the class",
+                    hint=f"its timers are {sorted(timers)}; declare one: flush = dm.TimerSpec()",
+                )
+            )
+        if of[0] in callbacks:
+            raise InvalidArgument(
+                explain(
+                    f"{kind.__name__} runs both {callbacks[of[0]]!r} and {name!r} on the timer {of[0]!r}",
+                    hint="a timer has one function; call the other from it",
+                )
+            )
+        callbacks[of[0]] = name
+    silent = [name for name in timers if name not in callbacks]
+    if silent:
+        raise InvalidArgument(
+            explain(
+                f"{kind.__name__} declares the timer {silent[0]!r}, and nothing runs when it fires",
+                hint=f"put @dm.on_timer({silent[0]}) over the function that shall run",
+            )
+        )
+    return Declaration(states, timers, callbacks, callable(found.get(EXPIRY)), kind.requires_time_sorted_input)
+
+
+def check_callbacks(fn: DoFn, given: Collection[str]) -> None:
+    """Raise `InvalidArgument` where a function of a timer or of the expiry names what nothing fills.
+
+    Args:
+        fn: the DoFn.
+        given: the keyword arguments that go with it.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Unknown(dm.DoFn):
+        ...     flush = dm.TimerSpec()
+        ...     @dm.on_timer(flush)
+        ...     def at(self, buffer):
+        ...         return []
+        >>> check_callbacks(Unknown(), ())
+        Traceback (most recent call last):
+        dataflow_model.errors.InvalidArgument: at(buffer) has a parameter 'buffer' that nothing fills
+        Hint: declare the state or timer, or name one of ['fire_timestamp', 'flush', 'key', 'timer_tag', 'timestamp',
+        'window']
+    """
+    declaration = declaration_of(type(fn))
+    for name in declaration.callbacks.values():
+        _check(getattr(fn, name), _TOLD_TO_TIMERS.union(declaration.names, given))
+    if declaration.has_expiry:
+        function = getattr(fn, EXPIRY)
+        timers = [name for name in parameters_of(function) if name in declaration.timers]
+        if timers:
+            raise InvalidArgument(
+                explain(
+                    f"{EXPIRY} of {type(fn).__name__} names the timer {timers[0]!r}, which would never fire: "
+                    "the window is over",
+                    hint="give what is left as output",
+                )
+            )
+        _check(function, _TOLD_AT_EXPIRY.union(declaration.states, given))
+
+
+def parameters_of(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters that have to be filled."""
+    return [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY, parameter.POSITIONAL_ONLY}
+        and parameter.default is parameter.empty
+    ]
+
+
+def _check(function: Callable[..., Any], known: Collection[str]) -> None:
+    for name in parameters_of(function):
+        if name not in known:
+            raise InvalidArgument(
+                explain(
+                    f"{function.__name__}{inspect.signature(function)} has a parameter {name!r} that nothing fills",
+                    hint=f"declare the state or timer, or name one of {sorted(known)}",
+                )
+            )
+
+
+def _names(kind: type[DoFn]) -> list[str]:
+    """Return the attributes of a class and its bases, bases first, in the order in which they are written."""
+    written = [name for base in reversed(kind.__mro__) if base not in {DoFn, object} for name in vars(base)]
+    return [name for name in dict.fromkeys(written) if hasattr(kind, name)]

@@ -1,0 +1,52 @@
+"""Early termination: a bounded input may end once a percentile of its partitions is done, where every answer is out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read, Ref, Write
+from dataflow_model.plan.sources import LOW, ElementsSource
+from dataflow_model.triggers import AfterWatermark
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+
+__all__ = ["percentile_that_ends"]
+
+
+def percentile_that_ends(plan: Plan) -> float | None:
+    """Return the percentile of the watermark that at +∞ leaves nothing to be given; `None` where only the end does.
+
+    All groupings must have `AfterWatermark(percentile=p)` as their whole trigger: it has then fired for every window
+    and finished. And nothing may reach a sink or a side input past the groupings, since that would want every row.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.io.Collect()
+        >>> print(percentile_that_ends(p.plan()))
+        None
+    """
+    percentiles = []
+    ungrouped: set[Ref] = set()
+    for node in plan.nodes:
+        raw = any(ref in ungrouped for ref in node.inputs)
+        match node:
+            case GroupByKeyAndWindow():
+                trigger = node.strategy.trigger
+                if not isinstance(trigger, AfterWatermark) or trigger.percentile == LOW:
+                    return None
+                percentiles.append(trigger.percentile)
+                continue
+            case Write() if raw:
+                return None
+            case ParDo() if any(side.ref in ungrouped for side in node.side_inputs):
+                return None
+            case Read():
+                raw = not isinstance(node.source, ElementsSource)
+            case _:
+                pass
+        if raw:
+            ungrouped.update(outputs_of(node))
+    return max(percentiles, default=None)

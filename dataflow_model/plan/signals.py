@@ -1,0 +1,33 @@
+"""Signals from outside: which ones a plan's triggers wait for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.triggering import awaited_signals
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+
+__all__ = ["check_signal"]
+
+
+def check_signal(plan: Plan, name: str) -> None:
+    """Refuse a signal that would do nothing.
+
+    Raises:
+        InvalidArgument: for a name that no trigger waits for.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> check_signal(dm.Pipeline().plan(), "flush")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: no trigger waits for the signal 'flush'
+        Hint: dm.AfterSignal('flush') is a trigger that does
+    """
+    names = awaited_signals(plan)
+    if name not in names:
+        hint = f"there are {', '.join(sorted(names))}" if names else f"dm.AfterSignal({name!r}) is a trigger that does"
+        raise InvalidArgument(explain(f"no trigger waits for the signal {name!r}", hint=hint))

@@ -1,0 +1,248 @@
+"""State and timers of a DoFn: what its class declares.
+
+A stateful DoFn declares specs as class attributes and names them as parameters of its functions; the handle that comes
+in belongs to the key and the window of the element, the timer or the window that is processed.
+
+Source: Beam's `userstate`; MillWheel's persistent per-key state and timers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.state_handles import BagState, CombiningState, MapState, SetState, ValueState
+from dataflow_model.triggers import TimeDomain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "TIMER_OF",
+    "BagStateSpec",
+    "CombiningStateSpec",
+    "MapStateSpec",
+    "SetStateSpec",
+    "StateSpec",
+    "TimerSpec",
+    "ValueStateSpec",
+    "on_timer",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
+
+TIMER_OF: Final = "_dataflow_model_timer"
+"""The attribute in which `on_timer` keeps which timer a function is for."""
+
+
+class StateSpec:
+    """One piece of state that a DoFn's class declares; the attribute's name is its address."""
+
+    def bind(self, store: dict[str, Any], name: str) -> Any:
+        """Return the handle over what is kept for one key and window."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """Say what it is, for fingerprints and explanations."""
+        raise NotImplementedError
+
+
+@attrs.frozen(eq=False)
+class ValueStateSpec(StateSpec, Generic[T]):
+    """Declare a `ValueState`.
+
+    Args:
+        default: what is read where nothing was written.
+
+    Source: Beam's `ReadModifyWriteStateSpec`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Number(dm.DoFn):
+        ...     count = dm.ValueStateSpec(default=0)
+        ...     def process(self, pair, count: dm.ValueState[int]):
+        ...         count.write(count.read() + 1)
+        ...         yield count.read(), pair[1]
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create([("a", "x"), ("b", "y"), ("a", "z")]) | dm.ParDo(Number()) | "out" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("out")]
+        [(1, 'x'), (1, 'y'), (2, 'z')]
+    """
+
+    default: Any = None
+
+    def bind(self, store: dict[str, Any], name: str) -> ValueState[T]:
+        """Return the handle."""
+        return ValueState(store, name, self.default)
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return "value"
+
+
+@attrs.frozen(eq=False)
+class BagStateSpec(StateSpec, Generic[T]):
+    """Declare a `BagState`.
+
+    Source: Beam's `BagStateSpec`.
+    """
+
+    def bind(self, store: dict[str, Any], name: str) -> BagState[T]:
+        """Return the handle."""
+        return BagState(store, name)
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return "bag"
+
+
+@attrs.frozen(eq=False)
+class SetStateSpec(StateSpec, Generic[T]):
+    """Declare a `SetState`.
+
+    Source: Beam's `SetStateSpec`.
+    """
+
+    def bind(self, store: dict[str, Any], name: str) -> SetState[T]:
+        """Return the handle."""
+        return SetState(store, name)
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return "set"
+
+
+@attrs.frozen(eq=False)
+class MapStateSpec(StateSpec, Generic[K, V]):
+    """Declare a `MapState`.
+
+    Source: `MapState` of Beam's Java SDK; its Python SDK has none.
+    """
+
+    def bind(self, store: dict[str, Any], name: str) -> MapState[K, V]:
+        """Return the handle."""
+        return MapState(store, name)
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return "map"
+
+
+def _as_combiner(combine: Any) -> CombineFn[Any, Any, Any]:
+    found = combine() if isinstance(combine, type) and issubclass(combine, CombineFn) else combine
+    if not isinstance(found, CombineFn):
+        raise InvalidType(explain(f"a CombineFn is wanted, got {combine!r}", hint="write dm.Sum(), for example"))
+    return found
+
+
+@attrs.frozen(eq=False)
+class CombiningStateSpec(StateSpec):
+    """Declare a `CombiningState`.
+
+    Args:
+        combine: the combiner, or its class.
+
+    Raises:
+        InvalidType: for anything else.
+
+    Source: Beam's `CombiningValueStateSpec`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.CombiningStateSpec(sum)
+        Traceback (most recent call last):
+        dataflow_model.errors.InvalidType: a CombineFn is wanted, got <built-in function sum>
+        Hint: write dm.Sum(), for example
+    """
+
+    combine: CombineFn[Any, Any, Any] = attrs.field(converter=_as_combiner)
+
+    def bind(self, store: dict[str, Any], name: str) -> CombiningState[Any, Any]:
+        """Return the handle."""
+        return CombiningState(store, name, self.combine)
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return f"combined by {type(self.combine).__name__}"
+
+
+@attrs.frozen(eq=False)
+class TimerSpec:
+    """Declare a `Timer`, or with tags a family of them; `on_timer` says what runs when it fires.
+
+    Args:
+        domain: whether it waits for the watermark (`EVENT_TIME`) or for the clock (`PROCESSING_TIME`).
+
+    Raises:
+        InvalidArgument: for anything but a `TimeDomain`.
+
+    Source: Beam's `TimerSpec`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.TimerSpec("event time")
+        Traceback (most recent call last):
+        dataflow_model.errors.InvalidArgument: a timer's domain must be a TimeDomain, got 'event time'
+        Hint: write dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
+    """
+
+    domain: TimeDomain = TimeDomain.EVENT_TIME
+
+    def __attrs_post_init__(self) -> None:
+        """Check the domain."""
+        if not isinstance(self.domain, TimeDomain):
+            raise InvalidArgument(
+                explain(
+                    f"a timer's domain must be a TimeDomain, got {self.domain!r}",
+                    hint="write dm.TimerSpec(dm.TimeDomain.EVENT_TIME)",
+                )
+            )
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return f"{self.domain.name.lower().replace('_', '-')} timer"
+
+
+def on_timer(timer: TimerSpec | str) -> Callable[[FunctionT], FunctionT]:
+    """Have a function of a DoFn run when a timer fires; it gives outputs as `process` does.
+
+    Its parameters are filled by name: the DoFn's states and timers, `key`, `window`, `timestamp` (the event time of
+    its outputs), `fire_timestamp` (what the timer was set to), `timer_tag`, and the keyword arguments given to `ParDo`.
+
+    Args:
+        timer: the spec, or the name of the class attribute that holds it.
+
+    Raises:
+        InvalidType: for anything else.
+
+    Source: Beam's `on_timer`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Remind(dm.DoFn):
+        ...     reminder = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
+        ...     def process(self, pair, reminder: dm.Timer, timestamp):
+        ...         reminder.set(timestamp + dm.duration("1 hour"), tag=pair[1])
+        ...     @dm.on_timer(reminder)
+        ...     def remind(self, key, timer_tag):
+        ...         yield f"{key}: {timer_tag}"
+        >>> with dm.Pipeline() as p:
+        ...     reminders = p | dm.Create([("Ann", "tea"), ("Ann", "post")]) | dm.ParDo(Remind())
+        ...     _ = reminders | "out" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("out")]
+        ['Ann: tea', 'Ann: post']
+    """
+    if not isinstance(timer, TimerSpec | str):
+        raise InvalidType(explain(f"on_timer takes a TimerSpec, got {timer!r}", hint="write @dm.on_timer(flush)"))
+
+    def mark(function: FunctionT) -> FunctionT:
+        setattr(function, TIMER_OF, timer)
+        return function
+
+    return mark

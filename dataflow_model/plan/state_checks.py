@@ -1,0 +1,49 @@
+"""What a plan may not do with stateful DoFns."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import NotYetSupported, PlanError, explain
+from dataflow_model.plan.nodes import ParDo
+from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.plan.stages import dynamic_sides
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+
+__all__ = ["check_state"]
+
+
+def check_state(plan: Plan) -> None:
+    """Raise for a stateful DoFn that would see retractions without knowing, or whose side inputs change.
+
+    Raises:
+        PlanError: behind a retracting strategy, unless `process` names `is_retraction`.
+        NotYetSupported: with a side input that changes while the plan runs.
+    """
+    stateful = [node for node in plan.nodes if isinstance(node, ParDo) and node.is_stateful]
+    if not stateful:
+        return
+    retracted = retracted_collections(plan)
+    changing = dynamic_sides(plan)
+    for node in stateful:
+        source = retracted.get(node.input)
+        if source is not None and "is_retraction" not in inspect.signature(node.fn.user_function()).parameters:
+            raise PlanError(
+                explain(
+                    f"{node.label!r} keeps state, and {source.label!r} before it takes values back: it would count "
+                    "them twice",
+                    hint="name the parameter `is_retraction` in `process` and undo what is taken back, "
+                    "or use .accumulating() or .discarding() before it",
+                )
+            )
+        if any(side in changing for side in node.side_inputs):
+            raise NotYetSupported(
+                explain(
+                    f"{node.label!r} keeps state, and its side input changes while the pipeline runs, "
+                    "which no runner joins yet",
+                    hint="look the side input up in a dm.Map before it, or join the two with dm.CoGroupByKey",
+                )
+            )

@@ -1,0 +1,121 @@
+"""The origins of a source's watermark: its parts that each have one, and how these make the source's.
+
+Source: the MillWheel paper, where injectors seed the low watermark, each for its part of the input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.time import Duration, DurationLike, duration, duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["EVERYTHING", "WatermarkOptions", "WatermarkOrigins", "origins_of"]
+
+_WEIGHTS: Final = ("origins", "records")
+
+
+def _names(value: Iterable[object] | None) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InvalidType(
+            explain(f"`partitions` must be a list of names, got the text {value!r}", hint=f"partitions=[{value!r}]")
+        )
+    return () if value is None else tuple(sorted({str(name) for name in value}))
+
+
+def _optional_duration(value: DurationLike | None) -> Duration | None:
+    return None if value is None else duration(value)
+
+
+@attrs.frozen
+class WatermarkOrigins:
+    """The parts of a source that each have a watermark of their own, and how these make the source's.
+
+    Attributes:
+        by: the column whose values name the origins, `"file"` where each file is one, `None` where the whole source is.
+        partitions: names that must all have reported before there is a watermark; none are declared by default. For
+            bounded files with `by="file"` it is all files that are there when the run begins.
+        idle_after: how long an origin may give nothing before it stops holding the watermark; `None`: for ever.
+        max_skew: how far an origin may run ahead of the low watermark before the source waits; `None`: any distance.
+        weight: whether a percentile counts origins, or weighs each by its records.
+
+    Raises:
+        InvalidArgument: for durations that are not positive, an unknown weight, or partitions without `by`.
+
+    Example:
+        >>> WatermarkOrigins(idle_after="0 seconds")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: `idle_after` must be positive, got Duration(0s)
+    """
+
+    by: str | None = None
+    partitions: tuple[str, ...] = attrs.field(converter=_names, default=())
+    idle_after: Duration | None = attrs.field(converter=_optional_duration, default=None)
+    max_skew: Duration | None = attrs.field(converter=_optional_duration, default=None)
+    weight: str = "origins"
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        for name in ("idle_after", "max_skew"):
+            value = getattr(self, name)
+            if value is not None and value <= Duration(0):
+                raise InvalidArgument(f"`{name}` must be positive, got {value!r}")
+        if self.weight not in _WEIGHTS:
+            raise InvalidArgument(f"`weight` must be 'origins' or 'records', got {self.weight!r}")
+        if self.partitions and self.by is None:
+            raise InvalidArgument(
+                explain(
+                    f"`partitions` declares the origins {', '.join(self.partitions)}, but the whole source is one",
+                    hint="watermark_origin= names the column that says where a row comes from",
+                )
+            )
+
+    @property
+    def by_column(self) -> str | None:
+        """The column that names the origins, or `None`."""
+        return None if self.by == "file" else self.by
+
+    def describe(self) -> str:
+        """Say what differs from the default."""
+        words = [] if self.by is None else [f"origins by {self.by}"]
+        words += [f"partitions {', '.join(self.partitions)}"] if self.partitions else []
+        words += [] if self.idle_after is None else [f"idle after {duration_text(self.idle_after)}"]
+        words += [] if self.max_skew is None else [f"at most {duration_text(self.max_skew)} ahead"]
+        words += ["percentiles by records"] if self.weight == "records" else []
+        return ", ".join(words)
+
+
+EVERYTHING: Final = WatermarkOrigins()
+"""The whole source is one origin."""
+
+
+class WatermarkOptions(TypedDict, total=False):
+    """The options by which a read names its watermark's origins; see `WatermarkOrigins`."""
+
+    watermark_origin: str | None
+    partitions: Iterable[object] | None
+    idle_after: DurationLike | None
+    max_skew: DurationLike | None
+    weight: Literal["origins", "records"]
+
+
+def origins_of(options: WatermarkOptions) -> WatermarkOrigins:
+    """Return what a read's options say.
+
+    Example:
+        >>> origins_of({"watermark_origin": "file", "idle_after": "1 minute"}).describe()
+        'origins by file, idle after 1 minute'
+    """
+    return WatermarkOrigins(
+        by=options.get("watermark_origin"),
+        partitions=options.get("partitions"),
+        idle_after=options.get("idle_after"),
+        max_skew=options.get("max_skew"),
+        weight=options.get("weight", "origins"),
+    )

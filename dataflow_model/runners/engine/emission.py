@@ -1,0 +1,185 @@
+"""Emission: how a firing becomes panes, and under a retracting strategy what it takes back."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.plan.strategy import AccumulationMode
+from dataflow_model.runners.engine.bundle import Bundle, Update
+from dataflow_model.runners.engine.cells import Standing
+from dataflow_model.runners.engine.uncombining import MultisetFn
+from dataflow_model.triggers import FiringMode
+from dataflow_model.values import PaneInfo, PaneTiming
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+
+    from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.bundle import Order
+    from dataflow_model.runners.engine.cells import Cell, KeyState
+    from dataflow_model.values import Window
+
+__all__ = ["AT", "BEFORE", "ELEMENT", "WATERMARK", "Emitter", "Firing"]
+
+BEFORE, ELEMENT, WATERMARK, AT = range(4)
+"""The phases of an instant; see `bundle.Order`."""
+_CLEARS: Final[dict[AccumulationMode, Callable[[FiringMode], bool]]] = {
+    AccumulationMode.CLEAR_ALWAYS: lambda _wish: True,
+    AccumulationMode.CLEAR_BY_DEFAULT: lambda wish: wish is not FiringMode.ACCUMULATE,
+    AccumulationMode.ACCUMULATE_BY_DEFAULT: lambda wish: wish is FiringMode.CLEAR,
+    AccumulationMode.ACCUMULATE_ALWAYS: lambda _wish: False,
+}
+"""Whether a pane's contents are gone after it, from the mode and from what the trigger wishes."""
+_PANES: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
+_OBEDIENT: Final = frozenset({AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT})
+
+
+@attrs.frozen
+class Firing:
+    """Why a window's contents may go out now.
+
+    Attributes:
+        watermark: the low watermark.
+        produced: the deadline that fired, else the clock.
+        by_trigger: whether the trigger fired; else the window expires.
+        passing: whether the watermark passes the end of the window in this event.
+        forced: whether a pane goes out with nothing new in it.
+        last: whether the window expires.
+        wish: what the trigger wishes for the contents.
+    """
+
+    watermark: int
+    produced: int
+    by_trigger: bool = True
+    passing: bool = False
+    forced: bool = False
+    last: bool = False
+    wish: FiringMode = FiringMode.DEFAULT
+
+
+class Emitter:
+    """Turns firings of one grouping into rows of its output.
+
+    Args:
+        label: the grouping's.
+        strategy: its windowing strategy.
+        combine: its combiner.
+        trigger: the trigger's name.
+        counters: where panes are counted.
+        keeps_history: whether the trigger looks at the panes so far.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        strategy: WindowingStrategy,
+        combine: CombineFn[Any, Any, Any],
+        trigger: str,
+        counters: Counter[str],
+        *,
+        keeps_history: bool = False,
+    ) -> None:
+        self.output = Bundle()
+        self.counters = counters
+        self._label = label
+        self._strategy = strategy
+        self._combine = combine
+        self._trigger = trigger
+        self._keeps_history = keeps_history
+        self._clears = _CLEARS[strategy.accumulation_mode]
+        self._obeys = strategy.accumulation_mode in _OBEDIENT
+        self._numbers = itertools.count()
+        self._phase: int = ELEMENT
+        self._cause: Order = ()
+
+    def begin(self, phase: int, cause: Order) -> None:
+        """Say what causes the panes to come."""
+        self._phase, self._cause, self._numbers = phase, cause, itertools.count()
+
+    def fire(self, state: KeyState, window: Window, cell: Cell, firing: Firing) -> None:
+        """Emit what is new in a window, or forced; then clear what the mode clears."""
+        if cell.pending or firing.forced:
+            if self._strategy.retracting and not self._holds(cell):  # all was taken back: there is no value any more
+                self._take_back(state.key, cell, firing.produced)
+            else:
+                self._emit(state.key, window, cell, self._info(window, cell, firing), firing.produced)
+        if self._clears(firing.wish):
+            cell.clear(self._combine.create_accumulator())
+        cell.pending, cell.pending_on_time = 0, False
+
+    def clear(self, cell: Cell) -> None:
+        """Drop a window's contents because its trigger says so, in the modes that obey."""
+        if self._obeys:
+            self.counters["cleared_by_trigger"] += cell.held
+            cell.clear(self._combine.create_accumulator())
+            cell.pending, cell.pending_on_time = 0, False
+
+    def reopened(self, key: Any, window: Window, cell: Cell, produced: int) -> None:
+        """Emit the one pane of an expired window that late data have opened again."""
+        info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.LATE, trigger=None)
+        self._emit(key, window, cell, info, produced)
+
+    def take(self) -> Bundle:
+        """Return the rows since the last call, in order of emission."""
+        output, self.output = self.output, Bundle()
+        return output
+
+    def _holds(self, cell: Cell) -> bool:
+        """Tell whether a window has anything in it; where inputs are kept they say so, else their number does."""
+        return bool(cell.accumulator if isinstance(self._combine, MultisetFn) else cell.held)
+
+    def _info(self, window: Window, cell: Cell, firing: Firing) -> PaneInfo:
+        last = firing.last or cell.tree.is_finished()
+        timing = cell.timing(window, watermark=firing.watermark, passing=firing.passing)
+        if timing is not PaneTiming.EARLY:
+            cell.on_time_index += 1
+        cell.had_on_time = cell.had_on_time or timing is PaneTiming.ON_TIME
+        trigger = self._trigger if firing.by_trigger else None
+        info = PaneInfo(cell.index, cell.on_time_index, cell.index == 0, last, timing, trigger)
+        cell.index += 1
+        if self._keeps_history:
+            cell.history = (*cell.history, info)
+        return info
+
+    def _emit(self, key: Any, window: Window, cell: Cell, info: PaneInfo, produced: int) -> None:
+        value = self._combine.extract_output(cell.accumulator)
+        time = cell.output_time(window, self._strategy.timestamp_combiner)
+        emission = self._take_back(key, cell, produced)
+        update = None if emission is None else Update(emission, is_retraction=False)
+        self.output.append((key, value), time, (window,), info, self._next_order(), produced, update)
+        if self._strategy.retracting:
+            cell.standing = (Standing(window, value, time, info),)
+        self.counters[_PANES[info.timing]] += 1
+
+    def _take_back(self, key: Any, cell: Cell, produced: int) -> Order | None:
+        """Emit the retractions of what stands, by source window; return the name of the emission, if there are any."""
+        emission: Order | None = None
+        for standing in sorted(cell.standing, key=_by_window):
+            order = self._next_order()
+            emission = emission or (self._label, *order)
+            self.output.append(
+                (key, standing.value),
+                standing.time,
+                (standing.window,),
+                standing.info,
+                order,
+                produced,
+                Update(emission, is_retraction=True),
+            )
+            self.counters["retractions"] += 1
+        cell.standing = ()
+        return emission
+
+    def _next_order(self) -> Order:
+        if self._phase == ELEMENT:
+            return (self._phase, *self._cause, next(self._numbers))
+        return (self._phase, self._cause, next(self._numbers))
+
+
+def _by_window(standing: Standing) -> tuple[int, int]:
+    return int(standing.window.end), int(standing.window.start)

@@ -1,0 +1,291 @@
+"""The watermark of one source: a fold over what was observed of its origins, tick by tick."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from dataflow_model.plan.watermarks import (
+    ARRIVAL,
+    AdaptiveLateness,
+    AtTheEnd,
+    BoundedOutOfOrderness,
+    Explicit,
+    Monotonic,
+    WallTime,
+)
+from dataflow_model.runners.engine.observing import WHOLE, Part, needs_skew
+from dataflow_model.runners.engine.skew import UNKNOWN, SkewSketch, quantiles_of
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.sources import Source
+
+__all__ = ["NOTHING_YET", "OriginProgress", "SourceProgress"]
+
+NOTHING_YET: Final = int(MIN_TIMESTAMP)
+_END: Final = int(MAX_TIMESTAMP)
+_CELLS: Final = 2_000_000
+"""How many ticks times origins are worked out at once at most: some tens of megabytes."""
+
+
+@attrs.define
+class OriginProgress:
+    """How far one origin has come.
+
+    Attributes:
+        declared: whether it holds the watermark before it has given anything.
+        greatest: the greatest event time that the estimator looks at.
+        peak: the greatest event time of all its records.
+        records: how many there were.
+        last: its last tick.
+        watermark: where it stood after the last complete tick; +∞ once it has ended.
+        ended: the tick with which it ended, once it has.
+        sketch: its skew, where anybody wants it.
+        pending: what was observed at ticks that are not complete.
+    """
+
+    declared: bool = False
+    greatest: int = NOTHING_YET
+    peak: int = NOTHING_YET
+    records: int = 0
+    last: int = NOTHING_YET
+    watermark: int = NOTHING_YET
+    ended: int | None = None
+    sketch: SkewSketch | None = None
+    pending: list[Part] = attrs.field(factory=list, eq=False)
+
+    def end(self) -> None:
+        """Note that all it will ever give has been observed."""
+        if self.ended is None:
+            self.ended = max([self.last, *(int(part.ticks[-1]) for part in self.pending)])
+
+    def take(self, until: int) -> Part:
+        """Return what was observed at ticks up to `until`; the rest stays pending."""
+        parts, self.pending = self.pending, []
+        ticks = np.concatenate([part.ticks for part in parts])
+        order = np.argsort(ticks, kind="stable")
+        ticks = ticks[order]
+        greatest = np.concatenate([part.greatest for part in parts])[order]
+        counts = np.concatenate([part.counts for part in parts])[order]
+        times = None
+        if all(part.times is not None for part in parts):
+            times = np.concatenate([part.times for part in parts if part.times is not None])
+            at = np.concatenate([np.repeat(part.ticks, part.counts) for part in parts])
+            times = times[np.lexsort((times, at))]
+        cut = int(np.searchsorted(ticks, until, side="right"))
+        records = int(counts[:cut].sum())
+        if cut < len(ticks):
+            rest = None if times is None else times[records:]
+            self.pending = [Part(parts[0].name, ticks[cut:], greatest[cut:], counts[cut:], rest)]
+        taken = None if times is None else times[:records]
+        return Part(parts[0].name, ticks[:cut], greatest[:cut], counts[:cut], taken)
+
+
+@attrs.frozen(eq=False)
+class _Course:
+    """One origin over some ticks: its watermark, how many records it had given, whether it counts, what was learned."""
+
+    watermark: NDArray[np.int64]
+    records: NDArray[np.int64]
+    holds: NDArray[np.bool_]
+    ended: NDArray[np.bool_]
+    peak: NDArray[np.int64]
+    delays: NDArray[np.int64] | None
+
+
+@attrs.define
+class SourceProgress:
+    """How far a source has come.
+
+    Attributes:
+        origins: of its watermark, by name.
+        low: its low watermark.
+        high: its percentiles below 100, in order.
+    """
+
+    origins: dict[str, OriginProgress] = attrs.field(factory=dict)
+    low: int = NOTHING_YET
+    high: tuple[int, ...] = ()
+
+    def declare(self, names: Iterable[str]) -> None:
+        """Let origins hold the watermark until they have reported."""
+        for name in names:
+            self.origins.setdefault(name, OriginProgress()).declared = True
+
+    def observe(self, parts: Iterable[Part]) -> None:
+        """Take in what a read has seen."""
+        for part in parts:
+            if len(part.ticks):
+                self.origins.setdefault(part.name, OriginProgress()).pending.append(part)
+
+    def end(self, names: Collection[str]) -> None:
+        """Note that all that these origins will give has been observed."""
+        for name in names:
+            self.origins.setdefault(name, OriginProgress()).end()
+
+    def advance(
+        self, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float] = ()
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the watermark after each complete tick, and its percentiles in columns; fold what was observed.
+
+        The low watermark is the least of the origins that count: idle ones and those that have ended do not, and
+        where none counts it stays. A percentile p is the largest event time that origins of at least p % of the
+        weight have reached, where those that have ended have reached +∞; with one origin, what p % of its records
+        have not been behind. Neither ever falls.
+        """
+        if source.watermark_origins.by is None:
+            self.declare([WHOLE])
+        self.high = self.high or (NOTHING_YET,) * len(percentiles)
+        step = max(1, _CELLS // max(1, len(self.origins)))
+        lows, highs = [], []
+        for start in range(0, len(ready), step):
+            low, high = self._advance(source, ready[start : start + step], percentiles)
+            lows.append(low)
+            highs.append(high)
+        if not lows:
+            return np.empty(0, np.int64), np.empty((0, len(percentiles)), np.int64)
+        return np.concatenate(lows), np.concatenate(highs)
+
+    def _advance(
+        self, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        courses = [_follow(origin, source, ready, percentiles) for _, origin in sorted(self.origins.items())]
+        low = np.full(len(ready), _END, np.int64)
+        counted = np.zeros(len(ready), np.bool_)
+        for course in courses:
+            counts = course.holds & ~course.ended
+            low = np.where(counts, np.minimum(low, course.watermark), low)
+            counted |= counts
+        low = np.maximum.accumulate(np.maximum(np.where(counted, low, NOTHING_YET), self.low))
+        high = np.empty((len(ready), len(percentiles)), np.int64)
+        if percentiles and courses:
+            if source.watermark_origins.by is None:
+                high = _within_one(courses[0], len(percentiles), low)
+            else:
+                high = _over_origins(courses, percentiles, by_records=source.watermark_origins.weight == "records")
+        elif percentiles:
+            high[:] = NOTHING_YET
+        before = np.array([self.high], np.int64).reshape(1, len(percentiles))
+        high = np.maximum.accumulate(np.maximum(np.maximum(high, low[:, None]), before), axis=0)
+        self.low = int(low[-1])
+        self.high = tuple(high[-1].tolist())
+        return low, high
+
+
+def _follow(origin: OriginProgress, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float]) -> _Course:
+    """Return an origin's course over complete ticks, and fold what was observed of it."""
+    reported = origin.last != NOTHING_YET
+    none = np.empty(0, np.int64)
+    seen = origin.take(int(ready[-1])) if origin.pending else Part("", none, none, none)
+    place = np.searchsorted(seen.ticks, ready, side="right")
+    greatest = np.maximum.accumulate(np.concatenate([[origin.greatest], seen.greatest]))
+    records = origin.records + np.concatenate([[0], np.cumsum(seen.counts)])
+    last = np.concatenate([[origin.last], seen.ticks])[place]
+    peaks = greatest
+    delays = None
+    if needs_skew(source, percentiles):
+        peaks, learned = _learn(origin, source, seen, percentiles)
+        delays = learned[place]
+    holds = np.full(len(ready), origin.declared or reported) | (place > 0)
+    idle_after = source.watermark_origins.idle_after
+    if idle_after is not None and not isinstance(source.watermark, WallTime):
+        # A silence counts from the last record; before the first there is none, only a declaration that holds.
+        silent = np.where(last == NOTHING_YET, ready, last)
+        holds &= ready - silent <= int(idle_after)
+    reached = ready if isinstance(source.watermark, WallTime) else greatest[place]
+    perfect = source.event_time == ARRIVAL and not isinstance(source.watermark, AtTheEnd)
+    watermark = reached if perfect else _estimated(source, reached)
+    if isinstance(source.watermark, AdaptiveLateness) and delays is not None:
+        watermark = np.where(delays[:, 0] == UNKNOWN, NOTHING_YET, watermark - delays[:, 0])
+    if origin.declared and not isinstance(source.watermark, WallTime):
+        watermark = np.where(last == NOTHING_YET, NOTHING_YET, watermark)
+    ended = np.zeros(len(ready), np.bool_) if origin.ended is None else ready >= origin.ended
+    course = _Course(watermark, records[place], holds, ended, peaks[place], delays)
+    origin.greatest, origin.peak = int(greatest[-1]), int(peaks[-1])
+    origin.records, origin.last = int(records[-1]), int(last[-1])
+    origin.watermark = _END if ended[-1] else int(watermark[-1])
+    return course
+
+
+def _learn(
+    origin: OriginProgress, source: Source, seen: Part, percentiles: Sequence[float]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the greatest event time and the quantiles of the skew before the first tick and after each.
+
+    The quantiles that are wanted: the estimator's own first, if it has one, then those of the percentiles.
+    """
+    if origin.sketch is None:
+        adaptive = isinstance(source.watermark, AdaptiveLateness)
+        own = (1 - source.watermark.fraction,) if isinstance(source.watermark, AdaptiveLateness) else ()
+        over_one = source.watermark_origins.by is None
+        origin.sketch = SkewSketch((*own, *(quantiles_of(percentiles) if over_one or not adaptive else ())))
+    times = np.empty(0, np.int64) if seen.times is None else seen.times
+    before = np.array([origin.sketch.learned], np.int64)
+    rows = np.repeat(np.arange(len(seen.ticks)), seen.counts)
+    tops = np.full(len(seen.ticks), NOTHING_YET, np.int64)
+    np.maximum.at(tops, rows, times)
+    peaks = np.maximum.accumulate(np.concatenate([[origin.peak], tops]))
+    first = np.searchsorted(seen.ticks, seen.ticks, side="left")  # a tick may be in several parts
+    earlier = peaks[first[rows]]
+    known = earlier > NOTHING_YET
+    skews = np.maximum(earlier[known] - times[known], 0)
+    ends = np.cumsum(np.bincount(rows[known], minlength=len(seen.ticks)))
+    last_of_tick = np.searchsorted(seen.ticks, seen.ticks, side="right") - 1
+    complete = np.unique(last_of_tick)
+    learned = np.empty((len(seen.ticks), len(origin.sketch.quantiles)), np.int64)
+    learned[complete] = origin.sketch.follow(skews, ends[complete])
+    return peaks, np.concatenate([before, learned[last_of_tick]])
+
+
+def _estimated(source: Source, reached: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return what a source's estimator makes of how far an origin has come."""
+    match source.watermark:
+        case BoundedOutOfOrderness(delay=delay) | WallTime(delay=delay):
+            behind = np.maximum(reached, NOTHING_YET + int(delay)) - int(delay)
+            return np.where(reached == NOTHING_YET, NOTHING_YET, behind)
+        case Monotonic() | Explicit() | AdaptiveLateness():
+            return reached
+        case AtTheEnd():
+            return np.full(len(reached), NOTHING_YET, np.int64)
+        case estimator:
+            found, inverse = np.unique(reached, return_inverse=True)
+            values = [int(estimator.watermark(EventTime(int(value)))) for value in found]
+            return np.array(values, np.int64)[inverse]
+
+
+def _within_one(course: _Course, count: int, low: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the percentiles of the only origin: behind its greatest event time by a quantile of its skew."""
+    if course.delays is None:
+        return np.repeat(low[:, None], count, axis=1)
+    delays = course.delays[:, -count:]
+    unknown = (delays == UNKNOWN) | (course.peak == NOTHING_YET)[:, None]
+    return np.where(unknown, NOTHING_YET, course.peak[:, None] - delays)
+
+
+def _over_origins(courses: Sequence[_Course], percentiles: Sequence[float], *, by_records: bool) -> NDArray[np.int64]:
+    """Return the largest event time that origins of at least p % of the weight have reached, for each p."""
+    values = np.stack([np.where(course.ended, _END, course.watermark) for course in courses], axis=1)
+    counts = np.stack([course.holds | course.ended for course in courses], axis=1)
+    weights = counts.astype(np.int64)
+    if by_records:
+        records = np.stack([course.records for course in courses], axis=1)
+        # What an origin that has not reported will weigh is not known, so there is no percentile until all have.
+        missing = (counts & (records == 0) & (values != _END)).any(axis=1)
+        weights = np.where(missing[:, None], 0, counts * records)
+    order = np.argsort(values, axis=1, kind="stable")[:, ::-1]
+    values, weights = np.take_along_axis(values, order, axis=1), np.take_along_axis(weights, order, axis=1)
+    reached = np.cumsum(weights, axis=1)
+    total = reached[:, -1]
+    columns = []
+    for percentile in percentiles:
+        place = np.argmax(reached * 100 >= (percentile * total)[:, None], axis=1)
+        value = np.take_along_axis(values, place[:, None], axis=1)[:, 0]
+        columns.append(np.where(total > 0, value, NOTHING_YET))
+    return np.stack(columns, axis=1)

@@ -1,0 +1,75 @@
+"""Feeding a grouping: its elements in order, each with what it takes the place of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidType, explain
+from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.values import encode_key
+
+if TYPE_CHECKING:
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.grouping import GroupingEngine
+    from dataflow_model.values import Window
+
+__all__ = ["feed_pairs"]
+
+
+def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -> None:
+    """Give a grouping its elements in order.
+
+    Args:
+        engine: the grouping.
+        inbox: the elements.
+        follow: whether the watermark follows their event times, as in a bounded job.
+
+    Raises:
+        InvalidType: for an element that is no pair.
+        UserCodeError: when a combiner, a window function or a trigger of the user's raises.
+    """
+    for value in inbox.values:
+        if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
+            raise InvalidType(
+                explain(
+                    f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
+                )
+            )
+    replacing, alone = _matched(inbox) if inbox.updates else ({}, {})
+    columns = zip(inbox.values, inbox.times, inbox.windows, inbox.orders, strict=True)
+    for row, (value, time, windows, order) in enumerate(columns):
+        try:
+            if follow:
+                engine.advance_watermark(time)
+            if row in alone:
+                engine.retraction(value[0], value[1], time, alone[row], order)
+            elif row in replacing:
+                engine.element(value[0], value[1], time, windows, order, replacing[row])
+            elif not (inbox.updates and inbox.is_retraction(row)):
+                engine.element(value[0], value[1], time, windows, order)
+        except Exception as error:
+            raise user_error(error, engine.label, value, hint=None) from error
+
+
+def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[int, list[Window]]]:
+    """Find what each value that is taken back makes room for: the next one of its emission, key and window.
+
+    Returns:
+        by the place of a value, what it replaces in each window; and by the place of a retraction, the windows in
+        which nothing replaces it.
+    """
+    replacing: dict[int, dict[Window, list[Any]]] = {}
+    alone: dict[int, list[Window]] = {}
+    taken: dict[tuple[Any, bytes, Window], list[int]] = {}
+    for row, update in sorted(inbox.updates.items()):
+        encoded = encode_key(inbox.values[row][0])
+        for window in inbox.windows[row]:
+            place = (update.emission, encoded, window)
+            if update.is_retraction:
+                taken.setdefault(place, []).append(row)
+                alone.setdefault(row, []).append(window)
+                continue
+            for before in taken.pop(place, ()):
+                replacing.setdefault(row, {}).setdefault(window, []).append(inbox.values[before][1])
+                alone[before].remove(window)
+    return replacing, {row: windows for row, windows in alone.items() if windows}

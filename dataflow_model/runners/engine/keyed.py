@@ -1,0 +1,148 @@
+"""What engines that keep state by key have in common: their clocks, the output's watermarks, durable state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dataflow_model.time import MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dataflow_model.runners.engine.key_store import StoredKey
+
+__all__ = ["KeyedEngine", "KeyedStore"]
+
+
+class KeyedStore(Protocol):
+    """Keys in memory, and settled keys as bytes."""
+
+    def hold(self) -> int | None:
+        """Return the earliest event time of what is still to come."""
+        ...
+
+    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
+        ...
+
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+        """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
+        ...
+
+    def stored(self, encoded: bytes) -> StoredKey | None:
+        """Return a settled key's state; `None` where there is none."""
+        ...
+
+    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+        """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
+        ...
+
+
+class KeyedEngine:
+    """One keyed node on one shard.
+
+    Args:
+        label: the node's.
+        store: its keys.
+        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        others: further ones that this node's own trigger waits for.
+
+    Attributes:
+        watermark, clock: the low watermark of the input, and the processing clock.
+        percentiles: the further percentiles of the input's watermark.
+        counters: what has been counted, by name.
+    """
+
+    def __init__(
+        self, label: str, store: KeyedStore, percentiles: tuple[float, ...] = (), others: tuple[float, ...] = ()
+    ) -> None:
+        never = int(MIN_TIMESTAMP)
+        self.label = label
+        self.counters: Counter[str] = Counter()
+        self.watermark = never
+        self.clock = 0
+        self.percentiles = dict.fromkeys((*percentiles, *others), never)
+        self._store = store
+        self._output_watermark = never
+        self._output_percentiles = [never] * len(percentiles)
+
+    def held(self, watermark: int) -> int:
+        """Return a watermark of the input as far as what is still to come lets it through."""
+        hold = self._store.hold()
+        return watermark if hold is None else min(watermark, hold)
+
+    def reach(self, watermark: int, percentiles: Sequence[int]) -> bool:
+        """Take the input's watermarks forward, never back; return whether any has moved.
+
+        A percentile that is not told, or told too low, is where the low watermark is.
+        """
+        moved: dict[float, int] = {}
+        if self.percentiles:
+            told = dict(zip(self.percentiles, percentiles, strict=False))
+            for one, before in self.percentiles.items():
+                value = max(told.get(one, watermark), watermark)
+                if value > before:
+                    moved[one] = value
+        if watermark <= self.watermark and not moved:
+            return False
+        self.watermark = max(self.watermark, watermark)
+        self.percentiles.update(moved)
+        return True
+
+    def output_watermark(self) -> int:
+        """Return the watermark of the output: the input's, held by what is still to come; never goes back."""
+        self._output_watermark = max(self._output_watermark, self.held(self.watermark))
+        return self._output_watermark
+
+    def output_percentiles(self) -> tuple[int, ...]:
+        """Return the percentiles of the output's watermark, in the plan's order; none is behind the low one."""
+        if not self._output_percentiles:
+            return ()
+        low = self.output_watermark()
+        held = [self.held(value) for value in self.percentiles.values()]  # the plan's come first
+        self._output_percentiles = [max(low, *pair) for pair in zip(self._output_percentiles, held, strict=False)]
+        return tuple(self._output_percentiles)
+
+    # State ---------------------------------------------------------------------------------------------------------
+
+    def stand_at(
+        self,
+        *,
+        watermark: int,
+        clock: int,
+        output_watermark: int,
+        percentiles: Sequence[int] = (),
+        output_percentiles: Sequence[int] = (),
+    ) -> None:
+        """Set the clocks of the shard, as `position` gave them; without percentiles these are at the low watermark."""
+        self.watermark, self.clock, self._output_watermark = watermark, clock, output_watermark
+        values = percentiles or [watermark] * len(self.percentiles)
+        self.percentiles = dict(zip(self.percentiles, values, strict=True))
+        self._output_percentiles = list(output_percentiles or [output_watermark] * len(self._output_percentiles))
+
+    def position(self) -> dict[str, Any]:
+        """Return the clocks of the shard, for `stand_at`."""
+        return {
+            "watermark": self.watermark,
+            "clock": self.clock,
+            "output_watermark": self._output_watermark,
+            "percentiles": tuple(self.percentiles.values()),
+            "output_percentiles": tuple(self._output_percentiles),
+        }
+
+    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
+        self._store.apply(changes)
+
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+        """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
+        return self._store.settle(freeze)
+
+    def stored(self, encoded: bytes) -> StoredKey | None:
+        """Return a settled key's state; `None` where there is none."""
+        return self._store.stored(encoded)
+
+    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+        """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
+        return self._store.take_touched(freeze)

@@ -1,0 +1,163 @@
+"""What a read of a row range tells about the watermark: summaries by origin and tick, which merge in any order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+import numpy as np
+
+from dataflow_model.plan.watermarks import ARRIVAL, AdaptiveLateness, Explicit
+from dataflow_model.time import MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.sources import Source
+
+__all__ = ["WHOLE", "NamedRows", "Observations", "Observer", "Part", "Rows", "needs_skew"]
+
+WHOLE: Final = ""
+"""The watermark origin of a source that has only one."""
+_NONE: Final = int(MIN_TIMESTAMP)
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """What was seen of one origin of the watermark.
+
+    Attributes:
+        name: the origin.
+        ticks: values of the clock, rising.
+        greatest: at each, the greatest event time that the estimator looks at; −∞ where there is none.
+        counts: at each, the records.
+        times: every record's event time, tick by tick and rising within; `None` where nobody learns from them.
+    """
+
+    name: str
+    ticks: NDArray[np.int64]
+    greatest: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    times: NDArray[np.int64] | None = None
+
+
+@attrs.frozen(eq=False)
+class Observations:
+    """What one read of a row range has seen.
+
+    Attributes:
+        label: the source's label.
+        origin: the origin that was read.
+        ticks: the distinct values of the clock, rising.
+        parts: by origin of the watermark, what was seen.
+    """
+
+    label: str
+    origin: str
+    ticks: NDArray[np.int64]
+    parts: tuple[Part, ...] = ()
+
+
+class Rows(Protocol):
+    """Records at which an estimator may look, and columns that may name origins."""
+
+    def elements(self) -> Sequence[Any]:
+        """Return the records as elements."""
+        ...
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return a column's values."""
+        ...
+
+
+@attrs.frozen
+class NamedRows:
+    """Records that are named tuples already."""
+
+    values: Sequence[Any]
+
+    def elements(self) -> Sequence[Any]:
+        """Return them."""
+        return self.values
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return a field of each."""
+        return [getattr(value, name) for value in self.values]
+
+
+def needs_skew(source: Source, percentiles: Sequence[float]) -> bool:
+    """Tell whether every record's event time is wanted: an estimator learns from them, or a percentile does."""
+    if source.event_time == ARRIVAL:
+        return False
+    return isinstance(source.watermark, AdaptiveLateness) or bool(percentiles and source.watermark_origins.by is None)
+
+
+class Observer:
+    """Collects what one read sees.
+
+    Args:
+        label: the source's label.
+        origin: what is read.
+        source: the source.
+        percentiles: those below 100 that the plan's triggers wait for.
+    """
+
+    def __init__(self, label: str, origin: str, source: Source, percentiles: Sequence[float] = ()) -> None:
+        self._label, self._origin, self._source = label, origin, source
+        self._skews = needs_skew(source, percentiles)
+        self._ticks: list[NDArray[np.int64]] = []
+        self._times: list[NDArray[np.int64]] = []
+        self._marks: list[NDArray[np.int64]] = []
+        self._names: list[Sequence[Any]] = []
+
+    def take(self, ticks: NDArray[np.int64], times: NDArray[np.int64], rows: Rows) -> None:
+        """Take some records, with the clock at each and the event time of each."""
+        if not len(ticks):
+            return
+        self._ticks.append(ticks)
+        self._times.append(times)
+        estimator, by = self._source.watermark, self._source.watermark_origins.by_column
+        if isinstance(estimator, Explicit):
+            told = np.fromiter((bool(estimator.punctuation(row)) for row in rows.elements()), np.bool_, len(ticks))
+            self._marks.append(np.where(told, times, _NONE))
+        if by is not None:
+            self._names.append([str(name) for name in rows.column(by)])
+
+    def pass_over(self, ticks: NDArray[np.int64]) -> None:
+        """Note that the clock stood at `ticks` when rows came that are no records."""
+        if len(ticks):
+            self._ticks.append(ticks)
+            self._times.append(np.full(len(ticks), _NONE, np.int64))
+            self._marks.append(self._times[-1])
+            self._names.append([None] * len(ticks))
+
+    def seen(self) -> Observations:
+        """Return what was seen."""
+        if not self._ticks:
+            return Observations(self._label, self._origin, np.empty(0, np.int64))
+        ticks, times = np.concatenate(self._ticks), np.concatenate(self._times)
+        marks = np.concatenate(self._marks) if isinstance(self._source.watermark, Explicit) else times
+        distinct = np.unique(ticks)
+        by = self._source.watermark_origins.by
+        if by is None or by == "file":
+            parts = [self._part(WHOLE if by is None else self._origin, ticks, times, marks)]
+        else:
+            names = np.array([name for some in self._names for name in some], dtype=object)
+            parts = []
+            for name in sorted({name for name in names.tolist() if name is not None}):
+                rows = np.flatnonzero(names == name)
+                parts.append(self._part(name, ticks[rows], times[rows], marks[rows]))
+        return Observations(self._label, self._origin, distinct, tuple(parts))
+
+    def _part(self, name: str, ticks: NDArray[np.int64], times: NDArray[np.int64], marks: NDArray[np.int64]) -> Part:
+        order = np.argsort(ticks, kind="stable")
+        ticks, times, marks = ticks[order], times[order], marks[order]
+        starts = np.flatnonzero(np.concatenate([[True], ticks[1:] != ticks[:-1]]))
+        counts = np.add.reduceat((times > _NONE).astype(np.int64), starts)
+        sorted_times = None
+        if self._skews:
+            records = times > _NONE
+            sorted_times = times[records][np.lexsort((times[records], ticks[records]))]
+        return Part(name, ticks[starts], np.maximum.reduceat(marks, starts), counts, sorted_times)

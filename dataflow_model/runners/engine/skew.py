@@ -1,0 +1,109 @@
+"""The skew of an origin: how far its records are behind the greatest event time of earlier ticks, as a sketch.
+
+The sketch is a t-digest. It takes records in blocks that end with a tick and are sorted before they go in, and it is
+kept in its serialised form: so what it has learned depends on the ticks and what came at each, not on the order within
+one, nor on how the ticks were cut into bundles.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["UNKNOWN", "SkewSketch", "quantiles_of"]
+
+UNKNOWN: Final = -1
+"""Stands for a quantile about which too few records say anything."""
+_CENTROIDS: Final = 200
+_LONGEST_BLOCK: Final = 4_096
+_SHARE: Final = 64
+"""A quantile is looked up again when a 64th more records have come, and at the latest after the longest block."""
+
+
+def _nothing() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+@attrs.define
+class SkewSketch:
+    """Learns quantiles of the skew.
+
+    Attributes:
+        quantiles: those that are wanted, each in (0, 1).
+        digest: the serialised t-digest of the records that have gone in.
+        total: how many these are.
+        block: the skews of records that are still to go in.
+        learned: the quantiles in microseconds, as they were last looked up.
+
+    Example:
+        >>> sketch = SkewSketch((0.5,))
+        >>> sketch.follow(np.array([1, 2, 30, 4, 5]), np.array([1, 2, 5]))[:, 0].tolist()
+        [-1, 2, 4]
+    """
+
+    quantiles: tuple[float, ...]
+    digest: bytes = b""
+    total: int = 0
+    block: NDArray[np.int64] = attrs.field(factory=_nothing, eq=attrs.cmp_using(eq=np.array_equal))
+    learned: tuple[int, ...] = attrs.field(
+        init=False, default=attrs.Factory(lambda self: (UNKNOWN,) * len(self.quantiles), takes_self=True)
+    )
+
+    def follow(self, skews: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Take in the records of some ticks, and return the quantiles as they are known after each.
+
+        Args:
+            skews: of the records, tick by tick.
+            ends: how many records there are up to and with each tick.
+
+        Returns:
+            A row for each tick with a column for each quantile; `UNKNOWN` before as many records as it takes.
+        """
+        known = np.empty((len(ends), len(self.quantiles)), np.int64)
+        row = start = 0
+        while row < len(ends):
+            missing = self._due() - self.total - len(self.block)
+            reached = int(np.searchsorted(ends, start + missing, side="left"))
+            known[row:reached] = self.learned
+            stop = len(skews) if reached == len(ends) else int(ends[reached])
+            self.block = np.concatenate([self.block, skews[start:stop]])
+            start = stop
+            if reached < len(ends):
+                self._learn()
+                known[reached] = self.learned
+            row = reached + 1
+        return known
+
+    def _due(self) -> int:
+        return self.total + min(max(self.total // _SHARE, 1), _LONGEST_BLOCK)
+
+    def _learn(self) -> None:
+        kind = importlib.import_module("datasketches").tdigest_double  # few pipelines need it; it ships no types
+        digest = kind.deserialize(self.digest) if self.digest else kind(_CENTROIDS)
+        digest.update(np.sort(self.block).astype(np.float64))
+        self.total += len(self.block)
+        self.block = _nothing()
+        self.digest = bytes(digest.serialize())
+        self.learned = tuple(
+            math.ceil(digest.get_quantile(quantile)) if self.total >= _enough(quantile) else UNKNOWN
+            for quantile in self.quantiles
+        )
+
+
+def _enough(quantile: float) -> int:
+    """Return how many records it takes for one of them to lie beyond a quantile."""
+    return round(1 / (1 - quantile))
+
+
+def quantiles_of(percentiles: Sequence[float]) -> tuple[float, ...]:
+    """Return percentages as quantiles."""
+    return tuple(percentile / 100 for percentile in percentiles)

@@ -1,0 +1,274 @@
+"""A stateful DoFn on one shard: a machine over elements, watermarks and clock values, in order.
+
+What happens in a window of a key is, in one event, ordered by time: an element's turn, then event-time timers, then
+the window's expiry. Several windows go by (time, window end, start, key), which is also the order of what they give.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import InvalidType, KeyEncodingError, explain
+from dataflow_model.runners.engine.cells import expiry_of
+from dataflow_model.runners.engine.emission import AT, BEFORE, ELEMENT, WATERMARK
+from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.stateful_calls import Call, UserCalls
+from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, KeyCells, StateCell
+from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.triggers import TimeDomain
+from dataflow_model.values import encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import ParDo, SideInput
+    from dataflow_model.runners.engine.bundle import Bundle, Order
+    from dataflow_model.values import Window
+
+__all__ = ["StatefulEngine", "feed_elements"]
+
+_EVENT: Final = TimeDomain.EVENT_TIME
+_CLOCK: Final = TimeDomain.PROCESSING_TIME
+
+
+class StatefulEngine(KeyedEngine):
+    """One stateful ParDo on one shard.
+
+    Where the DoFn requires its input sorted, it stands behind a sorter that holds the watermark back by the allowed
+    lateness, and by one microsecond more, so that elements at a time come before the timers at it. Nothing is late
+    behind the sorter, so there a window's state is gone at its end.
+
+    Args:
+        node: the ParDo.
+        plan: the plan, for the windowing strategy of its input.
+        side_values: the static side inputs.
+        thaw: turns a stored key's bytes into its windows, for state that was loaded.
+        percentiles: those below 100 that any trigger of the plan waits for, in order.
+    """
+
+    def __init__(
+        self,
+        node: ParDo,
+        plan: Plan,
+        side_values: Mapping[SideInput, Callable[[Window], Any]],
+        thaw: Callable[[bytes], Any] | None = None,
+        percentiles: tuple[float, ...] = (),
+    ) -> None:
+        lateness = int(plan.strategy(node.input).allowed_lateness)
+        self._sorts = node.declaration.time_sorted
+        self._wait = lateness if self._sorts else 0
+        self._lateness = 0 if self._sorts else lateness
+        self._has_expiry = node.declaration.has_expiry
+        self.state = CellStore(self._expiry, holds_to_end=self._has_expiry, thaw=thaw)
+        super().__init__(node.label, self.state, percentiles)
+        self._calls = UserCalls(node, side_values)
+
+    # The events of one instant -------------------------------------------------------------------------------------
+
+    def instant(
+        self, clock: int, inbox: Bundle | None, watermark: int, percentiles: Sequence[int], *, closes: bool
+    ) -> dict[str, Bundle]:
+        """Run the events of one instant, and return the outputs by tag.
+
+        Args:
+            clock: the processing clock.
+            inbox: the elements.
+            watermark: the input's.
+            percentiles: its further percentiles.
+            closes: whether the clock's tick is complete, so that timers at its own time run.
+        """
+        if not inbox and self.pass_by(clock, watermark, percentiles):
+            return {}
+        self.advance_clock(clock)
+        if inbox:
+            feed_elements(self, inbox.in_order())
+        self.advance_watermark(watermark, percentiles)
+        if closes:
+            self.leave_instant()
+        return self.take_output()
+
+    def advance_clock(self, processing_time: int) -> None:
+        """Take the processing clock forward: the timers before `processing_time` run, then it is that time."""
+        if processing_time <= self.clock:
+            return
+        self._run(_CLOCK, processing_time - 1, BEFORE)
+        self.clock = processing_time
+
+    def pass_by(self, processing_time: int, watermark: int, percentiles: Sequence[int] = ()) -> bool:
+        """Take all clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
+        if percentiles or self.state.is_due(self._reached(max(watermark, self.watermark)), processing_time):
+            return False
+        self.clock = max(self.clock, processing_time)
+        self.watermark = max(self.watermark, watermark)
+        return True
+
+    def leave_instant(self) -> None:
+        """Run the timers at the clock's own time: nothing more happens at this instant."""
+        self._run(_CLOCK, self.clock, AT)
+
+    def element(self, key: Any, element: Arrived, windows: Sequence[Window], order: Order) -> None:
+        """Incorporate an element in each of its windows, or let it wait for its turn."""
+        self._calls.begin(ELEMENT, order)
+        encoded = encode_key(key)
+        keyed = self.state.open(encoded, key)
+        self.counters["elements_in"] += 1
+        for window in windows:
+            place = min(element.time, int(window.max_timestamp))
+            if self._is_late(place, window):
+                self.counters["dropped_because_late"] += 1
+                continue
+            cell = keyed.cells.get(window)
+            if cell is None:
+                cell = keyed.cells[window] = StateCell()
+            if self._sorts:
+                cell.wait(place, element)
+            else:
+                self._process(keyed, window, cell, element)
+                self._catch_up(keyed, window, cell, self.clock)
+            self._tidy(encoded, keyed, window, cell)
+        if not keyed.cells:
+            self.state.keys.pop(encoded, None)  # all of it dropped
+
+    def advance_watermark(self, watermark: int, percentiles: Sequence[int] = ()) -> None:
+        """Let a watermark take effect: elements have their turn, timers at or before it run, windows expire."""
+        if self.reach(watermark, percentiles):
+            self._run(_EVENT, self._reached(self.watermark), WATERMARK)
+
+    # What a runner reads off ---------------------------------------------------------------------------------------
+
+    def take_output(self) -> dict[str, Bundle]:
+        """Return the outputs since the last call, by tag."""
+        return self._calls.take()
+
+    def tear_down(self) -> None:
+        """Let the DoFn go."""
+        self._calls.tear_down()
+
+    # Time ----------------------------------------------------------------------------------------------------------
+
+    def _reached(self, watermark: int) -> int:
+        """Return the event time up to which all has its turn under a watermark."""
+        if not self._sorts or watermark in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+            return watermark
+        return max(watermark - self._wait - 1, int(MIN_TIMESTAMP))
+
+    def held(self, watermark: int) -> int:
+        """Return a watermark of the input as far as what is kept, or waits for its turn, lets it through."""
+        if self._wait and watermark not in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+            watermark = max(watermark - self._wait, int(MIN_TIMESTAMP))
+        return super().held(watermark)
+
+    def _expiry(self, window: Window) -> int:
+        return expiry_of(window, self._lateness)
+
+    def _is_late(self, time: int, window: Window) -> bool:
+        now = self._reached(self.watermark)
+        if self._sorts:  # its turn has passed
+            return time <= now and now != MIN_TIMESTAMP
+        return now >= self._expiry(window)
+
+    # What happens in a window --------------------------------------------------------------------------------------
+
+    def _run(self, domain: TimeDomain, until: int, phase: int) -> None:
+        """Run all that is due in one domain, in order; what is set on the way too."""
+        due: list[tuple[int, int, int, bytes, int, Window, KeyCells]] = []
+        numbers = itertools.count()  # so that windows are never compared
+        for encoded, window, keyed in self.state.take_due(domain, until):
+            at = self._due(domain, window, keyed.cells[window])
+            if at is not None and at <= until:
+                heapq.heappush(due, (at, int(window.end), int(window.start), encoded, next(numbers), window, keyed))
+        while due:
+            at, end, start, encoded, _, window, keyed = heapq.heappop(due)
+            self._calls.begin(phase, (at, end, start, encoded))
+            cell = keyed.cells[window]
+            if domain is _EVENT:
+                self._next_event(keyed, window, cell)
+            else:
+                self._fire(keyed, window, cell, _CLOCK, at)
+                self._catch_up(keyed, window, cell, at)
+            self._tidy(encoded, keyed, window, cell)
+            then = self._due(domain, window, cell) if window in keyed.cells else None
+            if then is not None and then <= until:  # what is set in the past comes next
+                heapq.heappush(due, (max(then, at), end, start, encoded, next(numbers), window, keyed))
+
+    def _due(self, domain: TimeDomain, window: Window, cell: StateCell) -> int | None:
+        return self.state.event_due(window, cell) if domain is _EVENT else cell.clock_timers.first()
+
+    def _next_event(self, keyed: KeyCells, window: Window, cell: StateCell) -> None:
+        """Run the next thing of event time in a window: an element's turn, a timer, or the expiry."""
+        due = self.state.event_due(window, cell)
+        if cell.waiting and cell.waiting[0][0] <= due:
+            _, _, element = heapq.heappop(cell.waiting)
+            self._process(keyed, window, cell, element)
+        elif cell.event_timers.first() == due:
+            self._fire(keyed, window, cell, _EVENT, self.clock)
+        else:
+            if self._has_expiry:
+                at = int(window.max_timestamp)
+                self._calls.expire(self._call(keyed, window, cell, at, self.clock, at))
+            del keyed.cells[window]
+
+    def _process(self, keyed: KeyCells, window: Window, cell: StateCell, element: Arrived) -> None:
+        call = self._call(keyed, window, cell, element.time, self.clock, element.time)
+        call.pane = element.pane
+        self._calls.process(call, element)
+
+    def _fire(self, keyed: KeyCells, window: Window, cell: StateCell, domain: TimeDomain, clock: int) -> None:
+        (name, tag), timer = cell.timers(domain).pop()
+        self.counters["timers_fired"] += 1
+        event_now = timer.time if domain is _EVENT else timer.output_time
+        call = self._call(keyed, window, cell, timer.output_time, clock, event_now)
+        self._calls.fire(call, name, tag, timer.time)
+
+    def _catch_up(self, keyed: KeyCells, window: Window, cell: StateCell, clock: int) -> None:
+        """Run event-time timers that a function has set at or behind the watermark."""
+        now = self._reached(self.watermark)
+        while True:
+            first = cell.event_timers.first()
+            if first is None or first > now:
+                return
+            self._fire(keyed, window, cell, _EVENT, clock)
+
+    def _call(self, keyed: KeyCells, window: Window, cell: StateCell, time: int, clock: int, event_now: int) -> Call:
+        expiry = self._expiry(window)
+        return Call(cell, keyed.key, window, expiry, time, clock, event_now, self._calls.horizon)
+
+    def _tidy(self, encoded: bytes, keyed: KeyCells, window: Window, cell: StateCell) -> None:
+        """Forget a window in which nothing is left, and have the queues look at it."""
+        if not self._has_expiry and cell.is_empty():
+            keyed.cells.pop(window, None)
+        self.state.mark(encoded, window)
+
+
+def feed_elements(engine: StatefulEngine, inbox: Bundle, *, follow: bool = False) -> None:
+    """Give a stateful DoFn its elements in order.
+
+    Args:
+        engine: the DoFn's.
+        inbox: the elements.
+        follow: whether the watermark follows their event times, as in a bounded job.
+
+    Raises:
+        InvalidType: for an element that is no pair.
+        UserCodeError: when the DoFn raises, or a key has no deterministic encoding.
+    """
+    columns = zip(inbox.values, inbox.times, inbox.windows, inbox.panes, inbox.orders, inbox.produced, strict=True)
+    for row, (value, time, windows, pane, order, produced) in enumerate(columns):
+        if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
+            raise InvalidType(
+                explain(
+                    f"{engine.label!r} keeps state by key and takes (key, value) pairs, got {value!r}",
+                    hint="add dm.WithKeys(…) before it",
+                )
+            )
+        if follow:  # elements at a time come before the timers at it
+            engine.advance_watermark(max(time - 1, int(MIN_TIMESTAMP)))
+        element = Arrived(value, time, pane, produced, bool(inbox.updates) and inbox.is_retraction(row))
+        try:
+            engine.element(value[0], element, windows, order)
+        except KeyEncodingError as error:
+            raise user_error(error, engine.label, value, hint=None) from error

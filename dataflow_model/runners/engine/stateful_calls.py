@@ -1,0 +1,302 @@
+"""The functions of a stateful DoFn: what they are handed, and where their outputs go."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.declaration import EXPIRY, parameters_of
+from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
+from dataflow_model.plan.nodes import MAIN, SideInput
+from dataflow_model.plan.state_handles import Timer
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.emission import ELEMENT
+from dataflow_model.runners.engine.stateful_cells import PendingTimer
+from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, user_error
+from dataflow_model.time import Duration, EventTime, ProcessingTime, format_instant
+from dataflow_model.triggers import TimeDomain
+from dataflow_model.values import NO_FIRING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dataflow_model.plan.nodes import ParDo
+    from dataflow_model.runners.engine.bundle import Order
+    from dataflow_model.runners.engine.stateful_cells import Arrived, StateCell
+    from dataflow_model.values import PaneInfo, Window
+
+__all__ = ["Call", "UserCalls"]
+
+_EVENT: Final = TimeDomain.EVENT_TIME
+
+
+@attrs.define
+class Call:
+    """One call of a function of the user's; a `TimerBoard` for it.
+
+    Attributes:
+        cell: what is kept for the key and window.
+        key, window: which these are.
+        expiry: the watermark at which the window's state is gone.
+        time: the event time at which outputs stand.
+        clock: the processing time.
+        event_now: what a delay in event time counts from.
+        horizon: how far back outputs may go.
+        pane: of the element, for its outputs.
+    """
+
+    cell: StateCell
+    key: Any
+    window: Window
+    expiry: int
+    time: int
+    clock: int
+    event_now: int
+    horizon: int
+    pane: PaneInfo = NO_FIRING
+
+    def set_timer(self, name: str, domain: TimeDomain, tag: str, time: int, output_time: int | None) -> None:
+        """Set or reset a timer, if it can ever fire and holds no watermark that has passed."""
+        if domain is _EVENT and time > self.expiry:
+            raise InvalidArgument(
+                explain(
+                    f"the timer {name!r} is set to {format_instant(time)} and would never fire: "
+                    f"the state of the window {self.window!r} is gone at {format_instant(self.expiry)}",
+                    hint="set it to the end of the window and its allowed lateness at most",
+                )
+            )
+        if output_time is None:
+            inside = min(time, int(self.window.max_timestamp)) if domain is _EVENT else self.time
+            output_time = max(inside, self.time)
+        elif output_time < self.time - self.horizon or (domain is _EVENT and output_time > max(time, self.time)):
+            latest = f" and {format_instant(max(time, self.time))}" if domain is _EVENT else " and later"
+            raise InvalidArgument(
+                explain(
+                    f"the output timestamp of the timer {name!r} must lie between "
+                    f"{format_instant(self.time - self.horizon)}{latest}, got {format_instant(output_time)}",
+                    hint="declare late_data_horizon=… to give outputs earlier than what causes them",
+                )
+            )
+        if domain is not _EVENT:
+            time = max(time, self.clock)
+        self.cell.count += 1
+        self.cell.timers(domain).set((name, tag), PendingTimer(time, output_time, self.cell.count))
+
+    def clear_timer(self, name: str, domain: TimeDomain, tag: str) -> None:
+        """Clear a timer, if it is set."""
+        self.cell.timers(domain).clear((name, tag))
+
+    def after(self, domain: TimeDomain, delay: int) -> int:
+        """Return the instant a delay after the present one; from ±∞ there is no way."""
+        now = EventTime(self.event_now if domain is _EVENT else self.clock)
+        return int(now + Duration(delay))
+
+
+class UserCalls:
+    """Calls a stateful DoFn on one shard, and collects its outputs in order.
+
+    Args:
+        node: the ParDo.
+        side_values: the static side inputs.
+    """
+
+    def __init__(self, node: ParDo, side_values: Mapping[SideInput, Callable[[Window], Any]]) -> None:
+        self._node = node
+        self._declaration = node.declaration
+        self._side_values = side_values
+        self._horizon = int(node.fn.late_data_horizon or 0)
+        self._metadata = node.metadata
+        self._held = self._names_of(node.fn.user_function())
+        self._of_timers = {
+            name: parameters_of(getattr(node.fn, function)) for name, function in self._declaration.callbacks.items()
+        }
+        self._at_expiry = parameters_of(getattr(node.fn, EXPIRY)) if self._declaration.has_expiry else []
+        self._tags = (MAIN, *node.tags)
+        self._is_set_up = self._in_bundle = False
+        self._output: dict[str, Bundle] = {}
+        self._phase: int = ELEMENT
+        self._cause: Order | None = None
+        self._numbers = itertools.count()
+
+    @property
+    def horizon(self) -> int:
+        """How far back outputs may go."""
+        return self._horizon
+
+    def begin(self, phase: int, cause: Order) -> None:
+        """Say what causes the outputs to come; the same cause as before goes on counting."""
+        if (phase, cause) != (self._phase, self._cause):
+            self._phase, self._cause, self._numbers = phase, cause, itertools.count()
+
+    def process(self, call: Call, element: Arrived) -> None:
+        """Call `process` for an element."""
+        node = self._node
+        kwargs = {name: self._told(name, call, element) for name in self._metadata}
+        kwargs.update((name, self._handle(name, call)) for name in self._held)
+        kwargs.update((name, self._argument(given, call.window)) for name, given in node.kwargs.items())
+        args = [self._argument(given, call.window) for given in node.args]
+        before = copy.deepcopy(call.cell) if node.dead_letters is not None else None
+        try:
+            self._begin_bundle()
+            results = self._listed(node.fn.process(element.value, *args, **kwargs))
+            filed = self._checked(results, call)
+        except Exception as error:
+            if node.dead_letters is None or before is None:
+                raise user_error(error, node.label, element.value) from error
+            for name in attrs.fields_dict(type(before)):  # an element that fails has changed nothing
+                setattr(call.cell, name, getattr(before, name))
+            filed = [(node.dead_letters, dead_letter(error, node.label, element.value), call.time)]
+        self._file(filed, call)
+
+    def fire(self, call: Call, name: str, tag: str, fire_time: int) -> None:
+        """Call the function of a timer."""
+        domain = self._declaration.timers[name].domain
+        told: dict[str, Any] = {
+            "timer_tag": tag,
+            "fire_timestamp": EventTime(fire_time) if domain is _EVENT else ProcessingTime(fire_time),
+        }
+        of = f"the timer {name!r}{f' with tag {tag!r}' if tag else ''} of key {call.key!r}"
+        self._call_back(call, self._declaration.callbacks[name], self._of_timers[name], told, of)
+
+    def expire(self, call: Call) -> None:
+        """Call `on_window_expiry`."""
+        self._call_back(call, EXPIRY, self._at_expiry, {}, f"the end of {call.window!r} of key {call.key!r}")
+
+    def take(self) -> dict[str, Bundle]:
+        """Return the outputs since the last call by tag; a bundle of the user's ends here."""
+        if self._in_bundle:
+            self._in_bundle = False
+            with life_cycle(self._node.label, "finish_bundle"):
+                given = list(self._node.fn.finish_bundle() or ())
+            if given:
+                raise InvalidType(
+                    explain(
+                        f"{self._node.label!r} keeps state, so outputs belong to a key and a window, "
+                        f"got {given[0]!r} from finish_bundle",
+                        hint="give outputs in process, for a timer, or in on_window_expiry",
+                    )
+                )
+        self._cause = None
+        output, self._output = self._output, {}
+        return output
+
+    def tear_down(self) -> None:
+        """Let the DoFn go."""
+        if self._is_set_up:
+            self._node.fn.teardown()
+            self._is_set_up = False
+
+    def _call_back(self, call: Call, function: str, names: list[str], told: dict[str, Any], of: str) -> None:
+        node = self._node
+        told |= {"key": call.key, "window": call.window, "timestamp": EventTime(call.time)}
+        kwargs = {}
+        for name in names:
+            if name in told:
+                kwargs[name] = told[name]
+            elif name in self._declaration.names:
+                kwargs[name] = self._handle(name, call)
+            else:
+                kwargs[name] = self._argument(node.kwargs[name], call.window)
+        try:
+            self._begin_bundle()
+            filed = self._checked(self._listed(getattr(node.fn, function)(**kwargs)), call)
+        except Exception as error:
+            raise user_error(error, node.label, of, hint=None) from error
+        self._file(filed, call)
+
+    def _names_of(self, function: Callable[..., Any]) -> list[str]:
+        return [name for name in parameters_of(function) if name in self._declaration.names]
+
+    def _begin_bundle(self) -> None:
+        if not self._is_set_up:
+            with life_cycle(self._node.label, "setup"):
+                self._node.fn.setup()
+            self._is_set_up = True
+        if not self._in_bundle:
+            with life_cycle(self._node.label, "start_bundle"):
+                self._node.fn.start_bundle()
+            self._in_bundle = True
+
+    def _handle(self, name: str, call: Call) -> Any:
+        spec = self._declaration.states.get(name)
+        if spec is not None:
+            return spec.bind(call.cell.values, name)
+        return Timer(call, name, self._declaration.timers[name].domain)
+
+    def _argument(self, given: Any, window: Window) -> Any:
+        return self._side_values[given](window) if isinstance(given, SideInput) else given
+
+    def _told(self, name: str, call: Call, element: Arrived) -> Any:
+        match name:
+            case "timestamp":
+                return EventTime(call.time)
+            case "window":
+                return call.window
+            case "pane":
+                return element.pane
+            case "key":
+                return call.key
+            case "trigger":
+                return element.pane.trigger
+            case "production_time":
+                return ProcessingTime(element.produced)
+            case "is_retraction":
+                return element.is_retraction
+            case _:
+                raise AssertionError(f"{name!r} is refused at construction")
+
+    def _listed(self, results: Any) -> list[Any]:
+        """Run a generator to its end, while the handles are good."""
+        if results is None:
+            return []
+        if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
+            raise InvalidType(
+                explain(
+                    f"{self._node.label!r} must return an iterable of outputs, "
+                    f"got {results!r} of type {type(results).__name__}",
+                    hint="return a list, or yield the outputs",
+                )
+            )
+        return list(results)
+
+    def _checked(self, results: list[Any], call: Call) -> list[tuple[str, Any, int]]:
+        """Return tag, value and event time of outputs; all of them or, when one is refused, none."""
+        filed = []
+        for result in results:
+            tag, value, at = MAIN, result, call.time
+            if isinstance(value, TaggedOutput):
+                tag, value = value.tag, value.value
+            if isinstance(value, TimestampedValue):
+                at, value = int(value.event_time), value.value
+            if tag not in self._tags:
+                raise InvalidType(
+                    explain(
+                        f"{self._node.label!r} has no output tagged {tag!r}, only {sorted(self._tags)}",
+                        hint=f"name it: .with_outputs({tag!r})",
+                    )
+                )
+            if at < call.time - self._horizon:
+                raise InvalidType(
+                    explain(
+                        f"{self._node.label!r} moves an event time back from {format_instant(call.time)} "
+                        f"to {format_instant(at)}, further than it has declared",
+                        hint="declare late_data_horizon=…, or set the timer with an output_timestamp=…",
+                    )
+                )
+            filed.append((tag, value, at))
+        return filed
+
+    def _file(self, filed: list[tuple[str, Any, int]], call: Call) -> None:
+        windows = (call.window,)
+        cause = self._cause or ()
+        for tag, value, at in filed:
+            number = next(self._numbers)
+            order = (self._phase, *cause, number) if self._phase == ELEMENT else (self._phase, cause, number)
+            bundle = self._output.get(tag)
+            if bundle is None:
+                bundle = self._output[tag] = Bundle()
+            bundle.append(value, at, windows, call.pane, order, call.clock)

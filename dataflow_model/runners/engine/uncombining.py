@@ -1,0 +1,105 @@
+"""Taking inputs back from a combiner that cannot subtract: the inputs are kept, and combined when asked."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dataflow_model.errors import KeyEncodingError
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.values import encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Multiset", "MultisetFn", "able_to_subtract"]
+
+Multiset: TypeAlias = dict[bytes, tuple[Any, int]]
+"""Values by their encoding, each with how often it is there; less than 0 where it was taken back before it came."""
+
+
+class MultisetFn(CombineFn[Any, Multiset, Any]):
+    """A combiner over its inputs' multiset, so that any of them can be taken back.
+
+    Values that `encode_key` takes are the same when value and type are; lists, sets, dicts and tuples when they have
+    the same parts, in whatever order sets and dicts give them; others when they pickle to the same bytes.
+
+    Example:
+        >>> from dataflow_model.transforms import Max
+        >>> largest = MultisetFn(Max())
+        >>> inputs = largest.merge_accumulators([largest.add_input({}, 7), largest.add_input({}, 3)])
+        >>> largest.extract_output(largest.subtract_input(inputs, 7))
+        3
+    """
+
+    def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
+        self._combine = combine
+
+    def create_accumulator(self) -> Multiset:
+        """Return no inputs."""
+        return {}
+
+    def add_input(self, accumulator: Multiset, element: Any) -> Multiset:
+        """Add one; values come out in the order in which they first came."""
+        return self._change(accumulator, element, 1)
+
+    def subtract_input(self, accumulator: Multiset, element: Any) -> Multiset:
+        """Take one away."""
+        return self._change(accumulator, element, -1)
+
+    def merge_accumulators(self, accumulators: Iterable[Multiset]) -> Multiset:
+        """Add the multiplicities up."""
+        merged: Multiset = {}
+        for accumulator in accumulators:
+            for encoded, (value, count) in accumulator.items():
+                _put(merged, encoded, value, merged.get(encoded, (value, 0))[1] + count)
+        return merged
+
+    def extract_output(self, accumulator: Multiset) -> Any:
+        """Combine the inputs that are there; what was taken back without being there is subtracted, if that can be."""
+        combined = self._combine.create_accumulator()
+        for value, count in accumulator.values():
+            for _ in range(count):
+                combined = self._combine.add_input(combined, value)
+            for _ in range(-count if self._combine.can_subtract else 0):
+                combined = self._combine.subtract_input(combined, value)
+        return self._combine.extract_output(combined)
+
+    @staticmethod
+    def _change(accumulator: Multiset, element: Any, by: int) -> Multiset:
+        encoded = _encoded(element)
+        _put(accumulator, encoded, element, accumulator.get(encoded, (element, 0))[1] + by)
+        return accumulator
+
+
+def able_to_subtract(combine: CombineFn[Any, Any, Any]) -> CombineFn[Any, Any, Any]:
+    """Return the combiner itself if it can take inputs back, else one over its inputs' multiset."""
+    return combine if combine.can_subtract else MultisetFn(combine)
+
+
+def _put(multiset: Multiset, encoded: bytes, value: Any, count: int) -> None:
+    if count:
+        multiset[encoded] = (value, count)
+    else:
+        multiset.pop(encoded, None)
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return b"k" + encode_key(value)
+    except KeyEncodingError:
+        pass
+    kind = type(value)
+    if kind in {list, tuple}:
+        parts = [_sized(_encoded(part)) for part in value]
+    elif kind in {set, frozenset}:  # their order depends on what was in them before, and on the process
+        parts = sorted(_sized(_encoded(part)) for part in value)
+    elif kind is dict:
+        parts = sorted(_sized(_encoded(key)) + _sized(_encoded(part)) for key, part in value.items())
+    else:
+        return b"p" + pickle.dumps(value, protocol=5)
+    return kind.__name__.encode() + b"".join(parts)
+
+
+def _sized(encoded: bytes) -> bytes:
+    return b"%d:" % len(encoded) + encoded

@@ -1,0 +1,171 @@
+"""Joins: the pairs that two collections make where key and window are the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.time import Duration
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.cogroup import CoGroupByKey
+from dataflow_model.transforms.elementwise import FlatMap
+from dataflow_model.transforms.pcollection import PCollection
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.triggers import AfterWatermark, DefaultTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+__all__ = ["Join"]
+
+_TWO: Final = 2
+_Grouped = tuple[Any, tuple[list[Any], list[Any]]]
+
+
+class Join(PTransform):
+    """Join two collections of pairs within each key and window: `(left, right) | Join.inner()`.
+
+    The output is a pair of the key and a pair of values, one for each combination; where the left or full join finds no
+    partner, `None` stands for the missing value. A pane holds the combinations of what it has of both sides. So under
+    an accumulating strategy later panes repeat the combinations of earlier ones, and under a retracting strategy take
+    them back first: a left join that has given `(key, (click, None))` takes that back when the partner comes. Several
+    values on both sides give all their combinations, which are kept in memory for one key and window at a time.
+
+    Both sides must have the same window function. They keep their elements until the window expires.
+
+    Raises:
+        InvalidType: for an input that is no tuple of two collections, or a collection whose elements are known not to
+            be pairs.
+        InvalidArgument: for a discarding strategy whose windows may have several panes: partners that come in
+            different panes would never meet. Also for sides that are windowed differently.
+
+    Source: the papers' windowed join; Scio's `join`, `leftOuterJoin` and `fullOuterJoin`, Beam Java's `Join`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     queries = p | "queries" >> dm.Create([("q1", "shoes"), ("q2", "hats")])
+        ...     clicks = p | "clicks" >> dm.Create([("q1", "ad 7")])
+        ...     _ = (queries, clicks) | dm.Join.left() | dm.io.Collect()
+        >>> sorted(record.value for record in p.result.collected("Collect"))
+        [('q1', ('shoes', 'ad 7')), ('q2', ('hats', None))]
+    """
+
+    input_kind = "collections"
+
+    def __init__(self, name: str, *, keeps_left: bool, keeps_right: bool) -> None:
+        self._name = name
+        self._keeps_left = keeps_left
+        self._keeps_right = keeps_right
+
+    @classmethod
+    def inner(cls) -> Join:
+        """Return the join that gives a combination for each pair of partners, and nothing for who has none.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> clicks, queries = p | "c" >> dm.Create([("q", 1)]), p | "q" >> dm.Create([("q", "shoes")])
+            >>> ((clicks, queries) | dm.Join.inner()).element_type
+            tuple[str, tuple[int, str]]
+        """
+        return cls("Join.Inner", keeps_left=False, keeps_right=False)
+
+    @classmethod
+    def left(cls) -> Join:
+        """Return the join that also gives `(key, (left, None))` for a left value without a partner.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> clicks, queries = p | "c" >> dm.Create([("q", 1)]), p | "q" >> dm.Create([("q", "shoes")])
+            >>> ((clicks, queries) | dm.Join.left()).element_type
+            tuple[str, tuple[int, typing.Optional[str]]]
+        """
+        return cls("Join.Left", keeps_left=True, keeps_right=False)
+
+    @classmethod
+    def full(cls) -> Join:
+        """Return the join that gives every value of both sides at least once, with `None` for a missing partner.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> clicks, queries = p | "c" >> dm.Create([("q", 1)]), p | "q" >> dm.Create([("q", "shoes")])
+            >>> ((clicks, queries) | dm.Join.full()).element_type
+            tuple[str, tuple[typing.Optional[int], typing.Optional[str]]]
+        """
+        return cls("Join.Full", keeps_left=True, keeps_right=True)
+
+    def default_label(self) -> str:
+        """Return the name that it was made by."""
+        return self._name
+
+    def expand(self, pcoll: Any) -> Any:
+        """Group both sides by key, and combine within each group."""
+        sides = [] if isinstance(pcoll, dict) else list(pcoll)
+        if len(sides) != _TWO or not all(isinstance(side, PCollection) for side in sides):
+            raise InvalidType(
+                explain(
+                    f"{self.label!r} joins two collections, got {pcoll!r}",
+                    hint="give a tuple: (left, right) | dm.Join.inner(); dm.CoGroupByKey() takes more than two",
+                )
+            )
+        left, right = sides
+        _check_panes(left.strategy, left.pipeline.scope)
+        combine = _Combinations(keeps_left=self._keeps_left, keeps_right=self._keeps_right)
+        grouped = (left, right) | CoGroupByKey()
+        return grouped | FlatMap(combine).with_output_types(self._output(left.element_type, right.element_type))
+
+    def _output(self, left: Any, right: Any) -> Any:
+        key, left_value = typehints.pair_types(left)
+        other_key, right_value = typehints.pair_types(right)
+        if self._keeps_right:
+            left_value = _or_none(left_value)
+        if self._keeps_left:
+            right_value = _or_none(right_value)
+        values: Any = tuple[left_value, right_value]  # type: ignore[valid-type] # built at run time
+        return tuple[typehints.either([key, other_key]), values]  # type: ignore[misc] # built at run time
+
+
+class _Combinations:
+    """Gives all combinations of a left and a right value of one group."""
+
+    __name__ = "combinations"
+
+    def __init__(self, *, keeps_left: bool, keeps_right: bool) -> None:
+        self.keeps_left = keeps_left
+        self.keeps_right = keeps_right
+
+    def __call__(self, grouped: _Grouped) -> Iterator[tuple[Any, tuple[Any, Any]]]:
+        key, (lefts, rights) = grouped
+        if not lefts and not rights:  # a pane with nothing in it
+            return
+        lefts = lefts or ([None] if self.keeps_right else [])
+        rights = rights or ([None] if self.keeps_left else [])
+        for left in lefts:
+            for right in rights:
+                yield key, (left, right)
+
+
+def _or_none(hint: Any) -> Any:
+    return Any if hint is Any else typehints.either([hint, None])
+
+
+def _check_panes(strategy: WindowingStrategy, label: str) -> None:
+    """Raise `InvalidArgument` where partners may come in different panes, of which none holds both."""
+    trigger = strategy.trigger
+    one_pane = (type(trigger) is DefaultTrigger and strategy.allowed_lateness == Duration(0)) or (
+        type(trigger) is AfterWatermark and trigger.early is None and trigger.late is None
+    )
+    if not strategy.accumulates and not one_pane:
+        raise InvalidArgument(
+            explain(
+                f"{label!r} joins what one pane holds, and under a discarding strategy with {trigger!r} and "
+                f"{strategy.allowed_lateness!r} of lateness a window may have several: "
+                "partners that come in different panes would never meet",
+                hint="use .accumulating_and_retracting(), or .accumulating() where a combination may come again",
+            )
+        )

@@ -1,0 +1,180 @@
+"""What a plan may not do with retractions: said before any data are read, with the label, the rule and the way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.checks import check
+from dataflow_model.plan.explain import explain
+from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.testing import TestStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EACH = dm.Repeatedly(dm.AfterCount(1))
+
+
+def retracted(p: dm.Pipeline, name: str = "", lateness: str = "1 hour") -> Any:
+    """Return sums that take one another back for an hour."""
+    windowing = dm.Window.into(dm.FixedWindows("1 minute")).trigger(EACH).allowed_lateness(lateness)
+    pairs = p | f"{name}Create" >> dm.Create([("a", 1)]) | f"{name}windows" >> windowing.accumulating_and_retracting()
+    return pairs | f"{name}sums" >> dm.Sum.per_key()
+
+
+def refused(p: dm.Pipeline, *parts: str) -> None:
+    """Check that the plan is refused with these words, in this order."""
+    with pytest.raises(dm.PlanError) as caught:
+        check(p.plan())
+    message, at = str(caught.value), 0
+    for part in parts:
+        assert part in message[at:], f"{part!r} is not in {message!r}"
+        at = message.index(part, at)
+
+
+def test_less_lateness_downstream_is_refused() -> None:
+    p = dm.Pipeline()
+    windowing = dm.Window.into(dm.FixedWindows("1 hour")).allowed_lateness("10 minutes").accumulating()
+    _ = retracted(p) | windowing | "again" >> dm.Sum.per_key()
+    refused(
+        p, "'again' allows Duration(600s) of lateness", "'sums'", "Duration(3600s)", "Hint: say .allowed_lateness(Dur"
+    )
+
+
+def test_as_much_lateness_downstream_is_fine_and_is_inherited() -> None:
+    p = dm.Pipeline()
+    again = retracted(p) | "again" >> dm.Sum.per_key()
+    _ = again | dm.Window.into(dm.FixedWindows("1 day")).allowed_lateness("2 hours").accumulating() | dm.Max.per_key()
+    check(p.plan())
+
+
+def test_the_greatest_lateness_of_what_is_flattened_counts() -> None:
+    p = dm.Pipeline()
+    both = (retracted(p, "short ", "1 minute"), retracted(p, "long ", "2 hours")) | dm.Flatten()
+    _ = both | dm.Window.trigger(EACH).allowed_lateness("1 hour") | "again" >> dm.Sum.per_key()
+    refused(p, "'again' allows Duration(3600s)", "'long sums'", "Duration(7200s)")
+
+
+def test_windows_that_merge_downstream_are_refused() -> None:
+    p = dm.Pipeline()
+    sessions = dm.Window.into(dm.Sessions("1 minute")).allowed_lateness("1 hour").accumulating()
+    _ = retracted(p) | sessions | "again" >> dm.Sum.per_key()
+    refused(p, "'again' merges windows (Sessions('1 minute'))", "'sums' takes values back", "Hint: use windows that do")
+
+
+def test_windows_that_have_merged_before_are_fine() -> None:
+    p = dm.Pipeline()
+    sessions = dm.Window.into(dm.Sessions("1 minute")).trigger(EACH).accumulating_and_retracting()
+    _ = p | dm.Create([("a", 1)]) | sessions | "first" >> dm.Sum.per_key() | "second" >> dm.Sum.per_key()
+    check(p.plan())
+
+
+def test_discarding_downstream_is_refused_where_the_combiner_cannot_subtract() -> None:
+    p = dm.Pipeline()
+    discarding = dm.Window.into(dm.FixedWindows("1 hour")).allowed_lateness("1 hour").trigger(EACH).discarding()
+    placed = retracted(p) | discarding
+    _ = placed | "fine" >> dm.Sum.per_key()
+    check(p.plan())
+    _ = placed | "most" >> dm.Max.per_key()
+    refused(p, "'most' discards", "Max cannot subtract", "'sums'", "Hint: use .accumulating()", "`subtract_input`")
+
+
+class Careful(dm.DoFn):
+    retractable = False
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield element
+
+
+class Remembering(dm.DoFn):
+    retractable = "memoised"
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield element
+
+
+class Closing(dm.DoFn):
+    def process(self, element: Any) -> Iterator[Any]:
+        yield element
+
+    def finish_bundle(self) -> Any:
+        return ["end"]
+
+
+def test_a_function_that_is_not_retractable_is_refused() -> None:
+    p = dm.Pipeline()
+    _ = retracted(p) | "careful" >> dm.ParDo(Careful())
+    refused(p, "'careful' says that it is not retractable", "'sums' takes values back", "Hint: use .accumulating()")
+
+
+def test_it_is_fine_where_nothing_is_taken_back() -> None:
+    p = dm.Pipeline()
+    _ = p | "plain" >> dm.Create([1]) | dm.ParDo(Careful())
+    _ = (
+        retracted(p)
+        | dm.Window.trigger(EACH).accumulating()
+        | "again" >> dm.Sum.per_key()
+        | "too" >> dm.ParDo(Careful())
+    )
+    check(p.plan())
+
+
+def test_memoised_outputs_are_not_there_yet() -> None:
+    p = dm.Pipeline()
+    _ = retracted(p) | "memo" >> dm.ParDo(Remembering())
+    with pytest.raises(
+        dm.NotYetSupported, match=r"'memo' wants its outputs memoised(.|\n)*Hint: make the function det"
+    ):
+        check(p.plan())
+
+
+def test_outputs_at_the_end_of_a_bundle_are_refused() -> None:
+    p = dm.Pipeline()
+    _ = retracted(p) | "closing" >> dm.ParDo(Closing())
+    refused(p, "'closing' gives outputs at the end of a bundle", "'sums'", "Hint: give outputs in `process`")
+
+
+def test_a_side_input_that_changes_is_refused_and_one_that_does_not_is_fine() -> None:
+    p = dm.Pipeline()
+    sums = retracted(p)
+    fixed = p | "fixed" >> dm.Create([10])
+    _ = sums | "scaled" >> dm.Map(lambda pair, by: (pair[0], pair[1] * by), dm.AsSingleton(fixed))
+    check(p.plan())
+    changing = p | "changing" >> TestStream().add(3, 0)
+    _ = sums | "shaky" >> dm.Map(lambda pair, by: (pair[0], pair[1] * by), dm.AsSingleton(changing))
+    refused(p, "'shaky' runs on retractions of 'sums'", "its side input changes", "Hint: join the two with dm.CoGroup")
+
+
+def test_retractions_end_at_a_grouping_that_does_not_retract() -> None:
+    p = dm.Pipeline()
+    sums = retracted(p)
+    tagged = sums | "split" >> dm.Map(lambda pair: pair).with_outputs("odd", main="all")
+    last = tagged.odd | dm.Window.trigger(EACH).accumulating() | "last" >> dm.Sum.per_key()
+    found = retracted_collections(p.plan())
+    assert {ref: node.label for ref, node in found.items() if ref.label == "split"} == {
+        tagged.odd.ref: "sums",
+        tagged["all"].ref: "sums",
+    }
+    assert last.ref not in found
+
+
+@pytest.mark.parametrize(
+    ("windowing", "how"),
+    [
+        (dm.Window.trigger(EACH), "discarding"),
+        (dm.Window.trigger(EACH).accumulating(), "accumulating"),
+        (dm.Window.trigger(EACH).accumulating_and_retracting(), "accumulating and retracting"),
+        (
+            dm.Window.trigger(EACH).accumulation("accumulate_by_default", retracting=True),
+            "accumulating unless the trigger says otherwise, and retracting",
+        ),
+        (dm.Window.trigger(EACH).accumulation("clear_by_default"), "discarding unless the trigger says otherwise"),
+    ],
+)
+def test_a_plan_says_how_refinements_relate(windowing: dm.WindowInto, how: str) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("a", 1)]) | windowing | dm.Sum.per_key()
+    assert f"      how: {how}" in explain(p.plan()).splitlines()

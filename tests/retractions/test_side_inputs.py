@@ -1,0 +1,93 @@
+"""Side inputs that take values back: later elements see what is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.nodes import Ref, SideInput
+from dataflow_model.plan.sinks import Record
+from dataflow_model.runners.engine.sides import StaticSide
+from dataflow_model.testing import TestStream
+from dataflow_model.values import NO_FIRING, interval
+from tests.retractions.accounts import run
+from tests.runners.test_side_state import streamed
+
+if TYPE_CHECKING:
+    from dataflow_model.values import Window
+
+EACH = dm.Repeatedly(dm.AfterCount(1))
+SECOND = 1_000_000
+
+
+def seen_by_main(side: TestStream, main: TestStream, side_windows: dm.WindowInto, *, cut: int = 0) -> list[Any]:
+    """Return what each main element sees of the side input's sums, rekeyed by what they are modulo 2."""
+    p = dm.Pipeline(runner=dm.LocalRunner())
+    sums = p | "side" >> side | "side windows" >> side_windows | dm.Sum.per_key()
+    parity = sums | dm.MapTuple(lambda _, value: (value % 2, value))
+    elements = p | "main" >> main | "main windows" >> dm.Window.into(dm.FixedWindows(60))
+    _ = elements | dm.Map(lambda element, side: (element, sorted(side)), dm.AsIter(parity)) | "out" >> dm.io.Collect()
+    if cut:
+        return [record.value for record in streamed(p, cut, cached=False)]
+    result = p.run()
+    result.wait_until_finish()
+    return [record.value for record in result.collected("out")]
+
+
+RETRACTING = dm.Window.into(dm.FixedWindows(60)).trigger(EACH).allowed_lateness(1000).accumulating_and_retracting()
+SIDE = TestStream().add(1, 0, key="a").add(4, 0, key="b").processing_time(10).add(1, 5, key="a").processing_time(30)
+MAIN = TestStream().processing_time(5).add("early", 1).processing_time(20).add("late", 1).processing_time(40)
+SEEN = [("early", [(0, 4), (1, 1)]), ("late", [(0, 2), (0, 4)])]
+
+
+def test_later_elements_see_the_newest_panes_without_what_was_taken_back() -> None:
+    assert seen_by_main(SIDE, MAIN, RETRACTING) == SEEN
+
+
+@pytest.mark.parametrize("cut", [1, 2, 50])
+def test_what_is_left_of_a_side_input_is_durable(cut: int) -> None:
+    assert sorted(seen_by_main(SIDE, MAIN, RETRACTING, cut=cut)) == SEEN
+
+
+def test_a_side_session_that_has_merged_is_seen_in_the_merged_one_only() -> None:
+    sessions = dm.Window.into(dm.Sessions(40)).trigger(EACH).allowed_lateness(1000).accumulating_and_retracting()
+    side = TestStream().add(1, 30, key="a").processing_time(10).add(2, 50, key="a").processing_time(30)
+    # The main window's last instant, just before second 60, lies in both sessions.
+    assert seen_by_main(side, MAIN, sessions) == [("early", [(1, 1)]), ("late", [(1, 3)])]
+
+
+def record(value: Any, window: Window, *, back: bool = False) -> Record:
+    return Record(value, dm.EventTime(0), window, NO_FIRING, is_retraction=back)
+
+
+def test_a_static_side_input_holds_what_is_left() -> None:
+    minute = interval(0, 60 * SECOND)
+    side = StaticSide(
+        SideInput(Ref("side"), "iter"),
+        [
+            record(("a", [1]), minute),
+            record(("b", [2]), minute),
+            record(("a", [1]), minute, back=True),
+            record(("a", [1, 3]), minute),
+        ],
+        accumulates=True,
+    )
+    assert side(minute) == [("b", [2]), ("a", [1, 3])]
+
+
+def test_a_static_side_window_in_which_nothing_is_left_is_not_there() -> None:
+    short, long = interval(0, 50 * SECOND), interval(0, 70 * SECOND)
+    records = [record(("a", 1), short), record(("a", 1), short, back=True), record(("a", 2), long)]
+    side = StaticSide(SideInput(Ref("side"), "dict"), records, accumulates=True)
+    assert side(interval(0, 40 * SECOND)) == {"a": 2}
+
+
+def test_a_bounded_side_input_is_seen_as_it_stands_in_the_end() -> None:
+    def build(p: dm.Pipeline) -> None:
+        counts = p | "words" >> dm.Create(["to", "be", "to"]) | dm.Window.trigger(EACH).accumulating_and_retracting()
+        counted = counts | dm.Count.per_element()
+        _ = p | "main" >> dm.Create([0]) | dm.Map(lambda _, side: side, dm.AsDict(counted)) | dm.io.Collect()
+
+    assert [record.value for record in run(build).collected("Collect")] == [{"to": 2, "be": 1}]
