@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.sources import AddStep, ClockStep, ScriptSource, WatermarkStep
+from dataflow_model.plan.sources import (
+    LOW,
+    AddStep,
+    ClockStep,
+    ScriptSource,
+    SignalStep,
+    Step,
+    WatermarkStep,
+)
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["TestStream"]
 
 _NO_KEY: Any = object()
-_Step = AddStep | WatermarkStep | ClockStep
 
 
 class TestStream(PTransform):
@@ -47,20 +54,38 @@ class TestStream(PTransform):
     __test__ = False  # pytest: not a test class
     input_kind = "pipeline"
 
-    def __init__(self, steps: Sequence[_Step] = ()) -> None:
+    def __init__(self, steps: Sequence[Step] = ()) -> None:
         super().__init__()
         self.steps = tuple(steps)
 
-    def watermark(self, watermark: InstantLike) -> TestStream:
+    def watermark(self, watermark: InstantLike, *, percentile: float = LOW) -> TestStream:
         """Advance the watermark; it takes effect before the next step.
 
+        Args:
+            watermark: the event time that it has come to.
+            percentile: below 100, advance that percentile of it, and lower ones with it: none is behind a higher one.
+
         Raises:
-            InvalidArgument: if it would go back.
+            InvalidArgument: if it would go back, be behind a higher percentile, or for a percentile outside (0, 100].
+
+        Example:
+            >>> TestStream().watermark(5, percentile=90).watermark(3).watermark(4, percentile=90)
+            Traceback (most recent call last):
+            ...
+            dataflow_model.errors.InvalidArgument: the watermark's percentile 90 of a script never goes back, got ...
+            Hint: put the step earlier
         """
         to = event_time(watermark)
-        before = max((step.watermark for step in self.steps if isinstance(step, WatermarkStep)), default=MIN_TIMESTAMP)
-        _check_forward("watermark", before, to)
-        return self._then(WatermarkStep(to))
+        if not 0 < percentile <= LOW:
+            raise InvalidArgument(f"`percentile` must be in (0, 100], got {percentile!r}")
+        told = [step for step in self.steps if isinstance(step, WatermarkStep) and step.percentile >= percentile]
+        before = max((step.watermark for step in told), default=MIN_TIMESTAMP)
+        _check_forward("watermark" if percentile == LOW else f"watermark's percentile {percentile:g}", before, to)
+        return self._then(WatermarkStep(to, percentile))
+
+    def signal(self, name: str) -> TestStream:
+        """Give a signal: it takes effect for every open window whose trigger waits for it."""
+        return self._then(SignalStep(name))
 
     def processing_time(self, time: InstantLike) -> TestStream:
         """Advance the processing clock: the timers before it run.
@@ -94,12 +119,14 @@ class TestStream(PTransform):
         collection: PCollection = pcoll.pipeline.add_main(Read(label=pcoll.pipeline.scope, source=source))
         return collection
 
-    def _then(self, step: _Step) -> Self:
+    def _then(self, step: Step) -> Self:
         return type(self)((*self.steps, step))
 
     @classmethod
     def parse(cls, steps: Iterable[str], *, day: str, key: Any = _NO_KEY) -> TestStream:
-        """Read a script in short form: `"w 12:00:00"`, `"p 12:04:59"`, `"e 5@12:00:26"`, `"w +inf"`.
+        """Read a script in short form: `"w 12:00:00"`, `"p 12:04:59"`, `"e 5@12:00:26"`, `"w +inf"`, `"w90 12:00:00"`.
+
+        The last is the 90th percentile of the watermark; `"s NAME"` is a signal.
 
         Args:
             steps: one string a step; elements are whole numbers.
@@ -120,12 +147,22 @@ class TestStream(PTransform):
                     script = script.watermark(f"{day}T{rest}Z")
                 case "p":
                     script = script.processing_time(f"{day}T{rest}Z")
+                case "s" if rest:
+                    script = script.signal(rest)
+                case _ if _is_percentile(kind):
+                    script = script.watermark(f"{day}T{rest}Z", percentile=float(kind[1:]))
                 case "e":
                     value, _, at = rest.partition("@")
                     script = script.add(int(value), f"{day}T{at}Z", key=key)
                 case _:
-                    raise InvalidArgument(explain(f"{text!r} is no step", hint="begin with w, p or e: 'e 5@12:00:26'"))
+                    raise InvalidArgument(
+                        explain(f"{text!r} is no step", hint="begin with w, p, e or s: 'e 5@12:00:26'")
+                    )
         return script
+
+
+def _is_percentile(kind: str) -> bool:
+    return kind[:1] == "w" and kind[1:].replace(".", "", 1).isdigit()
 
 
 def _as_event_time(value: InstantLike) -> EventTime:

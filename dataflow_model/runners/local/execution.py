@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
-from dataflow_model.plan.sinks import CollectSink, Record
+from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
 from dataflow_model.runners.engine.sides import StaticSide
+from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.local.inputs import instants_of
-from dataflow_model.time import MIN_TIMESTAMP, EventTime, ProcessingTime
+from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
+    from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.values import Window
 
-__all__ = ["Execution", "part_for", "records_of_bundle", "side_values"]
+__all__ = ["Execution", "part_for", "side_values"]
 
 
 class Execution:
@@ -44,24 +49,37 @@ class Execution:
         self._fragments = {
             read.label: Fragment(plan, read.label, self.staged.cuts, sides) for read in self.staged.sources
         }
+        self._awaited = Awaited(awaited_percentiles(plan), percentile_that_ends(plan))
+        self._signals: deque[str] = deque()
         self._shards = [StageShard(self.staged, depth + 1, sides) for depth in range(len(self.staged.stages))]
 
     def run(self) -> Iterator[dict[str, list[Record]]]:
         """Yield what reaches each sink, instant by instant; run it to the end."""
-        for instant in instants_of(self.staged.sources, self._through, self.clock):
+        for instant in instants_of(self.staged.sources, self._through, self.clock, self._awaited):
             arrivals = instant.arrivals
+            signals = (*self._taken_signals(), *instant.signals)
+            percentiles = instant.percentiles if self._awaited.percentiles else {}
             for label, watermark in instant.watermarks.items():
                 self.watermarks[label] = max(watermark, self.watermarks.get(label, int(MIN_TIMESTAMP)))
             for shard in self._shards:
                 clock = instant.clock
-                passed, watermarks = shard.instant(clock, arrivals, self.watermarks, closes=instant.closes)
+                passed, watermarks = shard.instant(
+                    clock,
+                    arrivals,
+                    self.watermarks,
+                    closes=instant.closes,
+                    percentiles=percentiles,
+                    signals=signals,
+                )
                 self.watermarks.update(watermarks)
+                percentiles = {**percentiles, **shard.percentile_outputs}
                 join_arrivals(arrivals, passed)
             records = {}
             for sink in self.staged.sinks:
                 bundle = arrivals.get(sink.label)
                 if bundle:
-                    records[sink.label] = records_of_bundle(bundle.in_order(), (instant.clock, instant.step))
+                    instants = [(instant.clock, instant.step)] * len(bundle)
+                    records[sink.label] = records_of(bundle.in_order(), instants)
                     self.counters[sink.label]["elements_in"] += len(bundle)
             if records:
                 yield records
@@ -69,6 +87,13 @@ class Execution:
             shard.tear_down()
         for fragment in self._fragments.values():
             fragment.tear_down()
+
+    def signal(self, name: str) -> None:
+        """Let a signal take effect at the start of the next instant; called from any thread."""
+        self._signals.append(name)
+
+    def _taken_signals(self) -> list[str]:
+        return [self._signals.popleft() for _ in range(len(self._signals))]
 
     def metrics(self) -> dict[str, Counter[str]]:
         """Return the counters of each transform."""
@@ -84,17 +109,6 @@ class Execution:
         arrivals: Arrivals = {}
         route(self.staged, 0, self._fragments[label].run(bundle, tag), arrivals)
         return arrivals
-
-
-def records_of_bundle(bundle: Bundle, at: tuple[int, int]) -> list[Record]:
-    """Return a bundle's elements as sinks take them, one for each window."""
-    return [
-        Record(value, EventTime(time), window, pane, order=(*at, *order), processing_time=ProcessingTime(produced))
-        for value, time, windows, pane, order, produced in zip(
-            bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.orders, bundle.produced, strict=True
-        )
-        for window in windows
-    ]
 
 
 def side_values(

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 import uuid
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import DataflowError, UnsupportedOnRunner, explain
+from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.rounds import check_interval, in_rounds
+from dataflow_model.plan.runner import Clock, RunnerState
+from dataflow_model.plan.signals import check_signal
 from dataflow_model.plan.sinks import CollectSink, DataFrameSink, Record
 from dataflow_model.runners.local.execution import Execution
 from dataflow_model.runners.progress import Progress, live_progress
-from dataflow_model.time import EventTime, InstantLike, processing_time
+from dataflow_model.time import EventTime, InstantLike, duration_text, processing_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.time import DurationLike, ProcessingTime
 
 __all__ = ["LocalResult", "LocalRunner"]
 
+_MODES: Final = ("streaming", "microbatch")
 _REPORT_EVERY: Final = 256
 _ONE_TASK: Final = "0"
 
@@ -33,7 +38,14 @@ class LocalRunner:
     else they all arrive at one tick of the wall clock. Unbounded sources are refused, `TestStream` apart.
 
     Args:
-        clock: the one value of the wall clock for sources without a replay clock; the wall's own by default.
+        clock: the one value of the wall clock for sources without a replay clock; the wall's own by default. Of a
+            `Clock`, such as `testing.ManualClock`, the value when a run starts.
+        mode: `"streaming"`, or `"microbatch"`: rounds of the clock, at whose end every window that has changed emits
+            an early, accumulating pane, whatever its trigger; nothing expires before the input ends.
+        interval: how long a round is.
+
+    Raises:
+        InvalidArgument: for an unknown mode, or an interval that does not go with it.
 
     Source: Beam's DirectRunner.
 
@@ -45,8 +57,20 @@ class LocalRunner:
         [('UA', 5.0)]
     """
 
-    def __init__(self, clock: InstantLike | None = None) -> None:
-        self._clock = None if clock is None else int(processing_time(clock))
+    def __init__(
+        self,
+        clock: InstantLike | Clock | None = None,
+        *,
+        mode: str = "streaming",
+        interval: DurationLike | None = None,
+    ) -> None:
+        if mode not in _MODES:
+            raise InvalidArgument(f"`mode` must be 'streaming' or 'microbatch', got {mode!r}")
+        if clock is None or isinstance(clock, datetime.datetime):  # whose class has a `now` of another kind
+            self._clock: Clock | ProcessingTime | None = None if clock is None else processing_time(clock)
+        else:
+            self._clock = clock if isinstance(clock, Clock) else processing_time(clock)
+        self._interval = check_interval(mode, interval)
 
     def run(self, plan: Plan, *, until: str | None = None) -> LocalResult:
         """Start the plan in a thread of its own."""
@@ -62,10 +86,14 @@ class LocalRunner:
                         hint="use dm.io.Collect() here, or dm.SparkRunner(spark, mode='batch')",
                     )
                 )
-        return LocalResult(Execution(plan, self._clock))
+        rounds = plan if self._interval is None else in_rounds(plan, self._interval)
+        clock = self._clock.now() if isinstance(self._clock, Clock) else self._clock
+        return LocalResult(Execution(rounds, None if clock is None else int(clock)))
 
     def __repr__(self) -> str:
-        return "LocalRunner()"
+        if self._interval is None:
+            return "LocalRunner()"
+        return f"LocalRunner(mode='microbatch', interval={duration_text(self._interval)!r})"
 
 
 class LocalResult:
@@ -102,6 +130,15 @@ class LocalResult:
     def drain(self) -> None:
         """Wait for the end: a bounded run drains by itself."""
         self.wait_until_finish()
+
+    def signal(self, name: str) -> None:
+        """Fire `AfterSignal(name)` in every open window that waits for it, at the start of the next instant.
+
+        Raises:
+            InvalidArgument: for a name that no trigger waits for.
+        """
+        check_signal(self._execution.plan, name)
+        self._execution.signal(name)
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label."""

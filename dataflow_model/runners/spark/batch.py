@@ -8,7 +8,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner, explain
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
@@ -127,6 +127,15 @@ class BatchResult:
     def drain(self) -> None:
         """Wait for the end: a bounded run drains by itself."""
         self.wait_until_finish()
+
+    def signal(self, name: str) -> None:
+        """Refuse: a bounded job has no ticks at which a signal could take effect."""
+        raise UnsupportedOnRunner(
+            explain(
+                f"a bounded job takes no signals, got {name!r}",
+                hint="use mode='streaming', where result.signal(name) is durable",
+            )
+        )
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label; empty before the end."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dataflow_model.errors import UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
+from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration
 
@@ -40,6 +41,7 @@ class CollectedSource(ColumnSource):
     event_time: str | Arrival | None = ARRIVAL
     processing_time: str | None = None
     watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
+    watermark_origins: WatermarkOrigins = EVERYTHING
     is_bounded: bool = True
 
     def origins(self) -> list[Origin]:
@@ -96,6 +98,7 @@ def _collected(node: Any, directory: str) -> Any:
         event_time=source.event_time,
         processing_time=source.processing_time,
         watermark=source.watermark,
+        watermark_origins=source.watermark_origins,
     )
     return attrs.evolve(node, source=kept)
 

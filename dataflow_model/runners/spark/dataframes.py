@@ -11,13 +11,13 @@ from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.shard import route
-from dataflow_model.runners.engine.timeline import Observations, observed
 from dataflow_model.runners.spark.job import ONLY_COMMIT
 from dataflow_model.runners.spark.publishing import Stager, Staging
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
 from dataflow_model.runners.spark.stage0 import NOW, pack_arrivals
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ def frame_rows(
     assert isinstance(source, DataFrameSource)  # noqa: S101
     home = program.labels[partition % len(program.labels)]
     origin = f"partition {partition:06d}"
-    greatest = int(MIN_TIMESTAMP)
-    replayed: dict[str, tuple[list[int], list[int]]] = {}
+    observers: dict[str, Observer] = {}
     good = dead = row = 0
     for batch in batches:
         arrived = program.wall
@@ -141,9 +140,8 @@ def frame_rows(
         times = produced if decoded.event_times is None else decoded.event_times.tolist()
         orders = _orders(source, label, origin, batch, row, decoded)
         bundle = Bundle(decoded.values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
-        greatest = max(greatest, max(times, default=greatest))
-        if decoded.clock is not None:
-            _note(replayed, orders, produced, times)
+        if not source.is_bounded:
+            _observe(observers, program, label, origin, bundle, replayed=decoded.clock is not None)
         good += count
         yield from _through(program, label, MAIN, bundle, home, stager)
         letters = Bundle()
@@ -165,32 +163,34 @@ def frame_rows(
         return
     if not program.staged.stages or not row:
         return
-    for seen in _observations(label, origin, greatest, replayed):
-        for shard in program.labels:
-            yield Row(shard, 1, Kind.SEEN, dump((seen, counts)))
+    if not observers:  # bad rows only: the counts are told all the same
+        observers[origin] = Observer(label, origin, source)
+        observers[origin].pass_over(np.array([NOW[0]] if source.processing_time is None else [], np.int64))
+    for _, observer in sorted(observers.items()):
+        payload = dump((observer.seen(), counts))
+        yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.labels)
         counts = {}
 
 
-def _note(
-    replayed: dict[str, tuple[list[int], list[int]]], orders: list[Any], ticks: list[int], times: list[int]
+def _observe(
+    observers: dict[str, Observer], program: Program, label: str, origin: str, bundle: Bundle, *, replayed: bool
 ) -> None:
-    """File what was seen under a replay clock by origin."""
-    for (name, _), tick, time in zip(orders, ticks, times, strict=True):
-        seen_ticks, seen_times = replayed.setdefault(name, ([], []))
-        seen_ticks.append(tick)
-        seen_times.append(time)
-
-
-def _observations(
-    label: str, origin: str, greatest: int, replayed: dict[str, tuple[list[int], list[int]]]
-) -> list[Observations]:
-    """Return what a partition has seen: by origin under a replay clock, else at the micro-batch's own tick."""
-    if not replayed:
-        return [observed(label, origin, np.array([NOW[0]], np.int64), np.array([greatest], np.int64))]
-    return [
-        observed(label, name, np.array(ticks, np.int64), np.array(times, np.int64))
-        for name, (ticks, times) in sorted(replayed.items())
-    ]
+    """Note what a partition has seen: by origin under a replay clock, else at the micro-batch's own tick."""
+    read = program.staged.plan[label]
+    assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
+    rows: dict[str, list[int]] = {}
+    if replayed:
+        for row, (name, *_) in enumerate(bundle.orders):
+            rows.setdefault(name, []).append(row)
+    elif bundle:
+        rows[origin] = list(range(len(bundle)))
+    for name, some in rows.items():
+        if name not in observers:
+            observers[name] = Observer(label, name, read.source, program.awaited.percentiles)
+        ticks = [bundle.produced[row] if replayed else NOW[0] for row in some]
+        times = [bundle.times[row] for row in some]
+        values = NamedRows([bundle.values[row] for row in some])
+        observers[name].take(np.array(ticks, np.int64), np.array(times, np.int64), values)
 
 
 def _orders(

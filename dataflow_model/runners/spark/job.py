@@ -14,9 +14,11 @@ from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, S
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc
+from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.relay import RelayEngine
-from dataflow_model.runners.engine.shard import StageShard, feed_pairs, route
+from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.side_join import SideJoinEngine
+from dataflow_model.runners.engine.stateful import StatefulEngine, feed_elements
 from dataflow_model.runners.spark.publishing import Stager, Staging
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.spark.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
@@ -177,22 +179,36 @@ def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
         assert not isinstance(engine, SideJoinEngine)  # noqa: S101 - in a bounded job side inputs come by closure
         if isinstance(engine, RelayEngine):
             engine.relay(inbox.in_order())
+            stage.behind(label, engine.take_output(), arrivals)
         else:
-            _run_keys(engine, inbox)
-        stage.behind(label, engine.take_output(), arrivals)
+            stage.behind_outputs(label, _run_keys(engine, inbox), arrivals)
     return arrivals
 
 
-def _run_keys(engine: GroupingEngine, inbox: Bundle) -> None:
-    """Run a bucket's keys one after the other: the watermark follows each key's elements, then goes to +∞."""
+def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[str, Bundle]:
+    """Run a bucket's keys one after the other: the watermark follows each key's elements, then goes to +∞.
+
+    Returns:
+        what came of them by tag, with orders that rise as it was emitted: here watermarks come between elements.
+    """
+    outputs: dict[str, Bundle] = {}
     encoded = [encode_key(value[0]) for value in inbox.values]
     rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], inbox.times[row], inbox.orders[row]))
     for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
         engine.stand_at(watermark=_NEVER, clock=_NEVER, output_watermark=_NEVER)
         elements = inbox.take(list(of_key))
         elements.orders = _rising(elements.orders)
-        feed_pairs(engine, elements, follow=True)
+        if isinstance(engine, StatefulEngine):
+            feed_elements(engine, elements, follow=True)
+        else:
+            feed_pairs(engine, elements, follow=True)
         engine.advance_watermark(int(MAX_TIMESTAMP))
+        given = engine.take_output()
+        for tag, bundle in given.items() if isinstance(given, dict) else [(MAIN, given)]:
+            if bundle:
+                bundle.orders = _rising(bundle.orders)
+                outputs.setdefault(tag, Bundle()).extend(bundle)
+    return outputs
 
 
 def _rising(orders: list[Order]) -> list[Order]:

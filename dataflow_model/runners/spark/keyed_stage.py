@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from dataflow_model.plan.sources import DataFrameSource, ScriptSource
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.panes import from_ipc
-from dataflow_model.runners.engine.timeline import Timeline
+from dataflow_model.runners.spark.instants import make_timeline, progress_of_sources
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.spark.shard_state import ShardState
-from dataflow_model.runners.spark.stage0 import FIRST, NOW, STATIC_STEP, pack_arrivals, pack_panes
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.runners.spark.stage0 import FIRST, NOW, pack_arrivals, pack_panes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
-    from dataflow_model.runners.engine.timeline import At, Observations
+    from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.runners.engine.timeline import At, Timeline
     from dataflow_model.runners.spark.offsets import Control
     from dataflow_model.runners.spark.program import Program
     from dataflow_model.runners.spark.state_log import StateStore
@@ -38,6 +37,7 @@ class _Inbox:
     seen: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)
     timeline: Timeline | None = None
     watermarks: dict[str, list[list[int]]] = attrs.field(factory=dict)
+    percentiles: dict[str, list[list[tuple[int, ...]]]] = attrs.field(factory=dict)
     bundles: list[PackedBundle] = attrs.field(factory=list)
     partials: dict[At, dict[str, list[tuple[pa.Table, int]]]] = attrs.field(factory=dict)
 
@@ -59,9 +59,11 @@ def run_shard(program: Program, depth: int, label: int, rows: Iterable[Row], sto
     if timeline is None:
         if inbox.control is None:
             return  # no micro-batch of ours: nothing was sent but rows in passing
-        timeline = _timeline(program, state, inbox)
+        for one, counts in inbox.seen:
+            state.meta.counters.setdefault(one.label, Counter()).update(counts)
+        timeline = make_timeline(program, state, inbox.control, [one for one, _ in inbox.seen])
     yield from _run(program, depth, label, state, timeline, inbox)
-    metrics = _metrics(depth, label, state)
+    metrics = _metrics(depth, label, state) | (progress_of_sources(state) if depth == 1 else {})
     state.commit(program, depth, label)
     yield Row(label, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
 
@@ -81,59 +83,12 @@ def _receive(inbox: _Inbox, row: Row) -> None:
         case Kind.TIMELINE:
             inbox.timeline = load(row.payload)
         case Kind.WATERMARK:
-            producer, values = load(row.payload)
+            producer, values, percentiles = load(row.payload)
             inbox.watermarks.setdefault(producer, []).append(values)
+            if percentiles:
+                inbox.percentiles.setdefault(producer, []).append(percentiles)
         case _:
             raise AssertionError(f"a row of kind {row.kind!r} has no business here")
-
-
-def _timeline(program: Program, state: ShardState, inbox: _Inbox) -> Timeline:
-    """Make the timeline of a micro-batch from what the driver decided and the reads observed."""
-    control = inbox.control
-    assert control is not None  # noqa: S101 - the caller has looked
-    sources = {read.label: read.source for read in program.staged.sources}
-    for seen, counts in inbox.seen:
-        state.meta.counters.setdefault(seen.label, Counter()).update(counts)
-    if control.steps is None:
-        state.meta.replay.observe([_at_tick(seen, control.wall) for seen, _ in inbox.seen])
-        open_origins = [*control.open_origins, *_open_in_dataframes(program, state, control)]
-        return state.meta.replay.timeline(sources, open_origins, control.ended, control.wall)
-    timeline = Timeline(watermarks={name: [] for name in sources})
-    now = {name: state.shard.watermarks.get(name, int(MIN_TIMESTAMP)) for name in sources}
-    for place in control.steps:
-        if place.label:
-            now[place.label] = now[place.label] if place.watermark is None else place.watermark
-        elif place.at[1] == STATIC_STEP + 1:
-            now.update(
-                {name: int(MAX_TIMESTAMP) for name, source in sources.items() if not isinstance(source, ScriptSource)}
-            )
-        elif place.watermark == MAX_TIMESTAMP:
-            now.update(dict.fromkeys(now, int(MAX_TIMESTAMP)))
-        timeline.at.append(place.at)
-        timeline.closes.append(not place.label and place.watermark is not None)
-        for name, watermark in now.items():
-            timeline.watermarks[name].append(watermark)
-    return timeline
-
-
-def _open_in_dataframes(program: Program, state: ShardState, control: Control) -> list[tuple[str, str]]:
-    """Return the origins of replayed streaming DataFrames: those seen so far, open until the run is drained."""
-    if control.last:
-        return []
-    found: list[tuple[str, str]] = []
-    for read in program.staged.sources:
-        source = read.source
-        if isinstance(source, DataFrameSource) and not source.is_bounded and source.processing_time is not None:
-            known = [place for place in state.meta.replay.reached if place[0] == read.label]
-            found += known or [(read.label, "")]  # nothing is complete before the first row
-    return found
-
-
-def _at_tick(seen: Observations, wall: int | None) -> Observations:
-    """Put what was read at `NOW` to the tick of the micro-batch."""
-    if wall is None or not len(seen.ticks) or seen.ticks[0] != NOW[0]:
-        return seen
-    return attrs.evolve(seen, ticks=np.full(len(seen.ticks), wall, np.int64))
 
 
 def _run(
@@ -144,9 +99,14 @@ def _run(
     watermarks: dict[str, list[int]] = dict(timeline.watermarks)
     for producer, from_shards in inbox.watermarks.items():
         watermarks[producer] = np.min(np.array(from_shards, np.int64), axis=0).tolist()
+    percentiles = dict(timeline.percentiles)
+    for producer, high_from_shards in inbox.percentiles.items():
+        percentiles[producer] = list(map(tuple, np.min(np.array(high_from_shards, np.int64), axis=0).tolist()))
     passed: dict[str, Bundle] = {}
     places: dict[str, list[At]] = {}
     outputs: dict[str, list[int]] = {name: [] for name in state.shard.engines}
+    awaited = len(program.awaited.percentiles)
+    highs: dict[str, list[tuple[int, ...]]] = {name: [] for name in state.shard.engines}
     for number, at in enumerate(timeline.at):
         arrivals, output = state.shard.instant(
             at[0],
@@ -154,6 +114,8 @@ def _run(
             {producer: values[number] for producer, values in watermarks.items()},
             closes=timeline.closes[number],
             partials=inbox.partials.get(at),
+            percentiles={producer: values[number] for producer, values in percentiles.items()},
+            signals=timeline.signals.get(number, ()),
         )
         yield from pack_panes(program, depth, state.shard, at, label)
         for cut, bundle in arrivals.items():
@@ -161,12 +123,13 @@ def _run(
             places.setdefault(cut, []).extend([at] * len(bundle))
         for name, watermark in output.items():
             outputs[name].append(watermark)
+            highs[name].append(state.shard.percentile_outputs.get(name, (watermark,) * awaited))
     yield from pack_arrivals(program, passed, label, places)
     last = len(program.staged.stages)
     for later in range(depth + 1, last + 1):
         for name, values in outputs.items():
             if any(node.label in program.staged.targets(name) for node in program.staged.stages[later - 1]):
-                payload = dump((name, values))
+                payload = dump((name, values, highs[name] if awaited else []))
                 yield from (Row(shard, later, Kind.WATERMARK, payload) for shard in program.labels)
     if depth < last and label == program.labels[0]:
         payload = dump(timeline)

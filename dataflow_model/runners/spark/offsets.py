@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.plan.sources import (
-    ClockStep,
-    ColumnSource,
-    DataFrameSource,
-    ElementsSource,
-    ScriptSource,
-    WatermarkStep,
-)
-from dataflow_model.runners.spark.stage0 import STATIC_STEP, Slice
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ElementsSource, ScriptSource
+from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
+from dataflow_model.runners.spark.pacing import advance
+from dataflow_model.runners.spark.requests import signal_of
+from dataflow_model.runners.spark.script_places import script_places
+from dataflow_model.runners.spark.stage0 import Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.spark.script_places import ScriptPlace
 
-__all__ = ["Control", "Feed", "ScriptPlace", "begin"]
+__all__ = ["Control", "Feed", "begin"]
 
 Offset = dict[str, Any]
-
-
-@attrs.frozen
-class ScriptPlace:
-    """One step of the merged scripts: whose it is, which of its steps, and where it stands."""
-
-    label: str
-    row: int
-    at: At
-    watermark: int | None
+NOTHING_COMMITTED: Final[dict[str, Any]] = {}
 
 
 @attrs.frozen
@@ -51,6 +39,9 @@ class Control:
         ended: the labels of sources whose last row is in this micro-batch or an earlier one.
         steps: for scripts, the steps of this micro-batch; `None` otherwise.
         last: whether the input is over with this micro-batch.
+        signals: the names of those that take effect at its start.
+        declared: at the first micro-batch, by label, watermark origins that must all report.
+        finished: by label, watermark origins whose last row is in this micro-batch.
     """
 
     wall: int | None
@@ -59,11 +50,23 @@ class Control:
     ended: tuple[str, ...]
     steps: tuple[ScriptPlace, ...] | None
     last: bool
+    signals: tuple[str, ...] = ()
+    declared: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    finished: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def begin() -> Offset:
     """Return the offset before anything is read."""
-    return {"batch": 0, "clock": 0, "rows": {}, "totals": {}, "listed": False, "step": 0, "last": False}
+    return {
+        "batch": 0,
+        "clock": 0,
+        "rows": {},
+        "totals": {},
+        "listed": False,
+        "step": 0,
+        "last": False,
+        "signals": [],
+    }
 
 
 @attrs.define
@@ -74,11 +77,13 @@ class Feed:
         reads: the sources that it reads.
         rows_per_batch: how many rows at most; steps of a script likewise.
         parallelism: in how many tasks a micro-batch is read.
+        awaited: what the plan's triggers wait for.
     """
 
     reads: Sequence[Read]
     rows_per_batch: int
     parallelism: int
+    awaited: Awaited = NOTHING_AWAITED
 
     @property
     def replays(self) -> bool:
@@ -90,17 +95,28 @@ class Feed:
         """Whether the sources are scripts."""
         return any(isinstance(read.source, ScriptSource) for read in self.reads)
 
-    def next(self, start: Offset, *, drain: bool, until_drained: bool = False) -> Offset:
+    def next(
+        self,
+        start: Offset,
+        *,
+        drain: bool,
+        until_drained: bool = False,
+        signals: Sequence[str] = (),
+        committed: Mapping[str, Any] = NOTHING_COMMITTED,
+    ) -> Offset:
         """Return the end of the micro-batch that begins at `start`; `start` itself when the input is over.
 
         Args:
             start: where the micro-batch begins.
             drain: whether to end the input here.
             until_drained: whether to end it once what is there now has been read.
+            signals: the requests for signals that are there, in order; each is taken once.
+            committed: the progress that the last commit wrote.
         """
         if start["last"]:
             return start
         end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, time.time_ns() // 1_000)}
+        end["signals"] = list(signals)
         if self.scripts:
             steps = len(self._script())
             end["step"] = min(start["step"] + self.rows_per_batch, steps)
@@ -110,20 +126,22 @@ class Feed:
         end["listed"] = until_drained
         totals = start["totals"] if start["batch"] and not follows else self._listing(start["totals"])
         rows = {label: dict(found) for label, found in start["rows"].items()}
-        if not drain:
-            self._advance(rows, totals)
+        enough = bool(committed.get("enough"))
+        if not drain and not enough:
+            advance(rows, totals, self.rows_per_batch, self.reads, committed)
         end["rows"], end["totals"] = rows, totals
         over = not (follows or self._left(start["rows"], totals))
-        end["last"] = bool(start["batch"]) and (over or drain) if totals or not drain else True
+        end["last"] = enough or (bool(start["batch"]) and (over or drain) if totals or not drain else True)
         return end
 
     def control(self, start: Offset, end: Offset) -> Control:
         """Return what every shard is told about a micro-batch."""
         static = tuple(read.label for read in self.reads if isinstance(read.source, ElementsSource))
         first = start["batch"] == 0
+        signals = tuple(signal_of(request) for request in end["signals"] if request not in start["signals"])
         if self.scripts:
             steps = tuple(self._script()[start["step"] : end["step"]])
-            return Control(None, first, (), (), steps, end["last"])
+            return Control(None, first, (), (), steps, end["last"], signals)
         open_origins: list[tuple[str, str]] = []
         ended = list(static)
         for read in self.reads:
@@ -148,6 +166,9 @@ class Feed:
             tuple(ended),
             None,
             end["last"],
+            signals,
+            self._declared(end) if first else (),
+            self._finished(start, end),
         )
 
     def slices(self, start: Offset, end: Offset) -> list[Slice]:
@@ -166,6 +187,28 @@ class Feed:
         for place in self._script()[start["step"] : end["step"]]:
             found.setdefault(place.label, {})[place.row] = place.at
         return [(label, min(places), max(places) + 1, places) for label, places in found.items() if label]
+
+    def _declared(self, end: Offset) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        found = []
+        for read in self.reads:
+            origins = read.source.watermark_origins
+            names = set(origins.partitions)
+            if origins.by == "file" and read.source.is_bounded:
+                names.update(end["totals"].get(read.label, {}))
+            if names:
+                found.append((read.label, tuple(sorted(names))))
+        return tuple(found)
+
+    def _finished(self, start: Offset, end: Offset) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return the files that have been read to their end and had not before; files appear whole."""
+        found = []
+        for read in self.reads:
+            if read.source.watermark_origins.by == "file":
+                before = _whole(start, read.label)
+                names = tuple(name for name in _whole(end, read.label) if name not in before)
+                if names:
+                    found.append((read.label, names))
+        return tuple(found)
 
     def _settled(self, start: Offset, label: str) -> bool:
         """Under the wall clock a source is over at the tick after its last rows; a replay clock does not care."""
@@ -201,42 +244,14 @@ class Feed:
             for origin, total in origins.items()
         )
 
-    def _advance(self, rows: dict[str, dict[str, int]], totals: dict[str, dict[str, int]]) -> None:
-        """Take as many rows as a micro-batch may: in order of name, or under a replay clock evenly from all origins."""
-        left = self.rows_per_batch
-        waiting = [
-            (label, origin, total)
-            for label, origins in sorted(totals.items())
-            for origin, total in sorted(origins.items())
-            if rows.get(label, {}).get(origin, 0) < total
-        ]
-        for place, (label, origin, total) in enumerate(waiting):
-            share = left if not self.replays else max(1, left // (len(waiting) - place))
-            at = rows.setdefault(label, {}).get(origin, 0)
-            rows[label][origin] = min(total, at + share)
-            left -= rows[label][origin] - at
-            if left <= 0:
-                return
-
     def _script(self) -> list[ScriptPlace]:
-        """Return all scripts' steps as one sequence: by clock, then in the plan's order; then the end of the input."""
-        steps: list[tuple[int, int, int, str, Any]] = []
-        for place, read in enumerate(self.reads):
-            clock = 0
-            if not isinstance(read.source, ScriptSource):
-                continue
-            for row, step in enumerate(read.source.steps):
-                clock = int(step.processing_time) if isinstance(step, ClockStep) else clock
-                steps.append((clock, place, row, read.label, step))
-        steps.sort(key=lambda entry: entry[:3])
-        sequence = [ScriptPlace("", 0, (0, STATIC_STEP), None), ScriptPlace("", 0, (0, STATIC_STEP + 1), None)]
-        clock = 0
-        for number, (clock, _, row, label, step) in enumerate(steps):
-            watermark = int(step.watermark) if isinstance(step, WatermarkStep) else None
-            sequence.append(ScriptPlace(label, row, (clock, number), watermark))
-        sequence.append(ScriptPlace("", 1, (clock, len(steps)), int(MIN_TIMESTAMP)))
-        sequence.append(ScriptPlace("", 1, (clock, len(steps) + 1), int(MAX_TIMESTAMP)))
-        return sequence
+        return script_places(self.reads, self.awaited.percentiles)
+
+
+def _whole(offset: Offset, label: str) -> list[str]:
+    """Return the origins of which every row has been read."""
+    rows = offset["rows"].get(label, {})
+    return [origin for origin, total in offset["totals"].get(label, {}).items() if rows.get(origin, 0) >= total]
 
 
 _WORTH_A_TASK = 20_000

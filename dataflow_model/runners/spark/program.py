@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import cloudpickle
 
+from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
 from dataflow_model.plan.sources import ColumnSource
+from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.kernels import keep_freed_memory
+from dataflow_model.runners.engine.timeline import Awaited
+from dataflow_model.runners.spark.crashes import Crash, armed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,6 +46,7 @@ class Program:
         lifts: the groupings that are fed in columns.
         buckets: into how many parts a bounded job cuts each shard's keys, so that one fits in memory.
         wall: the wall clock when the run began: a bounded job's one value of it.
+        crash: the point at which a test lets a process of the run die.
         digest: names the program in this worker.
     """
 
@@ -52,6 +57,7 @@ class Program:
     buckets: int = 1
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     wall: int = 0
+    crash: Crash | None = attrs.field(factory=armed)
     digest: str = ""
 
     def pack(self) -> PackedProgram:
@@ -59,12 +65,22 @@ class Program:
         blob: bytes = cloudpickle.dumps(self, protocol=5)
         return PackedProgram(hashlib.sha256(blob).hexdigest(), blob)
 
+    def reach(self, point: str, micro_batch: int | None = None) -> None:
+        """Pass a named point, or die there if a test has armed it."""
+        if self.crash is not None:
+            self.crash.reach(point, micro_batch)
+
     def fragment(self, producer: str, skip: frozenset[str] = frozenset()) -> Fragment:
         """Return this worker's fragment behind a source, without some nodes; DoFns are set up once per worker."""
         place = (self.digest, producer, skip)
         if place not in _fragments:
             _fragments[place] = Fragment(self.staged.plan, producer, self.staged.cuts, self.side_values, skip)
         return _fragments[place]
+
+    @functools.cached_property
+    def awaited(self) -> Awaited:
+        """What the plan's triggers wait for."""
+        return Awaited(awaited_percentiles(self.staged.plan), percentile_that_ends(self.staged.plan))
 
     @functools.cached_property
     def _reached(self) -> dict[str, frozenset[str]]:

@@ -14,8 +14,9 @@ import attrs
 
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.sinks import MessageSink, Record
+from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, dump, load
-from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +36,6 @@ __all__ = [
     "read_counters",
     "read_progress",
     "read_watermarks",
-    "records_of",
 ]
 
 _PROGRESS: Final = "progress.json"
@@ -127,10 +127,11 @@ class Publisher:
                     staging.metrics.append(load(row.payload))
                 elif row.kind == Kind.OUTPUT:
                     packed: PackedBundle = load(row.payload)
-                    stager.write(packed.cut, records_of(packed))
+                    stager.write(packed.cut, records_of(packed.bundle, packed.instants()))
                 elif row.kind == Kind.PANES:
                     stager.write_panes(load(row.payload))
             staging.messages = stager.close()
+            self.program.reach("after_staging", batch)
         return staging
 
     def commit(self, batch: int, staged: Sequence[Staging]) -> None:
@@ -139,6 +140,7 @@ class Publisher:
             self.abort(batch, staged)  # no shard has run: a DataFrame's rows that came behind the end of the input
             return
         rows: dict[str, Counter[str]] = {}
+        self.program.reach("before_publishing", batch)
         for write in self.program.staged.sinks:
             messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
             write.sink.commit(commit_id(self.program, batch), messages)
@@ -148,9 +150,12 @@ class Publisher:
                 rows[write.label]["elements_in"] += len(records)
                 if records:
                     _keep(self._collected(write.label), commit_id(self.program, batch), records)
+            self.program.reach("while_publishing", batch)
+        self.program.reach("after_publishing", batch)
         _write_progress(
             pathlib.Path(self.directory), batch, [part for staging in staged for part in staging.metrics], rows
         )
+        self.program.reach("after_progress", batch)
 
     def abort(self, batch: int, staged: Sequence[Staging]) -> None:
         """Remove what the tasks have staged."""
@@ -160,25 +165,6 @@ class Publisher:
 
     def _collected(self, label: str) -> pathlib.Path:
         return _collected(self.directory, label)
-
-
-def records_of(packed: PackedBundle) -> list[Record]:
-    """Return packed elements as sinks take them, one for each window."""
-    bundle = packed.bundle
-    return [
-        Record(value, EventTime(time), window, pane, order=(*at, *order), processing_time=ProcessingTime(produced))
-        for at, value, time, windows, pane, order, produced in zip(
-            packed.instants(),
-            bundle.values,
-            bundle.times,
-            bundle.windows,
-            bundle.panes,
-            bundle.orders,
-            bundle.produced,
-            strict=True,
-        )
-        for window in windows
-    ]
 
 
 def read_collected(directory: str, label: str) -> list[Record]:
@@ -238,6 +224,7 @@ def _write_progress(
     counters: dict[str, Counter[str]] = {}
     watermarks: dict[str, int] = {}
     cache: Counter[str] = Counter(before.get("cache", {}))
+    sources: dict[str, Any] = {name: before[name] for name in ("reach", "enough") if name in before}
     for part in metrics:
         for label, counts in part["counters"].items():
             counters.setdefault(label, Counter()).update(counts)
@@ -249,6 +236,7 @@ def _write_progress(
         for label, watermark in part["watermarks"].items():
             watermarks[label] = min(watermark, watermarks.get(label, watermark))
         cache[part["cache"]] += 1
+        sources.update({name: part[name] for name in ("reach", "enough") if name in part})  # every shard tells the same
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
     if before.get("batch", -1) < batch:
         for label, counts in rows.items():
@@ -259,6 +247,7 @@ def _write_progress(
         "sinks": sinks,
         "watermarks": watermarks or before.get("watermarks", {}),
         "cache": cache,
+        **sources,
     }
     directory.mkdir(parents=True, exist_ok=True)
     _replace(directory / _PROGRESS, json.dumps(progress).encode())

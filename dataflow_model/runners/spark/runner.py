@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import InvalidArgument, PlanError, UnsupportedOnRunner, explain
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.time import DurationLike, duration
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkRunner"]
 
-_MODES: Final = ("batch", "streaming")
+_MODES: Final = ("batch", "streaming", "microbatch")
 _MOST_SHARDS: Final = 64
 
 
@@ -30,17 +31,20 @@ class SparkRunner:
         spark: the session; classic, on a cluster, or through Spark Connect.
         mode: `"batch"` runs bounded sources as a job: per key in event-time order, with the watermark following the
             data; clocks and estimators do not count, so nothing is early by the clock and nothing late.
-            `"streaming"` runs one query with one checkpoint for the whole pipeline.
+            `"streaming"` runs one query with one checkpoint for the whole pipeline. `"microbatch"` does so in rounds of
+            the source clock, at whose end every window that has changed emits an early, accumulating pane, whatever its
+            trigger; nothing expires before the input ends.
         checkpoint: in streaming, a directory that driver and executors can reach; a run that is started again with the
             same directory goes on where it stopped.
         trigger_interval: in streaming, how often a micro-batch starts; by default as soon as the last has ended.
         shards: how many shards own the state; by default the session's shuffle partitions, at most 64. A run keeps
             the number that it began with.
+        interval: in microbatch, how long a round is.
         max_rows_per_batch: in streaming, how many rows of files a micro-batch reads at most (steps of a script
             likewise).
 
     Raises:
-        InvalidArgument: for an unknown mode, a missing checkpoint, or numbers out of range.
+        InvalidArgument: for an unknown mode, a missing checkpoint or interval, or numbers out of range.
 
     Source: Beam's SparkRunner, whose Python pipelines cannot stream.
 
@@ -48,7 +52,7 @@ class SparkRunner:
         >>> runner = SparkRunner(None, mode="micro")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidArgument: `mode` must be 'batch' or 'streaming', got 'micro'
+        dataflow_model.errors.InvalidArgument: `mode` must be 'batch', 'streaming' or 'microbatch', got 'micro'
     """
 
     def __init__(
@@ -58,12 +62,13 @@ class SparkRunner:
         *,
         checkpoint: str | None = None,
         trigger_interval: DurationLike | None = None,
+        interval: DurationLike | None = None,
         shards: int | None = None,
         max_rows_per_batch: int = 400_000,
     ) -> None:
         if mode not in _MODES:
-            raise InvalidArgument(f"`mode` must be 'batch' or 'streaming', got {mode!r}")
-        if mode == "streaming" and not checkpoint:
+            raise InvalidArgument(f"`mode` must be 'batch', 'streaming' or 'microbatch', got {mode!r}")
+        if mode != "batch" and not checkpoint:
             raise InvalidArgument(
                 explain(
                     "a streaming run needs `checkpoint`, got none",
@@ -79,6 +84,7 @@ class SparkRunner:
         self.checkpoint = None if checkpoint is None else str(checkpoint)
         self.trigger_interval = duration(0 if trigger_interval is None else trigger_interval)
         self.max_rows_per_batch = max_rows_per_batch
+        self.interval = check_interval(mode, interval)
         self._shards = shards
 
     def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
@@ -91,18 +97,21 @@ class SparkRunner:
         """
         from dataflow_model.runners.spark import batch, streaming
 
+        if self.interval is not None:
+            plan = in_rounds(plan, self.interval)
+        streams = self.mode != "batch"
         unbounded = unbounded_collections(plan)
         for node in plan.nodes:
             if isinstance(node, Write):
                 node.sink.check()
-                if self.mode == "streaming" and isinstance(node.sink, DataFrameSink):
+                if streams and isinstance(node.sink, DataFrameSink):
                     raise UnsupportedOnRunner(
                         explain(
                             f"{node.label!r} makes a DataFrame, which is complete only when a bounded job is",
                             hint="use mode='batch'; or dm.io.WriteParquet(…) here, and read what it has written",
                         )
                     )
-                if self.mode == "streaming" and node.input in unbounded:
+                if streams and node.input in unbounded:
                     node.sink.check_unbounded()
         if self.mode == "batch":
             if unbounded:

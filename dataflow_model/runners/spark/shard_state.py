@@ -7,7 +7,6 @@ micro-batches applies just those deltas; one whose last attempt did not become d
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -17,11 +16,14 @@ from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.side_join import JoinState, SideJoinEngine
+from dataflow_model.runners.engine.stateful import StatefulEngine
 from dataflow_model.runners.engine.timeline import ReplayProgress
 from dataflow_model.runners.spark.rows import dump
 from dataflow_model.runners.spark.state_log import Delta, StateLog, keys_of
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.spark.program import Program
     from dataflow_model.runners.spark.rows import PackedBundle
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ShardMeta", "ShardState"]
 
 _KEPT: Final = 64
-_KEYED: Final = (GroupingEngine, ColumnarEngine)
+_KEYED: Final = (GroupingEngine, ColumnarEngine, StatefulEngine)
 _cache: dict[tuple[str, int, int], ShardState] = {}
 
 
@@ -40,7 +42,7 @@ class ShardMeta:
 
     Attributes:
         positions: the clocks of each engine.
-        watermarks: what each producer's output watermark is known to be.
+        watermarks, percentiles: what each producer's output watermarks are known to be.
         counters: of each keyed node, and at the first shard of the sources.
         replay: how far the sources have come; only stage 1 uses it.
         waiting: elements whose instant is not complete.
@@ -48,8 +50,9 @@ class ShardMeta:
         latest: the last instant so far; what comes for an earlier one is behind the clock.
     """
 
-    positions: dict[str, dict[str, int]] = attrs.field(factory=dict)
+    positions: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     watermarks: dict[str, int] = attrs.field(factory=dict)
+    percentiles: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
     counters: dict[str, Counter[str]] = attrs.field(factory=dict)
     replay: ReplayProgress = attrs.field(factory=ReplayProgress)
     waiting: list[PackedBundle] = attrs.field(factory=list)
@@ -112,7 +115,10 @@ class ShardState:
                 self.meta.joins[name] = engine.state
             self.meta.counters[name] = engine.counters
         self.meta.watermarks = dict(self.shard.watermarks)
+        self.meta.percentiles = dict(self.shard.percentiles)
+        program.reach("before_state")
         self.token = self._log.append(Delta(self.meta, entries), self._current, self.known)
+        program.reach("after_state")
         self._log = None
         while len(_cache) >= _KEPT:
             _cache.pop(next(iter(_cache)))
@@ -136,12 +142,15 @@ class ShardState:
             kept = len(log.records) - len(deltas)
             self.known = self.known[:kept] + keys_of(deltas)
         for name, engine in self.shard.engines.items():
-            engine.counters = Counter(self.meta.counters.get(name, {}))
+            counts = dict(self.meta.counters.get(name, {}))
+            engine.counters.clear()
+            engine.counters.update(counts)
             if isinstance(engine, SideJoinEngine) and name in self.meta.joins:
                 engine.resume(self.meta.joins[name])
             if isinstance(engine, _KEYED) and name in self.meta.positions:
                 engine.stand_at(**self.meta.positions[name])
         self.shard.watermarks = dict(self.meta.watermarks)
+        self.shard.percentiles = dict(self.meta.percentiles)
         for name, engine in self.shard.engines.items():
             if isinstance(engine, RelayEngine):  # it has no state; its watermark follows from its input's
                 engine.watermark = self.shard.input_watermark(name)

@@ -16,11 +16,11 @@ from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.panes import to_ipc
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
+from dataflow_model.runners.engine.observing import Observer
+from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import split_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
-from dataflow_model.runners.engine.timeline import observed
-from dataflow_model.runners.spark.publishing import records_of
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row, dump
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
@@ -86,15 +86,13 @@ def read_slice(
     source = program.source(part.label)
     reading = _Reading(program, part, wall, home, stager)
     name = reading.name
+    observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
     row = part.start
-    ticks: list[Any] = []
-    times: list[Any] = []
     good = dead = 0
     for batch in source.read(part.origin, part.start, part.stop):
         columns = source.columns_of(batch)
         rows = _good_rows(columns, program.wall if wall is None else wall, row)
-        ticks.append(rows.clock)
-        times.append(rows.event_times)
+        observer.take(rows.clock, rows.event_times, rows)
         good += len(rows.positions)
         yield from reading.take(rows)
         letters = Bundle()
@@ -105,17 +103,15 @@ def read_slice(
             tick = program.wall if tick is None else tick
             letter = source.dead_letter(part.label, part.origin, row, bad)
             letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, (name, row + bad.index), tick)
-            ticks.append(np.array([tick], np.int64))
-            times.append(np.array([MIN_TIMESTAMP], np.int64))
+            observer.pass_over(np.array([tick], np.int64))
             dead += 1
         if letters and read.dead_letters is not None:
             yield from _through(program, part.label, read.dead_letters, letters, home, stager=stager)
         row += batch.num_rows
     yield from reading.finish()
-    empty = np.empty(0, np.int64)
-    seen = observed(part.label, part.origin, np.concatenate([empty, *ticks]), np.concatenate([empty, *times]))
+    payload = dump((observer.seen(), {"elements_out": good, "dead_letters": dead}))
     for label in program.labels if program.staged.stages else ():
-        yield Row(label, 1, Kind.SEEN, dump((seen, {"elements_out": good, "dead_letters": dead})))
+        yield Row(label, 1, Kind.SEEN, payload)
 
 
 @attrs.frozen(eq=False)
@@ -132,6 +128,14 @@ class _Rows:
     event_times: NDArray[np.int64]
     clock: NDArray[np.int64]
     positions: NDArray[np.int64]
+
+    def elements(self) -> list[Any]:
+        """Return them as named tuples."""
+        return rows_of(self.batch)
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column's values."""
+        return values_of(self.batch.column(name))
 
 
 def _good_rows(columns: Columns, wall: int, start: int) -> _Rows:
@@ -290,7 +294,7 @@ def pack_arrivals(
         else:
             places = [(tick, 0) for tick in bundle.produced] if at is None else at[cut]
         if isinstance(node, Write) and stager is not None:
-            stager.write(cut, records_of(PackedBundle(cut, places, bundle)))
+            stager.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
             continue
         if isinstance(node, Write):
             yield Row(home, stage, Kind.OUTPUT, dump(PackedBundle(cut, places, bundle)))

@@ -20,11 +20,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from dataflow_model.plan.sources import ElementsSource
-from dataflow_model.runners.engine.timeline import Observations
+from dataflow_model.runners.engine.observing import Observations
 from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, plan_work
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.offsets import Feed, begin
-from dataflow_model.runners.spark.publishing import Publisher, Staging
+from dataflow_model.runners.spark.publishing import Publisher, Staging, read_progress
+from dataflow_model.runners.spark.requests import forget_signals, pending_signals
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump, rows_of_batches
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
 
@@ -96,18 +97,26 @@ class _StreamReader(DataSourceStreamReader):
         self.packed = packed
         self.rows = int(options["rows_per_batch"])
         self.parallelism = int(options["parallelism"])
-        self.requests = options["requests"]
+        self.requests = pathlib.Path(options["requests"])
+        self.directory = options["directory"]
 
     def _feed(self) -> Feed:
-        return Feed(self.packed.unpack().staged.sources, self.rows, self.parallelism)
+        program = self.packed.unpack()
+        return Feed(program.staged.sources, self.rows, self.parallelism, program.awaited)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return begin()
 
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         del limit
-        drain, until_drained = (pathlib.Path(self.requests, name).exists() for name in ("drain", "until_drained"))
-        return self._feed().next(start, drain=drain, until_drained=until_drained)
+        drain, until_drained = ((self.requests / name).exists() for name in ("drain", "until_drained"))
+        return self._feed().next(
+            start,
+            drain=drain,
+            until_drained=until_drained,
+            signals=pending_signals(self.requests),
+            committed=read_progress(self.directory),
+        )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:
         feed = self._feed()
@@ -144,13 +153,14 @@ class _StreamReader(DataSourceStreamReader):
             yield from read_slice(program, work.part, work.control.wall, home)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the sources keep what they have."""
+        """Forget the requests that were taken; the sources keep what they have."""
+        forget_signals(self.requests, end["signals"])
 
 
 def _counted(program: Program, label: str, count: int) -> Iterator[Row]:
     """Tell stage 1 how many elements a source without files has given."""
     none = np.empty(0, np.int64)
-    payload = dump((Observations(label, "", none, none), {"elements_out": count}))
+    payload = dump((Observations(label, "", none), {"elements_out": count}))
     yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.labels if program.staged.stages)
 
 

@@ -10,6 +10,7 @@ import attrs
 
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.signals import check_signal
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.runners.progress import live_progress
@@ -21,6 +22,7 @@ from dataflow_model.runners.spark.failures import find_our_error
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import Program
 from dataflow_model.runners.spark.publishing import read_collected, read_counters, read_progress, read_watermarks
+from dataflow_model.runners.spark.requests import request_signal
 from dataflow_model.runners.spark.rows import SCHEMA_DDL
 from dataflow_model.runners.spark.session import ROCKSDB
 from dataflow_model.runners.spark.shipping import processor, register, ship_package
@@ -158,6 +160,17 @@ class StreamingResult:
         """Stop reading, advance the watermark to +∞, emit what is pending, and end for good."""
         (self._checkpoint.requests / "drain").touch()
         self.wait_until_finish()
+
+    def signal(self, name: str) -> None:
+        """Fire `AfterSignal(name)` in every open window that waits for it, once, at the start of the next tick.
+
+        The request is durable when this returns: a run that is started again takes it.
+
+        Raises:
+            InvalidArgument: for a name that no trigger waits for.
+        """
+        check_signal(self._staged.plan, name)
+        request_signal(self._checkpoint.requests, name)
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label, as of the last micro-batch."""

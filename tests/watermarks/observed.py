@@ -1,0 +1,162 @@
+"""Records as a source's reads see them, cut at will; and the watermark by the plainest means."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+import numpy as np
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.sources import Source
+from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
+from dataflow_model.runners.engine.observing import NamedRows, Observations, Observer
+from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOTHING = int(dm.MIN_TIMESTAMP)
+END = int(dm.MAX_TIMESTAMP)
+
+
+class Record(NamedTuple):
+    """One record of a source."""
+
+    tick: int
+    time: int
+    partition: str
+    closes: bool = False
+
+
+@attrs.frozen
+class Rows(Source):
+    """A source of such records."""
+
+    watermark: Any = attrs.field(factory=dm.Monotonic)
+    watermark_origins: WatermarkOrigins = EVERYTHING
+    event_time: Any = "time"
+    processing_time: str | None = "tick"
+
+
+def records(most_ticks: int = 12, partitions: str = "abc") -> st.SearchStrategy[list[Record]]:
+    """Draw records in order of their ticks, several to a tick, out of order in event time."""
+    one = st.builds(
+        Record,
+        tick=st.integers(0, most_ticks),
+        time=st.integers(0, 100),
+        partition=st.sampled_from(partitions),
+        closes=st.booleans(),
+    )
+    return st.lists(one, min_size=1, max_size=40).map(lambda drawn: sorted(drawn, key=lambda record: record.tick))
+
+
+def estimators() -> st.SearchStrategy[Any]:
+    """Draw an estimator."""
+    return st.one_of(
+        st.just(dm.Monotonic()),
+        st.integers(0, 20).map(lambda delay: dm.BoundedOutOfOrderness(dm.Duration(delay))),
+        st.integers(0, 20).map(lambda delay: dm.WallTime(dm.Duration(delay))),
+        st.just(dm.Explicit(lambda record: record.closes)),
+        st.sampled_from([0.5, 0.2]).map(dm.AdaptiveLateness),
+    )
+
+
+def origins(partitions: str = "abc") -> st.SearchStrategy[WatermarkOrigins]:
+    """Draw what the origins are."""
+    by_column = st.builds(
+        WatermarkOrigins,
+        by=st.just("partition"),
+        partitions=st.lists(st.sampled_from(partitions), max_size=2),
+        idle_after=st.none() | st.integers(1, 8).map(dm.Duration),
+        weight=st.sampled_from(["origins", "records"]),
+    )
+    return st.just(EVERYTHING) | by_column
+
+
+def read(source: Source, some: Sequence[Record], percentiles: Sequence[float] = (), origin: str = "f") -> Observations:
+    """Return what one read of some records tells."""
+    observer = Observer("source", origin, source, percentiles)
+    observer.take(
+        np.array([record.tick for record in some], np.int64),
+        np.array([record.time for record in some], np.int64),
+        NamedRows(some),
+    )
+    return observer.seen()
+
+
+Course = dict[int, tuple[int, ...]]
+"""By tick, the low watermark and the percentiles after it."""
+
+
+def course(source: Source, bundles: Sequence[Sequence[Sequence[Record]]], percentiles: Sequence[float] = ()) -> Course:
+    """Return the source's watermarks where each bundle is read in some parts and the last one ends the input."""
+    progress = ReplayProgress()
+    progress.declare("source", source.watermark_origins.partitions)
+    found: Course = {}
+    for number, parts in enumerate(bundles):
+        last = number == len(bundles) - 1
+        progress.observe([read(source, part, percentiles) for part in parts if part])
+        ended = ("source",) if last else ()
+        open_origins = () if last else (("source", "f"),)
+        timeline = progress.timeline({"source": source}, open_origins, ended, None, Awaited(tuple(percentiles)))
+        for place, (tick, step) in enumerate(timeline.at):
+            if step == 0:
+                high = timeline.percentiles["source"][place] if percentiles else ()
+                found[tick] = (timeline.watermarks["source"][place], *high)
+    return found
+
+
+def plain_course(source: Rows, seen: Sequence[Record], percentiles: Sequence[float] = ()) -> Course:
+    """Return the same for estimators that know no skew, from scratch for each tick."""
+    found: Course = {}
+    before = (NOTHING,) * (1 + len(percentiles))
+    by_column = source.watermark_origins.by is not None
+    for tick in sorted({record.tick for record in seen}):
+        past = [record for record in seen if record.tick <= tick]
+        names = {record.partition if by_column else "" for record in past} | set(source.watermark_origins.partitions)
+        reached: dict[str, tuple[int, int]] = {}  # watermark and weight of those that count
+        for name in names:
+            own = [record for record in past if not by_column or record.partition == name]
+            idle_after = source.watermark_origins.idle_after
+            waits_for_clock = isinstance(source.watermark, dm.WallTime)
+            if own and idle_after is not None and tick - own[-1].tick > idle_after and not waits_for_clock:
+                continue
+            reached[name] = (_plain_watermark(source, own, tick), len(own))
+        least = min((watermark for watermark, _ in reached.values()), default=NOTHING)
+        values = [least, *(_plain_percentile(source, reached, percentile, least) for percentile in percentiles)]
+        low, *high = map(max, values, before)
+        before = (low, *(max(value, low) for value in high))
+        found[tick] = before
+    return found
+
+
+def _plain_watermark(source: Rows, own: Sequence[Record], tick: int) -> int:
+    estimator = source.watermark
+    if isinstance(estimator, dm.WallTime):
+        return tick - int(estimator.delay)
+    if isinstance(estimator, dm.Explicit):
+        own = [record for record in own if record.closes]
+    greatest = max((record.time for record in own), default=NOTHING)
+    return int(estimator.watermark(dm.EventTime(greatest)))
+
+
+def _plain_percentile(source: Rows, reached: dict[str, tuple[int, int]], percentile: float, low: int) -> int:
+    by_records = source.watermark_origins.weight == "records"
+    if by_records and any(not weight for _, weight in reached.values()):
+        return low
+    total = sum(weight if by_records else 1 for _, weight in reached.values())
+    candidates = sorted({watermark for watermark, _ in reached.values()}, reverse=True)
+    for candidate in candidates:
+        there = sum(weight if by_records else 1 for watermark, weight in reached.values() if watermark >= candidate)
+        if there * 100 >= percentile * total:
+            return candidate
+    return low
+
+
+def cut(draw: Any, items: Sequence[Any], parts: int) -> list[list[Any]]:
+    """Cut a list into runs, some of them empty perhaps."""
+    bounds = sorted(draw(st.lists(st.integers(0, len(items)), min_size=parts - 1, max_size=parts - 1)))
+    return [list(items[first:last]) for first, last in itertools.pairwise([0, *bounds, len(items)])]

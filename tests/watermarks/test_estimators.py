@@ -1,0 +1,161 @@
+"""What each estimator makes of some records, and how origins make a source's watermark."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.watermark_origins import WatermarkOrigins
+from dataflow_model.runners.engine.skew import UNKNOWN, SkewSketch
+from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
+from tests.watermarks.observed import END, NOTHING, Record, Rows, course, read
+
+BY_PARTITION = WatermarkOrigins(by="partition")
+
+
+def records(*given: tuple[int, int, str] | tuple[int, int, str, bool]) -> list[Record]:
+    return [Record(one[0], one[1], one[2], len(one) > 3) for one in given]
+
+
+def low(source: Rows, *given: tuple[int, int, str] | tuple[int, int, str, bool]) -> list[int]:
+    """Return the low watermark after each tick."""
+    found = course(source, [[records(*given)]])
+    return [found[tick][0] for tick in sorted(found)]
+
+
+def test_monotonic_is_where_the_greatest_event_time_is() -> None:
+    assert low(Rows(dm.Monotonic()), (0, 5, "a"), (1, 3, "a"), (2, 9, "a")) == [5, 5, 9]
+
+
+def test_bounded_out_of_orderness_trails_it() -> None:
+    assert low(Rows(dm.BoundedOutOfOrderness(dm.Duration(4))), (0, 5, "a"), (1, 3, "a"), (2, 9, "a")) == [1, 1, 5]
+
+
+def test_explicit_goes_by_punctuation_rows_alone() -> None:
+    source = Rows(dm.Explicit(lambda record: record.closes))
+    assert low(source, (0, 5, "a"), (1, 4, "a", True), (2, 9, "a"), (2, 3, "a", True)) == [NOTHING, 4, 4]
+
+
+def test_wall_time_moves_on_while_other_records_come() -> None:
+    source = Rows(dm.WallTime(dm.Duration(2)), BY_PARTITION)
+    assert low(source, (10, 5, "a"), (11, 3, "b"), (30, 9, "b")) == [8, 9, 28]
+
+
+def test_the_watermark_is_the_least_of_its_origins() -> None:
+    source = Rows(dm.Monotonic(), BY_PARTITION)
+    assert low(source, (0, 5, "a"), (0, 3, "b"), (1, 9, "b"), (2, 7, "a")) == [3, 5, 7]
+
+
+def test_a_late_record_never_moves_it_back() -> None:
+    source = Rows(dm.Monotonic(), BY_PARTITION)
+    assert low(source, (0, 50, "a"), (1, 3, "b")) == [50, 50]
+
+
+def test_an_idle_origin_stops_holding_it_until_it_speaks_again() -> None:
+    source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(5)))
+    given = ((0, 5, "a"), (0, 1, "b"), (5, 20, "a"), (6, 30, "a"), (7, 2, "b"), (8, 40, "a"))
+    assert low(source, *given) == [1, 1, 30, 30, 30]
+
+
+def test_while_every_origin_is_idle_it_stays() -> None:
+    source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(5)), processing_time=None)
+    progress = ReplayProgress()
+    progress.observe([read(source, records((0, 5, "a"), (0, 3, "b")))])
+    walls = [progress.timeline({"source": source}, (), (), wall) for wall in (0, 50, 51)]
+    assert [timeline.watermarks["source"] for timeline in walls] == [[3], [3], [3]]
+
+
+def test_declared_partitions_hold_it_until_all_have_reported() -> None:
+    source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", partitions=("a", "b", "c")))
+    assert low(source, (0, 5, "a"), (1, 9, "b"), (2, 7, "c")) == [NOTHING, NOTHING, 5]
+
+
+def test_the_percentile_of_origins_strips_stragglers() -> None:
+    source = Rows(dm.Monotonic(), BY_PARTITION)
+    given = [Record(0, 10 + number, f"p{number}") for number in range(9)] + [Record(0, 1, "straggler")]
+    assert course(source, [[given]], (50, 80, 90, 95))[0] == (1, 14, 11, 10, 1)
+
+
+def test_weighed_by_records_it_is_where_most_of_them_are() -> None:
+    source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", weight="records"))
+    given = [Record(0, 50, "large")] * 9 + [Record(0, 1, "small"), Record(0, 70, "tiny")]
+    assert course(source, [[given]], (80, 95))[0] == (1, 50, 1)
+
+
+def test_the_percentile_of_one_origin_is_that_of_its_skew() -> None:
+    # Every tenth record is 100 behind the greatest of earlier ticks; the others are in order.
+    given = [Record(tick, 1_000 + tick - (100 if tick % 10 == 0 else 0), "a") for tick in range(1, 401)]
+    low, median, most, nearly_all = course(Rows(dm.BoundedOutOfOrderness(dm.Duration(500))), [[given]], (50, 85, 99))[
+        399
+    ]
+    assert low == 899
+    assert 1_390 <= median <= 1_399
+    assert 1_390 <= most <= 1_399
+    assert 1_290 <= nearly_all <= 1_300
+
+
+def test_adaptive_lateness_says_nothing_before_it_can_know() -> None:
+    given = [Record(tick, tick, "a") for tick in range(30)]
+    found = course(Rows(dm.AdaptiveLateness(0.1)), [[given]])
+    assert [tick for tick in range(30) if found[tick][0] == NOTHING] == list(range(10))
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.01])
+def test_adaptive_lateness_lets_about_that_fraction_be_late(fraction: float) -> None:
+    chance = random.Random(7)
+    given = [Record(tick, tick * 100 - int(chance.expovariate(1 / 5_000)), "a") for tick in range(20_000)]
+    found = course(Rows(dm.AdaptiveLateness(fraction)), [[given]])
+    late = sum(record.time < found[record.tick - 1][0] for record in given[10_000:])
+    assert fraction / 1.5 < late / 10_000 < fraction * 1.5
+
+
+def test_the_end_is_infinite_for_every_percentile() -> None:
+    source = Rows(dm.Monotonic(), BY_PARTITION)
+    progress = ReplayProgress()
+    progress.observe([read(source, records((0, 5, "a")), (90,))])
+    timeline = progress.timeline({"source": source}, (), ("source",), None, Awaited((90,)))
+    assert timeline.at == [(0, 0), (0, 1)]
+    assert timeline.watermarks["source"] == [5, END]
+    assert timeline.percentiles["source"] == [(5,), (END,)]
+
+
+def test_a_sketch_learns_the_same_however_its_ticks_were_cut() -> None:
+    chance = np.random.default_rng(3)
+    skews = chance.integers(0, 10_000, 5_000)
+    ends = np.arange(10, 5_001, 10)
+    whole, cut = SkewSketch((0.5, 0.99)), SkewSketch((0.5, 0.99))
+    known = whole.follow(skews, ends)
+    first = cut.follow(skews[:1_230], ends[:123])
+    second = cut.follow(skews[1_230:], ends[123:] - 1_230)
+    assert np.array_equal(known, np.concatenate([first, second]))
+    assert whole == cut
+    assert known[0, 1] == UNKNOWN
+    assert abs(known[-1, 1] - 9_900) < 60
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"idle_after": 0}, "`idle_after` must be positive"),
+        ({"max_skew": "-1 s"}, "`max_skew` must be positive"),
+        ({"weight": "bytes"}, "`weight` must be 'origins' or 'records', got 'bytes'"),
+        ({"partitions": ["a"]}, "but the whole source is one"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(dm.InvalidArgument, match=said):
+        WatermarkOrigins(**options)  # type: ignore[arg-type]
+
+
+def test_partitions_as_one_text_are_refused() -> None:
+    with pytest.raises(dm.InvalidType, match="must be a list of names"):
+        WatermarkOrigins(by="partition", partitions="abc")
+
+
+@pytest.mark.parametrize("fraction", [0, 1, -0.5])
+def test_a_fraction_out_of_range_is_refused(fraction: float) -> None:
+    with pytest.raises(dm.InvalidArgument, match="must be between 0 and 1"):
+        dm.AdaptiveLateness(fraction)

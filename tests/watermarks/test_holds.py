@@ -1,0 +1,65 @@
+"""A watermark never passes pending work, through two groupings: what is still to come is not behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+
+import dataflow_model as dm
+from dataflow_model.runners.local.execution import Execution
+from dataflow_model.testing.strategies import PERCENTILES, SIGNALS, test_streams, windowing_strategies
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.testing import TestStream
+
+scripts = test_streams(signals=SIGNALS, percentiles=PERCENTILES)
+# An element that comes behind the watermark takes a pane at its own event time there with it.
+punctual = test_streams(late=False, signals=SIGNALS, percentiles=PERCENTILES)
+
+# A pane that has accumulated keeps the event time of elements which are out already, so that refinement and retraction
+# land in one place; these hold nothing any more, and the watermark may have passed them.
+held = windowing_strategies().filter(
+    lambda windowing: (
+        windowing.timestamp_combiner is dm.TimestampCombiner.END_OF_WINDOW
+        or windowing.accumulation_mode is dm.AccumulationMode.CLEAR_ALWAYS
+    )
+)
+
+
+def executed(script: TestStream, windowing: WindowingStrategy) -> Execution:
+    """Return two groupings over a script, ready to run."""
+    pipeline = dm.Pipeline()
+    sums = pipeline | "script" >> script | dm.Window.into(windowing) | "first" >> dm.Sum.per_key()
+    _ = sums | "after first" >> dm.io.Collect()
+    _ = sums | "second" >> dm.Max.per_key() | "after second" >> dm.io.Collect()
+    return Execution(pipeline.plan())
+
+
+@given(punctual, held)
+def test_a_pane_that_is_not_late_is_never_behind_the_watermark(
+    script: TestStream, windowing: WindowingStrategy
+) -> None:
+    execution = executed(script, windowing)
+    before: dict[str, int] = {}
+    for reached in execution.run():
+        for label in ("first", "second"):
+            for record in reached.get(f"after {label}", ()):
+                if record.pane.timing is not dm.PaneTiming.LATE and not record.is_retraction:
+                    assert int(record.event_time) >= before.get(label, record.event_time)
+        before = dict(execution.watermarks)
+
+
+@given(scripts, windowing_strategies())
+def test_watermarks_of_every_stage_are_monotone_and_end_at_infinity(
+    script: TestStream, windowing: WindowingStrategy
+) -> None:
+    execution = executed(script, windowing)
+    before: dict[str, int] = {}
+    for _ in execution.run():
+        assert all(execution.watermarks[label] >= watermark for label, watermark in before.items())
+        told = [execution.watermarks.get(label, int(dm.MIN_TIMESTAMP)) for label in ("second", "first", "script")]
+        assert told == sorted(told)
+        before = dict(execution.watermarks)
+    assert set(execution.watermarks.values()) == {int(dm.MAX_TIMESTAMP)}

@@ -1,0 +1,163 @@
+"""Scripts with percentiles of the watermark and signals, and rounds, on LocalRunner."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+from typing import Any
+
+import pytest
+import yaml
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream, panes_of, run_script
+
+FIGURES: dict[str, Any] = yaml.safe_load((pathlib.Path(__file__).parents[1] / "figures" / "figures.yaml").read_text())[
+    "paper"
+]
+DAY = "2000-01-01"
+FIXED = dm.Window.into(dm.FixedWindows("2 minutes"))
+
+
+def values(script: TestStream, windowing: dm.WindowInto, **options: Any) -> list[tuple[int, str]]:
+    """Return the value and timing of each pane of a sum."""
+    return [(pane.value, pane.info.timing.name) for pane in run_script(script, windowing, dm.Sum(), **options)]
+
+
+def test_a_trigger_waits_for_its_percentile_and_the_low_watermark_decides_what_is_on_time() -> None:
+    steps = ["e 5@12:00:26", "w90 12:02:00", "e 7@12:01:00", "w 12:02:00", "e 1@12:01:30"]
+    trigger = dm.AfterEach(dm.AfterWatermark(percentile=90), dm.Repeatedly(dm.AfterWatermark()))
+    windowing = FIXED.trigger(trigger).accumulating().allowed_lateness("1 hour")
+    panes = values(TestStream.parse(steps, day=DAY, key="k"), windowing)
+    assert panes == [(5, "EARLY"), (12, "ON_TIME"), (13, "LATE")]
+
+
+def test_the_low_watermark_takes_every_percentile_along() -> None:
+    steps = ["e 5@12:00:26", "w 12:02:00"]
+    windowing = FIXED.trigger(dm.AfterWatermark(percentile=90), may_lose_data=True)
+    assert values(TestStream.parse(steps, day=DAY, key="k"), windowing) == [(5, "ON_TIME")]
+
+
+def test_a_percentile_takes_the_lower_ones_along_but_not_the_higher() -> None:
+    steps = ["e 5@12:00:26", "w50 12:02:00", "e 7@12:00:27", "w90 12:02:00", "e 9@12:00:28"]
+    trigger = dm.AfterWatermark(percentile=80)
+    script = TestStream.parse(steps, day=DAY, key="k")
+    assert values(script, FIXED.trigger(trigger, may_lose_data=True)) == [(12, "EARLY")]
+
+
+def test_percentiles_travel_through_every_stage() -> None:
+    trigger = dm.AfterEach(dm.AfterWatermark(percentile=90), dm.Repeatedly(dm.AfterWatermark()))
+    windowing = FIXED.trigger(trigger).accumulating().allowed_lateness("1 hour")
+    steps = ["e 5@12:00:26", "w90 12:02:00", "e 7@12:01:00", "w 12:02:00"]
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    sums = pipeline | TestStream.parse(steps, day=DAY, key="k") | windowing | "first" >> dm.Sum.per_key()
+    _ = sums | "second" >> dm.Max.per_key() | "kept" >> dm.io.Collect()
+    result = pipeline.run()
+    result.wait_until_finish()
+    found = [(pane.value, pane.info.timing.name) for pane in panes_of(result.collected("kept"))]
+    assert found == [(5, "EARLY"), (12, "ON_TIME")]
+
+
+@pytest.mark.parametrize(
+    "steps", [["w90 12:02:00", "w90 12:01:00"], ["w 12:02:00", "w90 12:01:00"], ["w95 12:02:00", "w90 12:01:00"]]
+)
+def test_a_percentile_never_goes_back_nor_behind_a_higher_one(steps: list[str]) -> None:
+    with pytest.raises(dm.InvalidArgument, match="percentile 90 of a script never goes back"):
+        TestStream.parse(steps, day=DAY)
+
+
+def test_a_higher_percentile_may_be_behind_a_lower_one() -> None:
+    assert len(TestStream.parse(["w50 12:02:00", "w90 12:01:00", "w 12:00:00"], day=DAY).steps) == 3
+
+
+def test_a_signal_fires_the_windows_that_wait_for_it() -> None:
+    steps = ["e 5@12:00:26", "s flush", "e 7@12:01:00", "e 3@12:02:30", "s other", "s flush", "s flush", "w +inf"]
+    windowing = FIXED.trigger(dm.Repeatedly(dm.AfterSignal("flush"))).discarding().on_time("fire_if_non_empty")
+    panes = values(TestStream.parse(steps, day=DAY, key="k"), windowing)
+    assert panes == [(5, "EARLY"), (7, "EARLY"), (3, "EARLY")]
+
+
+def test_a_running_pipeline_can_be_given_a_signal() -> None:
+    given, taken = threading.Event(), threading.Event()
+
+    def pass_on(pair: Any) -> Any:
+        if pair[1] == 2:  # the second element waits until the signal has been given
+            taken.set()
+            assert given.wait(30)
+        return pair
+
+    windowing = dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterSignal("flush"))).discarding()
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    script = TestStream().add(1, event_time=0, key="k").add(2, event_time=0, key="k").add(4, event_time=0, key="k")
+    _ = pipeline | script | dm.Map(pass_on) | windowing | dm.Sum.per_key() | "kept" >> dm.io.Collect()
+    result = pipeline.run()
+    assert taken.wait(30)
+    result.signal("flush")
+    given.set()
+    result.wait_until_finish()
+    # It takes effect before the second element, which is the next thing to happen.
+    assert [record.value[1] for record in result.collected("kept")] == [1, 6]
+
+
+def test_a_signal_that_no_trigger_waits_for_is_refused() -> None:
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    windowing = FIXED.trigger(dm.Repeatedly(dm.AfterSignal("flush")))
+    _ = pipeline | dm.Create([("k", 1)]) | windowing | dm.Sum.per_key()
+    result = pipeline.run()
+    result.wait_until_finish()
+    with pytest.raises(dm.InvalidArgument, match="no trigger waits for the signal 'flash'\nHint: there are flush"):
+        result.signal("flash")
+
+
+def paper_script() -> TestStream:
+    """Return the paper's ten points as they came, with its heuristic watermark."""
+    seen = [(at, f"e {value}@{time}") for value, time, at in FIGURES["points"]]
+    seen += [(at, f"w {watermark}") for at, watermark in FIGURES["watermark"]]
+    steps = []
+    for at, step in sorted(seen, key=lambda pair: (pair[0], pair[1][0] != "e")):
+        steps += [f"p {at}", step]
+    return TestStream.parse([*steps, "p 12:10:00"], day=DAY, key="k")
+
+
+def test_figure_6g_rounds_of_a_minute_give_the_windows_that_have_changed() -> None:
+    runner = dm.LocalRunner(mode="microbatch", interval="1 minute")
+    panes = run_script(paper_script(), FIXED, dm.Sum(), runner)
+    expected = FIGURES["figures"]["6G_fixed_2m_micro_batch_1m"]
+    for place in range(4):
+        start = dm.event_time(f"{DAY}T12:0{2 * place}:00Z")
+        of_window = [pane for pane in panes if pane.window.start == start]
+        assert [pane.value for pane in of_window] == expected[f"w{place}"]
+        assert {pane.info.timing.name for pane in of_window} == {"EARLY"}
+        assert all(int(pane.processing_time) % 60_000_000 == 0 for pane in of_window)
+
+
+def test_the_last_round_is_the_end_of_the_input() -> None:
+    script = (
+        TestStream().processing_time(10).add(1, event_time=0, key="k").processing_time(70).add(2, event_time=0, key="k")
+    )
+    runner = dm.LocalRunner(mode="microbatch", interval="1 minute")
+    panes = run_script(script, FIXED, dm.Sum(), runner)
+    assert [(pane.value, int(pane.processing_time) // 10**6) for pane in panes] == [(1, 60), (3, 70)]
+    assert panes[-1].info.is_last
+
+
+def test_rounds_end_at_their_last_moment() -> None:
+    script = (
+        TestStream().processing_time(60).add(1, event_time=0, key="k").processing_time(61).add(2, event_time=0, key="k")
+    )
+    runner = dm.LocalRunner(mode="microbatch", interval="1 minute")
+    assert [pane.value for pane in run_script(script, FIXED, dm.Sum(), runner)] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "microbatch"}, "needs `interval`"),
+        ({"mode": "microbatch", "interval": 0}, "must be positive"),
+        ({"interval": "1 minute"}, "is that of rounds"),
+        ({"mode": "batch"}, "must be 'streaming' or 'microbatch'"),
+    ],
+)
+def test_rounds_and_their_interval_go_together(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(dm.InvalidArgument, match=said):
+        dm.LocalRunner(**options)

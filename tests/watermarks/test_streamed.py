@@ -1,0 +1,246 @@
+"""The streaming lowering: where its micro-batches are cut changes nothing, sources wait, requests are taken once."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow as pa
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.sources import DataFrameSource, Source
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.watermark_origins import WatermarkOrigins
+from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.spark.dataframes import frame_rows
+from dataflow_model.runners.spark.pacing import held_back
+from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.spark.rows import Kind, load
+from dataflow_model.runners.spark.shard_state import ShardState
+from dataflow_model.testing import TestStream
+from tests.runners.jobs import seen
+from tests.watermarks.files import BY_TEN, ONCE_95, panes, run, summed, write
+from tests.watermarks.streamed import Streamed
+from tests.watermarks.test_files import WHOLE, twenty
+from tests.watermarks.test_scripts import DAY, FIXED, paper_script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+EARLY = dm.AfterEach(dm.AfterWatermark(percentile=60), dm.Repeatedly(dm.AfterWatermark()))
+BY_PERCENTILE = BY_TEN.trigger(EARLY)
+
+
+def same(build: Callable[[dm.Pipeline], Any], folder: Path, rows: int) -> None:
+    """Compare micro-batches with LocalRunner, record by record."""
+    expected = seen(run(dm.LocalRunner(), build).collected("kept"))
+    assert expected
+    assert seen(Streamed(build, folder, rows).run().collected("kept")) == expected
+
+
+def three_files(folder: Path) -> None:
+    """Write three files of an unruly input in three partitions."""
+    chance = random.Random(5)
+    for name in "abc":
+        clock, rows = 100, []
+        for number in range(60):
+            clock += chance.randint(0, 3)
+            rows.append((number + chance.randint(-15, 5) + 20, clock, number, chance.choice("xyz")))
+        write(folder / f"{name}.parquet", rows)
+
+
+@pytest.mark.parametrize("rows", [7, 50, 1_000])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"watermark_origin": "file"},
+        {"watermark_origin": "partition", "partitions": ["x", "y"], "idle_after": "5 seconds"},
+        {"watermark_origin": "partition", "weight": "records"},
+        {"watermark": dm.AdaptiveLateness(0.1)},
+        {"watermark": dm.WallTime("80 seconds")},
+        {"watermark": dm.Explicit(lambda row: row.value % 10 == 0)},
+    ],
+    ids=str,
+)
+def test_under_a_replay_clock_every_cut_gives_the_same_panes(tmp_path: Path, options: Any, rows: int) -> None:
+    three_files(tmp_path / "in")
+    same(summed(tmp_path / "in", BY_PERCENTILE, **options), tmp_path, rows)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1_000])
+def test_a_script_with_percentiles_and_signals_gives_the_same_panes_in_every_cut(tmp_path: Path, rows: int) -> None:
+    steps = [
+        "e 5@12:00:26",
+        "w60 12:02:00",
+        "e 7@12:01:00",
+        "s now",
+        "e 9@12:02:05",
+        "s now",
+        "w 12:02:00",
+        "e 1@12:01:30",
+    ]
+    trigger = dm.AfterAny(dm.AfterWatermark(percentile=60), dm.AfterSignal("now"))
+
+    def build(pipeline: dm.Pipeline) -> None:
+        windowing = FIXED.trigger(dm.Repeatedly(trigger)).accumulating().allowed_lateness("1 hour")
+        sums = pipeline | TestStream.parse(steps, day=DAY, key="k") | windowing | "sum" >> dm.Sum.per_key()
+        _ = sums | "most" >> dm.Max.per_key() | "kept" >> dm.io.Collect()
+
+    same(build, tmp_path, rows)
+
+
+@pytest.mark.parametrize("rows", [1, 1_000])
+def test_rounds_of_a_script_are_those_of_figure_6g(tmp_path: Path, rows: int) -> None:
+    def build(pipeline: dm.Pipeline) -> None:
+        _ = pipeline | paper_script() | FIXED | "sum" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
+
+    expected = seen(run(dm.LocalRunner(mode="microbatch", interval="1 minute"), build).collected("kept"))
+    streamed = Streamed(build, tmp_path, rows, interval=dm.duration("1 minute")).run()
+    assert seen(streamed.collected("kept")) == expected
+
+
+@pytest.mark.parametrize("clock", ["seen", None])
+def test_a_run_stops_reading_when_95_percent_of_the_files_are_done(tmp_path: Path, clock: str | None) -> None:
+    twenty(tmp_path / "in", straggler=3_000)
+    build = summed(tmp_path / "in", WHOLE, processing_time=clock, watermark_origin="file")
+    streamed = Streamed(build, tmp_path, rows=60).run()
+    found = panes(streamed)
+    assert [timing for _, timing, _ in found] == ["EARLY"]
+    assert streamed.metrics()["rows"]["elements_out"] < 1_000
+    if clock:  # the replay clock says what had come by then, however it is cut
+        assert found == panes(run(dm.LocalRunner(), build))
+
+
+def far_apart(folder: Path) -> None:
+    """Write two partitions, one of which runs through fifty hours while the other gets through half of one."""
+    write(folder / "ahead.parquet", [(600 * number, 100, number, "ahead") for number in range(300)])
+    write(folder / "behind.parquet", [(6 * number, 100, number, "behind") for number in range(300)])
+
+
+def most_open(streamed: Streamed) -> int:
+    """Return how many windows were open at most after a micro-batch, and run to the end."""
+    most = 0
+    while not streamed.offset["last"]:
+        streamed.step()
+        most = max(most, _open_windows(streamed))
+    return most
+
+
+def _open_windows(streamed: Streamed) -> int:
+    open_windows = 0
+    for (depth, shard), store in streamed.stores.items():
+        state = ShardState.open(streamed.program, depth, shard, store)
+        engines = [engine for engine in state.shard.engines.values() if isinstance(engine, GroupingEngine)]
+        open_windows += sum(len(engine.state.every_window()) for engine in engines)
+    return open_windows
+
+
+def test_max_skew_bounds_the_state_when_one_partition_is_far_behind(tmp_path: Path) -> None:
+    far_apart(tmp_path / "in")
+    hourly = dm.Window.into(dm.FixedWindows("1 hour"))
+    options = {"processing_time": None, "watermark_origin": "file"}
+    free = Streamed(summed(tmp_path / "in", hourly, **options), tmp_path / "free", rows=20)
+    bounded = Streamed(summed(tmp_path / "in", hourly, max_skew="2 hours", **options), tmp_path / "bounded", rows=20)
+    assert most_open(free) > 40
+    assert most_open(bounded) <= 6
+    answers = [{(record.value, record.window) for record in one.collected("kept")} for one in (free, bounded)]
+    assert answers[0] == answers[1]
+
+
+def test_what_is_followed_waits_for_a_stalled_partition(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "a.parquet", [(number, 100, number, "a") for number in range(5)])
+    write(tmp_path / "in" / "b.parquet", [(10 * number, 100, number, "b") for number in range(300)])
+    options: dict[str, Any] = {"processing_time": None, "watermark_origin": "partition", "follow": True}
+    build = summed(tmp_path / "in", max_skew="1 minute", partitions=["a", "b"], **options)
+    streamed = Streamed(build, tmp_path, rows=10)
+    for _ in range(10):
+        streamed.step()
+    waits_at = streamed.offset["rows"]["rows"]["b.parquet"]
+    assert waits_at < 20
+    write(tmp_path / "in" / "c.parquet", [(2_000 + number, 100, number, "a") for number in range(5)])
+    for _ in range(50):
+        streamed.step()
+    assert 200 < streamed.offset["rows"]["rows"]["b.parquet"] < 220
+
+
+@attrs.frozen
+class Skewed(Source):
+    """A source that waits."""
+
+    watermark_origins: WatermarkOrigins = WatermarkOrigins(by="file", max_skew=dm.Duration(10))  # noqa: RUF009
+    is_bounded: bool = True
+
+
+@pytest.mark.parametrize(("is_bounded", "waits"), [(True, {"b"}), (False, {"a", "b"})])
+def test_a_bounded_source_never_waits_with_all_that_it_has(is_bounded: bool, waits: set[str]) -> None:
+    read = Read(label="rows", source=Skewed(is_bounded=is_bounded))
+    committed = {"watermarks": {"rows": 0}, "reach": {"rows": {"a": 50, "b": 60, "c": 70}}}
+    totals = {"rows": {"a": 5, "b": 5, "c": 5}}
+    held = held_back({"rows": {"a": 1, "b": 1, "c": 5}}, totals, [read], committed)
+    assert held == {("rows", origin) for origin in waits}
+
+
+def test_a_grouping_that_waits_for_a_percentile_takes_its_elements_singly(tmp_path: Path) -> None:
+    # Combined before the shuffle it would see the low watermark only.
+    twenty(tmp_path / "in", straggler=300)
+
+    def build(pipeline: dm.Pipeline) -> None:
+        rows = pipeline | "rows" >> dm.io.ReadParquet(tmp_path / "in", event_time="at", watermark_origin="file")
+        hours = dm.Window.into(dm.FixedWindows("1 hour")).trigger(ONCE_95, may_lose_data=True)
+        _ = rows | hours | dm.WithKeys("partition", value="value") | dm.Sum.per_key() | "kept" >> dm.io.Collect()
+
+    streamed = Streamed(build, tmp_path, rows=100).run()
+    assert [timing for _, timing, _ in panes(streamed)] == ["EARLY"]
+
+
+def test_a_dataframe_tells_of_each_of_its_partitions() -> None:
+    source = DataFrameSource(
+        None, event_time="at", watermark_origins=WatermarkOrigins(by="partition"), is_bounded=False
+    )
+    pipeline = dm.Pipeline()
+    _ = pipeline | "rows" >> dm.Read(source) | dm.Map(lambda row: (row.partition, row.at)) | FIXED | dm.Sum.per_key()
+    program = Program(cut_into_stages(pipeline.plan()), {}, (0,), "run").pack().unpack()
+    batch = pa.RecordBatch.from_pydict({"at": [5, 9, 7], "partition": [0, 1, 0]})
+    rows = list(frame_rows(program, "rows", [batch], 3))
+    [(observations, counts)] = [load(row.payload) for row in rows if row.kind == Kind.SEEN]
+    assert counts["elements_out"] == 3
+    told = {part.name: (part.greatest.tolist(), part.counts.tolist()) for part in observations.parts}
+    assert told == {"0": ([7], [2]), "1": ([9], [1])}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_skew": "1 hour"}, "Spark reads a DataFrame by itself"),
+        ({"watermark_origin": "file"}, "`watermark_origin` names the column 'file'"),
+    ],
+)
+def test_a_dataframe_refuses_what_only_files_can_do(options: dict[str, Any], said: str) -> None:
+    from pyspark.sql.types import LongType, StructType
+
+    class Frame:
+        isStreaming = True  # noqa: N815 - Spark's name
+        schema = StructType().add("at", LongType())
+
+    with pytest.raises(dm.InvalidArgument, match=said):
+        dm.io.ReadDataFrame(Frame(), event_time="at", **options)
+
+
+def test_a_signal_is_taken_once(tmp_path: Path) -> None:
+    def build(pipeline: dm.Pipeline) -> None:
+        script = TestStream()
+        for number in range(4):
+            script = script.add(2**number, event_time=0, key="k")
+        windowing = dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterSignal("flush"))).discarding()
+        _ = pipeline | script | windowing | dm.Sum.per_key() | "kept" >> dm.io.Collect()
+
+    streamed = Streamed(build, tmp_path, rows=1)
+    for _ in range(4):  # two for what is static, two elements
+        streamed.step()
+    streamed.signal("flush")
+    streamed.run()
+    assert [record.value[1] for record in streamed.collected("kept")] == [3, 12]
