@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataflow_model.transforms.batches import GroupIntoBatches
 from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.collectors import Distinct, ToList, Top, ToSet
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -9,6 +10,7 @@ from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
 from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
 from dataflow_model.transforms.endpoints import Create, Read, Write
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
+from dataflow_model.transforms.joins import Join
 from dataflow_model.transforms.pairs import Keys, KvSwap, Values, WithKeys
 from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
@@ -37,6 +39,8 @@ __all__ = [
     "FlatMapTuple",
     "Flatten",
     "GroupByKey",
+    "GroupIntoBatches",
+    "Join",
     "Keys",
     "KvSwap",
     "Map",

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.plan import nodes
+from dataflow_model.plan.declaration import check_callbacks, declaration_of
 from dataflow_model.plan.dofn import DeadLetter, DoFn, FlatMapFn, metadata_of
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.pcollection import OutputTuple
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
+from dataflow_model.transforms.state import check_stateful_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,6 +122,8 @@ class ParDo(PTransform):
         if self._dead_letters is not None and self._dead_letters in (self._tags or ()):
             raise InvalidArgument(f"the dead letters of {label!r} need a tag of their own, got {self._dead_letters!r}")
         typehints.check_first_parameter(self.fn.user_function(), pcoll.element_type, label)
+        if declaration_of(type(self.fn)).is_stateful:
+            check_stateful_input(pcoll, label)
         node = nodes.ParDo(
             label=label,
             input=pcoll.ref,
@@ -153,13 +157,16 @@ def _callable(fn: Any, transform: PTransform) -> Any:
 
 def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     user = fn.user_function()
-    told = dict.fromkeys(metadata_of(user, given=tuple(kwargs), positional=len(args)))
+    held = declaration_of(type(fn)).names
+    told = dict.fromkeys(metadata_of(user, given=(*kwargs, *held), positional=len(args)))
+    check_callbacks(fn, tuple(kwargs))
     try:
         signature = inspect.signature(user)
     except (TypeError, ValueError):  # builtins such as `int` may have no signature
         return
     try:
-        signature.bind(None, *args, **kwargs, **told)
+        named = {name: None for name in held if name in signature.parameters}
+        signature.bind(None, *args, **kwargs, **told, **named)
     except TypeError as error:
         name = getattr(user, "__name__", repr(user))
         raise InvalidArgument(

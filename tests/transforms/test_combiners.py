@@ -51,7 +51,7 @@ def test_cutting_the_input_and_merging_in_any_order_changes_nothing(
     assert same(combine.extract_output(combine.merge_accumulators(copy.deepcopy(accumulators))), whole)
 
 
-@pytest.mark.parametrize("combine", [c for c in COMBINERS if c.can_subtract] + [dm.ToList()], ids=repr)
+@pytest.mark.parametrize("combine", [c for c in COMBINERS if c.can_subtract], ids=repr)
 @given(values=NUMBERS, taken=st.integers(-1000, 1000))
 def test_what_was_added_can_be_taken_back(combine: dm.CombineFn[Any, Any, Any], values: list[int], taken: int) -> None:
     before = combine.extract_output(folded(combine, values))

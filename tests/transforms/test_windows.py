@@ -53,16 +53,28 @@ def test_a_whole_strategy_is_applied_and_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    "ask",
+    ("ask", "mode", "retracting"),
     [
-        lambda chain: chain.accumulating_and_retracting(),
-        lambda chain: chain.accumulation("accumulate_always", retracting=True),
-        lambda chain: chain.accumulation(dm.AccumulationMode.CLEAR_BY_DEFAULT),
+        (lambda chain: chain.discarding(), dm.AccumulationMode.CLEAR_ALWAYS, False),
+        (lambda chain: chain.accumulating(), dm.AccumulationMode.ACCUMULATE_ALWAYS, False),
+        (lambda chain: chain.accumulating_and_retracting(), dm.AccumulationMode.ACCUMULATE_ALWAYS, True),
+        (lambda chain: chain.accumulation("clear_by_default"), dm.AccumulationMode.CLEAR_BY_DEFAULT, False),
+        (
+            lambda chain: chain.accumulation("accumulate_by_default", retracting=True),
+            dm.AccumulationMode.ACCUMULATE_BY_DEFAULT,
+            True,
+        ),
+        (
+            lambda chain: chain.accumulating_and_retracting().discarding(),
+            dm.AccumulationMode.CLEAR_ALWAYS,
+            False,
+        ),
     ],
 )
-def test_what_is_not_there_yet_says_so(ask: Any) -> None:
-    with pytest.raises(dm.NotYetSupported, match="not there yet"):
-        ask(dm.Window.into(HOURLY))
+def test_the_modes_say_how_panes_relate(ask: Any, mode: dm.AccumulationMode, retracting: bool) -> None:
+    strategy = ask(dm.Window.into(HOURLY)).strategy
+    assert strategy.accumulation_mode is mode
+    assert strategy.retracting is retracting
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,544 @@
+"""Stateful DoFns by example: what each kind of state and timer does, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.errors import InvalidArgument, InvalidType, NotYetSupported, PlanError, UserCodeError
+from dataflow_model.plan.fingerprint import fingerprint
+from dataflow_model.testing import TestStream
+
+TENS = dm.Window.into(dm.FixedWindows(10))
+EVENT, CLOCK = dm.TimeDomain.EVENT_TIME, dm.TimeDomain.PROCESSING_TIME
+
+
+class Count(dm.DoFn):
+    """Numbers the elements of each key and window."""
+
+    count = dm.ValueStateSpec[int](default=0)
+
+    def process(self, pair: Any, count: dm.ValueState[int]) -> Any:
+        count.write(count.read() + 1)
+        yield pair[0], count.read()
+
+
+class AtTheEnd(dm.DoFn):
+    """Gives the values of a window as it ends."""
+
+    values = dm.BagStateSpec[Any]()
+    end = dm.TimerSpec(EVENT)
+
+    def process(self, pair: Any, values: dm.BagState[Any], end: dm.Timer, window: dm.IntervalWindow) -> None:
+        values.add(pair[1])
+        end.set(window.end)
+
+    @dm.on_timer(end)
+    def at_end(self, key: Any, values: dm.BagState[Any]) -> Any:
+        yield key, values.read()
+        values.clear()
+
+
+def result_of(*transforms: Any, script: TestStream) -> Any:
+    """Run transforms over a script; what comes out is in the sink `out`."""
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    collection = pipeline | "script" >> script
+    for transform in transforms:
+        collection = collection | transform
+    _ = collection | "out" >> dm.io.Collect()
+    result = pipeline.run()
+    result.wait_until_finish()
+    return result
+
+
+def values(result: Any) -> list[Any]:
+    return [record.value for record in result.collected("out")]
+
+
+# State ----------------------------------------------------------------------------------------------------------------
+
+
+def test_state_belongs_to_a_key_and_a_window() -> None:
+    script = TestStream().add("x", 1, key="a").add("y", 2, key="b").add("z", 3, key="a").add("u", 11, key="a")
+    assert values(result_of(TENS, dm.ParDo(Count()), script=script)) == [("a", 1), ("b", 1), ("a", 2), ("a", 1)]
+
+
+def test_an_element_in_several_windows_is_processed_in_each() -> None:
+    sliding = dm.Window.into(dm.SlidingWindows(20, 10))
+    script = TestStream().add("x", 5, key="a").add("y", 15, key="a")
+    records = result_of(sliding, dm.ParDo(Count()), script=script).collected("out")
+    assert sorted((int(record.window.start) // 1_000_000, record.value[1]) for record in records) == [
+        (-10, 1),
+        (0, 1),
+        (0, 2),
+        (10, 1),
+    ]
+
+
+def test_a_default_that_is_changed_does_not_show_at_another_key() -> None:
+    class Careless(dm.DoFn):
+        seen = dm.ValueStateSpec[list[int]](default=[])
+
+        def process(self, pair: Any, seen: dm.ValueState[list[int]]) -> Any:
+            seen.read().append(1)
+            yield len(seen.read())
+
+    script = TestStream().add("x", 1, key="a").add("y", 1, key="b")
+    assert values(result_of(dm.ParDo(Careless()), script=script)) == [0, 0]
+
+
+def test_sets_and_maps_are_read_in_the_order_of_adding() -> None:
+    class Both(dm.DoFn):
+        names = dm.SetStateSpec[str]()
+        latest = dm.MapStateSpec[str, int]()
+
+        def process(self, pair: Any, names: dm.SetState[str], latest: dm.MapState[str, int]) -> Any:
+            name, number = pair[1]
+            if name in names:
+                names.remove("gone")
+                latest.remove("gone")
+            names.add(name)
+            latest.put(name, number)
+            yield names.read(), latest.items(), latest.get("?", "none"), len(names), list(latest)
+
+    script = TestStream().bundle([(("b", 1), 1), (("gone", 2), 1), (("a", 3), 1), (("b", 4), 1)], key="k")
+    assert values(result_of(dm.ParDo(Both()), script=script))[-1] == (
+        ["b", "a"],
+        [("b", 4), ("a", 3)],
+        "none",
+        2,
+        ["b", "a"],
+    )
+
+
+def test_a_window_that_has_expired_drops_and_counts_what_comes() -> None:
+    script = TestStream().add("x", 1, key="a").watermark(14).add("y", 2, key="a").watermark(15).add("z", 3, key="a")
+    result = result_of(TENS.allowed_lateness(5), dm.ParDo(Count()), script=script)
+    assert values(result) == [("a", 1), ("a", 2)]
+    assert result.metrics()["ParDo"] == {"elements_in": 3, "dropped_because_late": 1}
+
+
+def test_state_is_gone_with_its_window_and_so_are_its_timers() -> None:
+    class Slow(dm.DoFn):
+        held = dm.ValueStateSpec[int]()
+        late = dm.TimerSpec(CLOCK)
+
+        def process(self, pair: Any, held: dm.ValueState[int], late: dm.Timer) -> None:
+            held.write(1)
+            late.set_after("1 hour")
+
+        @dm.on_timer(late)
+        def never(self) -> Any:
+            yield "fired"
+
+    script = TestStream().add("x", 1, key="a").watermark(10).processing_time(7_200)
+    assert values(result_of(TENS, dm.ParDo(Slow()), script=script)) == []
+
+
+def test_what_is_left_goes_out_just_before_a_window_expires_and_is_on_time_behind() -> None:
+    class Rest(dm.DoFn):
+        total = dm.CombiningStateSpec(dm.Sum())
+
+        def process(self, pair: Any, total: dm.CombiningState[int, int]) -> None:
+            total.add(pair[1])
+
+        def on_window_expiry(self, key: str, total: dm.CombiningState[int, int]) -> Any:
+            yield key, total.read()
+
+    script = TestStream().add(1, 1, key="a").watermark(12).add(2, 3, key="a").watermark(14).processing_time(5)
+    script = script.watermark(15)
+    result = result_of(TENS.allowed_lateness(5), "rest" >> dm.ParDo(Rest()), "again" >> dm.Sum.per_key(), script=script)
+    (record,) = result.collected("out")
+    assert (record.value, record.pane.timing) == (("a", 3), dm.PaneTiming.ON_TIME)
+    assert int(record.processing_time) == 5_000_000
+
+
+def test_an_element_that_fails_changes_no_state_and_becomes_a_dead_letter() -> None:
+    class Picky(Count):
+        def process(self, pair: Any, count: dm.ValueState[int]) -> Any:
+            count.write(count.read() + 1)
+            yield pair[0], 10 // pair[1], count.read()
+
+    with dm.Pipeline() as p:
+        good, bad = (
+            p
+            | dm.Create([("a", 5), ("a", 0), ("a", 2)])
+            | dm.ParDo(Picky()).with_outputs("unused").with_exception_handling()
+        )
+        _ = good["main"] | "out" >> dm.io.Collect()
+        _ = bad | "bad" >> dm.io.Collect()
+    assert p.result is not None
+    assert [record.value for record in p.result.collected("out")] == [("a", 2, 1), ("a", 5, 2)]
+    assert [record.value.element for record in p.result.collected("bad")] == [("a", 0)]
+
+
+# Timers ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_time_timer_fires_as_the_watermark_passes_and_its_output_is_in_the_window() -> None:
+    script = TestStream().add("x", 1, key="a").add("y", 4, key="a").watermark(9).processing_time(3).watermark(11)
+    (record,) = result_of(TENS, dm.ParDo(AtTheEnd()), script=script).collected("out")
+    assert (record.value, int(record.event_time), int(record.processing_time)) == (
+        ("a", ["x", "y"]),
+        10_000_000 - 1,
+        3_000_000,
+    )
+
+
+def test_an_event_time_timer_behind_the_watermark_runs_right_after_the_element_that_sets_it() -> None:
+    script = TestStream().watermark(12).bundle([("x", 1), ("y", 2)], key="a")
+    result = result_of(TENS.allowed_lateness(5), dm.ParDo(AtTheEnd()), script=script)
+    assert values(result) == [("a", ["x"]), ("a", ["y"])]
+
+
+class Tagged(dm.DoFn):
+    """Sets and clears timers as its elements say: `("set", tag, seconds)` or `("clear", tag)`."""
+
+    event = dm.TimerSpec(EVENT)
+    clock = dm.TimerSpec(CLOCK)
+
+    def process(self, pair: Any, event: dm.Timer, clock: dm.Timer) -> None:
+        domain, what, tag, *at = pair[1]
+        timer = event if domain == "event" else clock
+        if what == "set":
+            timer.set(at[0], tag=tag)
+        else:
+            timer.clear(tag)
+
+    @dm.on_timer(event)
+    def at_event(self, timer_tag: str, fire_timestamp: dm.EventTime) -> Any:
+        yield "event", timer_tag, int(fire_timestamp) // 1_000_000
+
+    @dm.on_timer("clock")
+    def at_clock(self, timer_tag: str, fire_timestamp: dm.ProcessingTime) -> Any:
+        yield "clock", timer_tag, int(fire_timestamp) // 1_000_000
+
+
+def orders(*some: Any, at: float = 1) -> TestStream:
+    """Return a script of orders to `Tagged`, all to one key."""
+    return TestStream().bundle([(one, at) for one in some], key="k")
+
+
+def test_each_tag_has_a_timer_that_can_be_moved_and_cleared() -> None:
+    script = orders(
+        ("event", "set", "b", 7), ("event", "set", "a", 5), ("event", "set", "c", 6), ("event", "set", "b", 3),
+        ("event", "clear", "c"), ("event", "clear", "?"),
+    )  # fmt: skip
+    assert values(result_of(dm.ParDo(Tagged()), script=script.watermark(20))) == [("event", "b", 3), ("event", "a", 5)]
+
+
+def test_event_time_timers_come_before_processing_time_timers_of_the_same_instant() -> None:
+    script = orders(("clock", "set", "x", 5), ("event", "set", "y", 5)).processing_time(5).watermark(5)
+    assert values(result_of(dm.ParDo(Tagged()), script=script)) == [("event", "y", 5), ("clock", "x", 5)]
+
+
+def test_a_processing_time_timer_runs_before_what_comes_after_its_time() -> None:
+    script = orders(("clock", "set", "x", 5)).processing_time(9)
+    script = TestStream([*script.steps, *orders(("event", "set", "y", 0)).steps]).watermark(8)
+    (first, second) = result_of(dm.ParDo(Tagged()), script=script).collected("out")
+    assert (first.value, int(first.processing_time)) == (("clock", "x", 5), 5_000_000)
+    assert (second.value, int(second.processing_time)) == (("event", "y", 0), 9_000_000)
+
+
+def test_a_processing_time_timer_holds_the_watermark_at_the_element_that_set_it() -> None:
+    class Wait(dm.DoFn):
+        value = dm.ValueStateSpec[Any]()
+        later = dm.TimerSpec(CLOCK)
+
+        def process(self, pair: Any, value: dm.ValueState[Any], later: dm.Timer) -> None:
+            value.write(pair[1])
+            later.set_after(5)
+
+        @dm.on_timer(later)
+        def give(self, key: str, value: dm.ValueState[Any]) -> Any:
+            yield key, value.read()
+
+    script = TestStream().add(1, 3, key="a").watermark(9).processing_time(4).watermark(30).processing_time(6)
+    script = script.watermark(40)
+    result = result_of(dm.ParDo(Wait()), "windows" >> TENS, "sums" >> dm.Sum.per_key(), script=script)
+    (record,) = result.collected("out")
+    assert (record.value, record.pane.timing, int(record.event_time)) == (("a", 1), dm.PaneTiming.ON_TIME, 9_999_999)
+
+
+def test_a_timer_may_hold_the_watermark_where_it_says() -> None:
+    class Hold(dm.DoFn):
+        later = dm.TimerSpec(EVENT)
+
+        def process(self, pair: Any, later: dm.Timer, timestamp: dm.EventTime) -> None:
+            later.set_after(8, output_timestamp=timestamp + dm.duration(2))
+
+        @dm.on_timer(later)
+        def give(self, key: str, timestamp: dm.EventTime) -> Any:
+            yield key, int(timestamp) // 1_000_000
+
+    script = TestStream().add(1, 1, key="a").watermark(9)
+    (record,) = result_of(dm.ParDo(Hold()), script=script).collected("out")
+    assert (record.value, int(record.event_time)) == (("a", 3), 3_000_000)
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (("event", "set", "x", 11), r"would never fire: the state of the window .* is gone at 1970-01-01T00:00:10Z"),
+        (("clock", "set", 5, 11), "a timer's tag must be text, got 5"),
+        (("clock", "set", "x", dm.event_time(3)), "a processing time is wanted, got the event time"),
+    ],
+)
+def test_a_timer_that_could_not_fire_is_refused_with_the_transform(order: Any, said: str) -> None:
+    with pytest.raises(UserCodeError, match=rf"(?s){said}.*transform: 'tagged'"):
+        result_of(TENS, "tagged" >> dm.ParDo(Tagged()), script=orders(order))
+
+
+def test_an_output_timestamp_before_its_cause_is_refused() -> None:
+    class Early(dm.DoFn):
+        later = dm.TimerSpec(EVENT)
+
+        def process(self, pair: Any, later: dm.Timer) -> None:
+            later.set(9, output_timestamp=0)
+
+        @dm.on_timer(later)
+        def give(self) -> Any:
+            yield "?"
+
+    with pytest.raises(UserCodeError, match="must lie between 1970-01-01T00:00:01Z and 1970-01-01T00:00:09Z"):
+        result_of(dm.ParDo(Early()), script=TestStream().add("x", 1, key="a"))
+
+    class Bounded(Early):
+        late_data_horizon = dm.duration(1)
+
+    assert values(result_of(dm.ParDo(Bounded()), script=TestStream().add("x", 1, key="a"))) == ["?"]
+
+
+def test_a_function_of_a_timer_that_fails_is_reported_with_timer_and_key() -> None:
+    class Fails(AtTheEnd):
+        end = dm.TimerSpec(EVENT)
+
+        @dm.on_timer(end)
+        def at_end(self, key: Any) -> Any:  # type: ignore[override]
+            raise ZeroDivisionError
+
+    with pytest.raises(
+        UserCodeError, match=r"(?s)ZeroDivisionError.*raise ZeroDivisionError.*'ParDo'.*timer 'end'.*'a'"
+    ):
+        result_of(TENS, dm.ParDo(Fails()), script=TestStream().add("x", 1, key="a"))
+
+
+# Sorted input ---------------------------------------------------------------------------------------------------------
+
+
+class Sorted(dm.DoFn):
+    """Tells elements in the order in which it sees them, and a timer at five seconds."""
+
+    requires_time_sorted_input: ClassVar[bool] = True
+    five = dm.TimerSpec(EVENT)
+
+    def process(self, pair: Any, five: dm.Timer) -> Any:
+        five.set(5)
+        yield pair[1]
+
+    @dm.on_timer(five)
+    def at_five(self) -> Any:
+        yield "five"
+
+
+def test_sorted_input_waits_for_the_watermark_and_elements_at_a_time_come_before_timers_at_it() -> None:
+    script = TestStream().bundle([("c", 5), ("a", 1), ("d", 6), ("b", 5)], key="k").watermark(5).processing_time(2)
+    result = result_of(dm.ParDo(Sorted()), script=script.watermark(6))
+    assert [(record.value, int(record.processing_time)) for record in result.collected("out")] == [
+        ("a", 0),
+        ("c", 2_000_000),
+        ("b", 2_000_000),
+        ("five", 2_000_000),
+        ("d", 2_000_000),
+        ("five", 2_000_000),
+    ]
+
+
+def test_sorted_input_waits_for_the_allowed_lateness_and_drops_what_comes_after_it() -> None:
+    script = TestStream().add("b", 4, key="k").watermark(6).add("a", 1, key="k").watermark(8)
+    script = script.add("at the edge", 3, key="k").add("too late", 2, key="k")
+    lenient = dm.Window.into(dm.GlobalWindows()).allowed_lateness(5)
+    result = result_of(lenient, "sorted" >> dm.ParDo(Sorted()), script=script)
+    assert [value for value in values(result) if value != "five"] == ["a", "at the edge", "b"]
+    assert result.metrics()["sorted"]["dropped_because_late"] == 1
+
+
+def test_waiting_elements_hold_the_watermark() -> None:
+    class InOrder(dm.DoFn):
+        requires_time_sorted_input = True
+
+        def process(self, pair: Any) -> Any:
+            yield pair
+
+    script = TestStream().add(1, 4, key="k").watermark(12).add(2, 3, key="k").watermark(15).watermark(16)
+    lenient = dm.Window.into(dm.FixedWindows(10)).allowed_lateness(10)
+    again = "no lateness" >> dm.Window.into(dm.FixedWindows(10)).allowed_lateness(0)
+    result = result_of(lenient, dm.ParDo(InOrder()), again, dm.GroupByKey(), script=script)
+    (record,) = result.collected("out")
+    assert (record.value, record.pane.timing) == (("k", [2, 1]), dm.PaneTiming.ON_TIME)
+
+
+# Where it may stand ---------------------------------------------------------------------------------------------------
+
+
+def test_state_behind_sessions_is_refused_until_a_grouping_has_settled_them() -> None:
+    sessions = dm.Window.into(dm.Sessions(5))
+    script = TestStream().add("x", 1, key="a").add("y", 3, key="a").add("z", 30, key="a")
+    with pytest.raises(InvalidArgument, match=r"(?s)'ParDo' keeps state by window.*Sessions.*Hint: group before it"):
+        result_of(sessions, dm.ParDo(Count()), script=script)
+    grouped = result_of(sessions, dm.GroupByKey(), dm.ParDo(Count()), script=script)
+    assert values(grouped) == [("a", 1), ("a", 1)]
+
+
+def test_elements_that_are_no_pairs_are_refused() -> None:
+    with pytest.raises(InvalidType, match="keeps state by key"):
+        _ = dm.Pipeline() | dm.Create([1]) | dm.ParDo(Count())
+    with pytest.raises(InvalidType, match=r"'ParDo' keeps state by key and takes \(key, value\) pairs, got 'x'"):
+        result_of(dm.ParDo(Count()), script=TestStream().add("x", 1))
+
+
+def test_state_behind_retractions_is_refused_unless_they_are_named() -> None:
+    class Aware(dm.DoFn):
+        total = dm.CombiningStateSpec(dm.Sum())
+
+        def process(self, pair: Any, total: dm.CombiningState[int, int], is_retraction: bool) -> Any:
+            total.add(-pair[1] if is_retraction else pair[1])
+            yield total.read()
+
+    script = TestStream().add(1, 1, key="a").add(2, 2, key="a")
+    each = TENS.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
+    with pytest.raises(PlanError, match=r"keeps state, and 'Sum\.PerKey' before it takes values back"):
+        result_of(each, dm.Sum.per_key(), dm.ParDo(Count()), script=script)
+    assert values(result_of(each, dm.Sum.per_key(), dm.ParDo(Aware()), script=script)) == [1, 0, 3]
+
+
+def test_a_side_input_that_stands_still_is_looked_up_and_one_that_changes_is_refused() -> None:
+    class Scaled(Count):
+        def process(self, pair: Any, by: int, count: dm.ValueState[int]) -> Any:  # type: ignore[override]
+            count.write(count.read() + by)
+            yield count.read()
+
+    with dm.Pipeline() as p:
+        by = p | "by" >> dm.Create([10])
+        numbers = p | "numbers" >> dm.Create([("a", 1), ("a", 2)])
+        _ = numbers | dm.ParDo(Scaled(), dm.AsSingleton(by)) | "out" >> dm.io.Collect()
+    assert values(p.result) == [10, 20]
+    q = dm.Pipeline()
+    by = q | "by" >> TestStream().add(10, 1)
+    _ = q | "numbers" >> dm.Create([("a", 1)]) | dm.ParDo(Scaled(), dm.AsSingleton(by)) | dm.io.Collect()
+    with pytest.raises(NotYetSupported, match="its side input changes"):
+        q.run()
+
+
+def test_outputs_go_where_their_tags_say_and_on_through_what_is_fused_behind() -> None:
+    class Split(Count):
+        def process(self, pair: Any, count: dm.ValueState[int]) -> Any:
+            count.write(count.read() + 1)
+            yield pair[1] if count.read() == 1 else dm.TaggedOutput("again", pair[1])
+
+    with dm.Pipeline() as p:
+        outputs = p | dm.Create([("a", 1), ("a", 2), ("b", 3)]) | dm.ParDo(Split()).with_outputs("again")
+        _ = outputs["main"] | "plus" >> dm.Map(lambda value: value + 100) | "out" >> dm.io.Collect()
+        _ = outputs["again"] | "minus" >> dm.Map(lambda value: -value) | "rest" >> dm.io.Collect()
+    assert p.result is not None
+    assert values(p.result) == [101, 103]
+    assert [record.value for record in p.result.collected("rest")] == [-2]
+
+
+def test_the_life_cycle_of_a_stateful_function() -> None:
+    told: list[str] = []
+
+    class Living(Count):
+        def setup(self) -> None:
+            told.append("setup")
+
+        def start_bundle(self) -> None:
+            told.append("start")
+
+        def finish_bundle(self) -> None:
+            told.append("finish")
+
+        def teardown(self) -> None:
+            told.append("teardown")
+
+    result_of(dm.ParDo(Living()), script=TestStream().bundle([("x", 1), ("y", 2)], key="a").add("z", 3, key="a"))
+    assert told == ["setup", "start", "finish", "start", "finish", "teardown"]
+
+
+def test_names_and_kinds_of_state_are_in_the_fingerprint_and_the_explanation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("a", 1)]) | dm.ParDo(AtTheEnd())
+    assert fingerprint(p.plan())["ParDo"] == "stateful ParDo of Create.main with end: event-time timer, values: bag"
+    p.explain()
+    assert "ParDo: AtTheEnd; by key and window, with end: event-time timer, values: bag" in capsys.readouterr().out
+
+
+# Declarations ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_parameter_that_is_no_state_is_refused_at_construction() -> None:
+    class Misspelt(Count):
+        def process(self, pair: Any, cuont: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            yield pair
+
+    with pytest.raises(InvalidArgument, match="has a parameter 'cuont' that nothing fills"):
+        dm.ParDo(Misspelt())
+
+
+def test_a_timer_at_the_expiry_of_its_window_is_refused_at_construction() -> None:
+    class Late(AtTheEnd):
+        def on_window_expiry(self, end: dm.Timer) -> None:
+            end.set(0)
+
+    with pytest.raises(InvalidArgument, match="names the timer 'end', which would never fire"):
+        dm.ParDo(Late())
+
+
+def test_functions_of_unknown_timers_two_for_one_and_taken_names_are_refused() -> None:
+    class Unknown(dm.DoFn):
+        @dm.on_timer("flush")
+        def flush(self) -> None:
+            """Do nothing."""
+
+    class Twice(AtTheEnd):
+        @dm.on_timer("end")
+        def too(self) -> None:
+            """Do nothing."""
+
+    class Taken(dm.DoFn):
+        key = dm.ValueStateSpec[int]()
+
+    for kind, said in ((Unknown, "is no timer of the class"), (Twice, "runs both"), (Taken, "declares 'key'")):
+        with pytest.raises(InvalidArgument, match=said):
+            dm.ParDo(kind())
+    with pytest.raises(InvalidType, match="on_timer takes a TimerSpec"):
+        dm.on_timer(3)  # type: ignore[arg-type]
+
+
+# GroupIntoBatches -----------------------------------------------------------------------------------------------------
+
+
+def test_batches_go_out_when_full_and_the_rest_as_the_window_ends() -> None:
+    script = TestStream().bundle([(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)], key="a").watermark(10).add(6, 6, key="a")
+    result = result_of(TENS.allowed_lateness(5), dm.GroupIntoBatches(2), script=script)
+    assert values(result) == [("a", [1, 2]), ("a", [3, 4]), ("a", [5]), ("a", [6])]
+
+
+def test_batches_are_bounded_by_bytes_and_by_age() -> None:
+    script = TestStream().add("xxx", 1, key="a").add("y" * 100, 2, key="a").add("z", 3, key="a").processing_time(6)
+    result = result_of(dm.GroupIntoBatches(max_bytes=50, max_age=5), script=script.add("u", 3, key="a"))
+    assert [(record.value[1], int(record.processing_time)) for record in result.collected("out")] == [
+        (["xxx", "y" * 100], 0),
+        (["z"], 5_000_000),
+        (["u"], 6_000_000),
+    ]
+
+
+@pytest.mark.parametrize("bounds", [{}, {"size": 0}, {"max_bytes": -1}, {"max_age": 0}])
+def test_batches_without_a_bound_or_with_one_that_is_not_positive_are_refused(bounds: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=r"no bound|must be positive"):
+        dm.GroupIntoBatches(**bounds)

@@ -1,0 +1,87 @@
+"""Laws of stateful DoFns: they do what the reference does, however the events are cut, sharded and resumed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.sources import ClockStep, WatermarkStep
+from dataflow_model.testing import TestStream
+from tests.laws.test_laws import recut
+from tests.runners.jobs import difference
+from tests.runners.test_side_state import streamed
+from tests.state import actor
+from tests.state.reference import Reference
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+KINDS = st.sampled_from([actor.Actor, actor.Mourner, actor.Sorter])
+
+
+def outputs(records: Any) -> list[tuple[Any, Any, int, int]]:
+    return [(it.value, it.window, int(it.event_time), int(it.processing_time)) for it in records]
+
+
+def fitting(kind: type, strategy: WindowingStrategy) -> WindowingStrategy:
+    """Give a sorter windows that none of the timers outlives: behind it a window is gone at its end."""
+    return attrs.evolve(strategy, window_fn=dm.GlobalWindows()) if kind is actor.Sorter else strategy
+
+
+@given(actor.scripts(), actor.strategies(), KINDS)
+def test_a_stateful_function_does_what_the_reference_does(
+    script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor]
+) -> None:
+    strategy = fitting(kind, strategy)
+    reference = Reference(strategy, kind)
+    expected = reference.run(script)
+    result = actor.run(script, strategy, kind())
+    assert not difference(expected, outputs(result.collected("out")))
+    given_counters = result.metrics()["act"]
+    assert {name: given_counters.get(name, 0) for name in reference.counters} == reference.counters
+
+
+@given(st.data(), actor.scripts(), actor.strategies(), KINDS)
+def test_other_bundles_of_the_same_events_change_nothing(
+    data: st.DataObject, script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor]
+) -> None:
+    strategy = fitting(kind, strategy)
+    expected = actor.run(script, strategy, kind()).collected("out")
+    actual = actor.run(data.draw(recut(script)), strategy, kind()).collected("out")
+    assert not difference(outputs(expected), outputs(actual))
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@given(actor.scripts(), actor.strategies(), KINDS, st.integers(1, 6))
+def test_two_shards_go_on_from_durable_state_after_any_cut(
+    cached: bool, script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor], steps: int
+) -> None:
+    strategy = fitting(kind, strategy)
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    actor.build(pipeline, script, strategy, kind())
+    expected = outputs(actor.run(script, strategy, kind()).collected("out"))
+    records = sorted(streamed(pipeline, steps, cached=cached), key=lambda record: record.order)
+    assert not difference(expected, outputs(records))
+
+
+@given(actor.scripts(), actor.strategies(), st.sampled_from([actor.Actor, actor.Mourner]))
+def test_what_timers_and_expiries_give_is_on_time_behind_them_where_no_element_was_late(
+    script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor]
+) -> None:
+    """Output timestamps hold the watermark: a grouping right behind, without any lateness, drops nothing."""
+    punctual = TestStream([step for step in script.steps if not isinstance(step, WatermarkStep)])
+    punctual = TestStream([*punctual.steps, WatermarkStep(dm.event_time(60)), ClockStep(dm.processing_time(1_000))])
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    acted = pipeline | punctual | "in" >> dm.Window.into(strategy) | dm.ParDo(kind())
+    instants = dm.Window.into(dm.FixedWindows("1 us")).allowed_lateness(0)
+    keyed = acted | dm.Map(lambda value: (value[0], 1)) | "out" >> instants
+    _ = keyed | "counts" >> dm.Count.per_key() | "panes" >> dm.io.Collect()
+    result = pipeline.run()
+    result.wait_until_finish()
+    assert {record.pane.timing for record in result.collected("panes")} <= {dm.PaneTiming.ON_TIME}
+    assert not result.metrics().get("counts", {}).get("dropped_because_late")
