@@ -13,6 +13,8 @@ from dataflow_model.errors import DataflowError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dataflow_model.figures import Figure
+
 __all__ = ["main"]
 
 
@@ -46,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands.add_parser("demo", help="run one pipeline on real flights, on every runner"))
+    _add_figure(commands.add_parser("figure", help="run and draw a figure of the paper or of the book"))
     return parser
 
 
@@ -77,6 +80,43 @@ def _demo(options: argparse.Namespace) -> bool:
     from dataflow_model.demo import show
 
     return show(options.data, runner=options.runner, picture=options.out, rows=options.rows)
+
+
+def _add_figure(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Run a figure of the Dataflow Model paper or an example of the book in process, print its panes, and draw "
+        "them. Without a name: list what there is."
+    )
+    parser.add_argument("name", nargs="?", type=_figure_name, metavar="NAME", help="such as 6J or watermark_heuristic")
+    parser.add_argument(
+        "--out", type=Path, metavar="PATH", help="where to draw it: .png, .svg or .pdf (figure-NAME.png)"
+    )
+    parser.set_defaults(command=_figure)
+
+
+def _figure_name(text: str) -> Figure:
+    from dataflow_model.figures import find
+
+    try:
+        return find(text)
+    except DataflowError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _figure(options: argparse.Namespace) -> bool:
+    from dataflow_model.figures.command import list_figures, show_figure
+
+    if options.name is None:
+        list_figures()
+        return True
+    try:
+        show_figure(options.name, options.out)
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        print(f"dataflow-model: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""`dataflow-model figure`: run one, print its panes, draw it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from dataflow_model.errors import SinkError, explain
+from dataflow_model.figures.catalogue import FIGURES
+from dataflow_model.figures.drawing import draw
+from dataflow_model.figures.report import list_of, table_of
+from dataflow_model.figures.running import run
+
+if TYPE_CHECKING:
+    from dataflow_model.figures.figure import Figure
+
+__all__ = ["list_figures", "show_figure"]
+
+
+def list_figures(console: Console | None = None) -> None:
+    """Print the names that there are."""
+    console = console or Console()
+    console.print("`dataflow-model figure NAME` runs one of these in process and draws it:")
+    console.print(list_of(FIGURES.values()))
+
+
+def show_figure(figure: Figure, out: Path | None = None, console: Console | None = None) -> None:
+    """Run a figure in process, print its panes as a table, and draw it.
+
+    Args:
+        figure: which.
+        out: the file to write; `figure-NAME.png` in the current directory by default.
+        console: where to print; standard output by default.
+
+    Raises:
+        ModuleNotFoundError: without matplotlib; the table has been printed by then.
+        SinkError: if the file cannot be written.
+    """
+    console = console or Console()
+    console.print(figure.says)
+    runs = run(figure)
+    for panel_run in runs:
+        for word in panel_run.panel.words():
+            console.print(f"  {word}", highlight=False, markup=False)
+        console.print()
+        console.print(table_of(panel_run))
+    console.print()
+    target = out or Path(f"figure-{figure.name}.png")
+    picture = draw(runs)
+    try:
+        picture.save(target)
+    except (OSError, ValueError) as error:
+        raise SinkError(
+            explain(f"the picture could not be written to {target}: {error}", hint="name another file: --out 6J.png")
+        ) from error
+    console.print(f"The picture: {target}")

@@ -1,0 +1,75 @@
+"""What a figure is: a script, and where, when and how its elements are summed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.time import duration_text
+
+if TYPE_CHECKING:
+    from dataflow_model.testing import TestStream
+    from dataflow_model.time import Duration
+    from dataflow_model.transforms import WindowInto
+    from dataflow_model.values import IntervalWindow
+
+__all__ = ["Figure", "Panel"]
+
+
+@attrs.frozen(eq=False)
+class Panel:
+    """One plot: a windowing over the figure's script.
+
+    Attributes:
+        windowing: where, when and how.
+        title: what sets it apart from its neighbours, where there are several.
+        rounds: with a length, what the papers call a micro-batch engine runs it, in rounds of that length.
+    """
+
+    windowing: WindowInto
+    title: str = ""
+    rounds: Duration | None = None
+
+    def words(self) -> list[str]:
+        """Say where, when and how in words.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> panel = Panel(dm.Window.into(dm.FixedWindows("2 minutes")), rounds=dm.duration("1 minute"))
+            >>> panel.words()[1:]
+            ['when: at the end of each round of 1 minute', 'how: accumulating']
+        """
+        strategy = self.windowing.strategy
+        if self.rounds is not None:
+            when, how = f"at the end of each round of {duration_text(self.rounds)}", "accumulating"
+        else:
+            when = strategy.trigger.describe()
+            how = "accumulating" if strategy.accumulates else "discarding"
+            how += " and retracting" if strategy.retracting else ""
+        return [f"where: {strategy.window_fn!r}", f"when: {when}", f"how: {how}"]
+
+
+@attrs.frozen(eq=False)
+class Figure:
+    """An example of the paper or of the book, as something to run.
+
+    Attributes:
+        name: what it is asked for by, such as `6J` or `discarding`.
+        source: where it comes from.
+        title: what it is, in a few words.
+        says: what there is to see.
+        script: the input.
+        panels: the plots; most figures have one.
+        focus: the window that it is about, where it is about one.
+        bounded: whether it is about bounded data, so that a batch engine gives the same panes.
+    """
+
+    name: str
+    source: str
+    title: str
+    says: str
+    script: TestStream
+    panels: tuple[Panel, ...]
+    focus: IntervalWindow | None = None
+    bounded: bool = False

@@ -1,0 +1,116 @@
+"""The figures of the Dataflow Model paper: ten points, nine plots and a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from dataflow_model.figures.example import PAPER_POINTS, at, paper_script, script_of_points
+from dataflow_model.figures.figure import Figure, Panel
+from dataflow_model.time import duration
+from dataflow_model.transforms import Window
+from dataflow_model.triggers import AfterCount, AfterEach, AfterWatermark, AtPeriod, Repeatedly, RepeatUntil
+from dataflow_model.values import IntervalWindow
+from dataflow_model.windowing import FixedWindows, GlobalWindows, Sessions
+
+if TYPE_CHECKING:
+    from dataflow_model.transforms import WindowInto
+    from dataflow_model.windowing import WindowFn
+
+__all__ = ["PAPER"]
+
+_SOURCE: Final = "The Dataflow Model"
+
+
+def _where(fn: WindowFn) -> WindowInto:
+    """Return windows that no pane leaves without data, and that late data always find open."""
+    return Window.into(fn).on_time("fire_if_non_empty").allowed_lateness("1000 days")
+
+
+_ALL: Final = _where(GlobalWindows())
+_FIXED: Final = _where(FixedWindows("2 minutes"))
+_SESSIONS: Final = _where(Sessions("1 minute"))
+_EVERY_MINUTE: Final = Repeatedly(AtPeriod("1 minute"))
+_PARTIAL: Final = AfterEach(RepeatUntil(AtPeriod("1 minute"), AfterWatermark()), Repeatedly(AfterWatermark()))
+
+
+def _figure(name: str, title: str, says: str, *panels: Panel, bounded: bool = False) -> Figure:
+    # A batch engine asks no watermark, and rounds end by the clock.
+    unasked = bounded or any(panel.rounds is not None for panel in panels)
+    script = script_of_points(PAPER_POINTS) if unasked else paper_script()
+    return Figure(name, _SOURCE, title, says, script, panels, bounded=bounded)
+
+
+PAPER: Final[tuple[Figure, ...]] = (
+    _figure(
+        "6B",
+        "Classic batch: one sum of all",
+        "Ten scores, one sum, once everything is there.",
+        Panel(_ALL),
+        bounded=True,
+    ),
+    _figure(
+        "6C",
+        "All event time, a pane each minute, accumulating",
+        "An endless stream in one window: a running total goes out on the minute. Each pane replaces the one before.",
+        Panel(_ALL.trigger(_EVERY_MINUTE).accumulating()),
+    ),
+    _figure(
+        "6D",
+        "All event time, a pane each minute, discarding",
+        "The same panes hold only what has come since the one before: windows of processing time.",
+        Panel(_ALL.trigger(_EVERY_MINUTE).discarding()),
+    ),
+    _figure(
+        "6E",
+        "All event time, a pane at every second element, discarding",
+        "Windows of counts: a pane holds two elements, however long they take to come.",
+        Panel(_ALL.trigger(Repeatedly(AfterCount(2))).discarding()),
+    ),
+    _figure(
+        "6F",
+        "Windows of two minutes, bounded data",
+        "Event time puts each score where it belongs; a batch engine tells every sum at the end.",
+        Panel(_FIXED),
+        bounded=True,
+    ),
+    _figure(
+        "6G",
+        "Windows of two minutes, in rounds of one minute",
+        "A micro-batch engine takes the input round by round; after each, the windows that changed are told anew.",
+        Panel(_FIXED, rounds=duration("1 minute")),
+    ),
+    _figure(
+        "6H",
+        "Windows of two minutes, a pane at the watermark",
+        "A streaming engine answers as soon as the watermark passes a window. The 9 is late: its window answers again.",
+        Panel(_FIXED.trigger(Repeatedly(AfterWatermark())).accumulating()),
+    ),
+    _figure(
+        "6I",
+        "Windows of two minutes, partial sums each minute until the watermark",
+        "Early panes on the minute, then one at the watermark, then one for whatever is late: low latency, and the "
+        "right sum in the end.",
+        Panel(_FIXED.trigger(_PARTIAL).accumulating()),
+    ),
+    attrs.evolve(
+        _figure(
+            "table_1",
+            "One window, three ways in which its panes relate",
+            "The same firings of the window from 12:02 to 12:04. Discarding: panes add up. Accumulating: the last pane "
+            "is the sum. Retracting: panes add up and the last one is the sum, since each takes the one before back.",
+            Panel(_FIXED.trigger(_PARTIAL).discarding(), "discarding"),
+            Panel(_FIXED.trigger(_PARTIAL).accumulating(), "accumulating"),
+            Panel(_FIXED.trigger(_PARTIAL).accumulating_and_retracting(), "accumulating and retracting"),
+        ),
+        focus=IntervalWindow(at("12:02"), at("12:04")),
+    ),
+    _figure(
+        "6J",
+        "Sessions with retractions",
+        "Sessions grow and merge as scores come. What had been said of sessions that are no more is taken back.",
+        Panel(_SESSIONS.trigger(_PARTIAL).accumulating_and_retracting()),
+    ),
+)
+"""The paper's figures, in its order, with the table before the plot that needs it."""

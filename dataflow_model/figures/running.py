@@ -1,0 +1,52 @@
+"""Run a figure in process: the panes of each of its panels, in the order in which they go out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.figures.catalogue import find
+from dataflow_model.figures.figure import Figure
+from dataflow_model.runners.local import LocalRunner
+from dataflow_model.testing import run_script
+from dataflow_model.transforms import Sum
+
+if TYPE_CHECKING:
+    from dataflow_model.figures.figure import Panel
+    from dataflow_model.values import Pane
+
+__all__ = ["PanelRun", "run"]
+
+
+@attrs.frozen(eq=False)
+class PanelRun:
+    """A panel and the panes that our engine gave for it.
+
+    Attributes:
+        panes: those of the window that the figure is about, else all; in the order in which they went out.
+    """
+
+    figure: Figure
+    panel: Panel
+    panes: tuple[Pane, ...]
+
+
+def run(figure: Figure | str) -> list[PanelRun]:
+    """Run a figure's script on `LocalRunner`: no Java, and the same panes each time.
+
+    Raises:
+        InvalidArgument: for a name that no figure has.
+
+    Example:
+        >>> [pane.value for pane in run("6E")[0].panes]
+        [12, 7, 11, 12, 9]
+    """
+    figure = figure if isinstance(figure, Figure) else find(figure)
+    return [PanelRun(figure, panel, _panes(figure, panel)) for panel in figure.panels]
+
+
+def _panes(figure: Figure, panel: Panel) -> tuple[Pane, ...]:
+    runner = LocalRunner() if panel.rounds is None else LocalRunner(mode="microbatch", interval=panel.rounds)
+    panes = run_script(figure.script, panel.windowing, Sum(), runner)
+    return tuple(pane for pane in panes if figure.focus is None or pane.window == figure.focus)

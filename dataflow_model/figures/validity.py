@@ -1,0 +1,53 @@
+"""A window function of one's own: each element is valid until the next one's event time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from dataflow_model.time import MAX_TIMESTAMP, EventTime
+from dataflow_model.values import IntervalWindow
+from dataflow_model.windowing import WindowFn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dataflow_model.values import Window
+
+__all__ = ["ValidityWindows"]
+
+
+@attrs.frozen(order=False)
+class ValidityWindows(WindowFn):
+    """Place each element in a window from its event time to that of the key's next element; the last one is open.
+
+    An element's proto-window is `[event_time, +∞)`. Merging makes no window larger: it ends each where the next one
+    starts, and unites only those that start together.
+
+    Source: the temporal validity windows of "Streaming Systems".
+
+    Example:
+        >>> from dataflow_model.time import event_time
+        >>> fn = ValidityWindows()
+        >>> [fn.assign(event_time(second), None)[0] for second in (0, 60)]
+        [[1970-01-01T00:00:00Z, +inf), [1970-01-01T00:01:00Z, +inf)]
+        >>> [merged for _, merged in fn.merge([fn.assign(event_time(second), None)[0] for second in (0, 60)])]
+        [[1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z)]
+    """
+
+    is_merging: ClassVar[bool] = True
+
+    def assign(self, event_time: EventTime, element: Any) -> tuple[IntervalWindow]:
+        """Return the window that no other element has ended yet."""
+        del element
+        return (IntervalWindow(event_time, MAX_TIMESTAMP),)
+
+    def merge(self, windows: Sequence[Window]) -> Iterator[tuple[Sequence[Window], Window]]:
+        """End each window where the next one starts."""
+        starts = sorted({window.start for window in windows})
+        for start, following in zip(starts, [*starts[1:], MAX_TIMESTAMP], strict=True):
+            members = [window for window in windows if window.start == start]
+            whole = IntervalWindow(start, min(following, *(window.end for window in members)))
+            if members != [whole]:
+                yield members, whole

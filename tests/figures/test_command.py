@@ -1,0 +1,94 @@
+"""`dataflow-model figure`."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dataflow_model.cli import main
+from dataflow_model.figures import FIGURES, find, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_figure_is_drawn_and_its_panes_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["figure", "6J"]) == 0
+    told = capsys.readouterr().out
+    for words in ("Sessions('1 minute')", "retracting", "12:07:40", "−25", "LATE", "figure-6J.png"):
+        assert words in told
+    assert len([line for line in told.splitlines() if line.startswith("12:0")]) == len(run("6J")[0].panes)
+    assert (tmp_path / "figure-6J.png").read_bytes().startswith(PNG)
+
+
+def test_the_picture_goes_where_the_user_says(tmp_path: Path) -> None:
+    assert main(["figure", "watermark_heuristic", "--out", str(tmp_path / "drawn.svg")]) == 0
+    assert (tmp_path / "drawn.svg").is_file()
+
+
+def test_without_a_name_all_figures_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figure"]) == 0
+    told = capsys.readouterr().out.split()
+    assert set(FIGURES) <= set(told)
+
+
+@pytest.mark.parametrize(("name", "near"), [("6K", "6J"), ("watermrk_perfect", "watermark_perfect")])
+def test_a_name_that_no_figure_has_ends_with_status_2_and_names_that_are_near(
+    name: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["figure", name])
+    assert stopped.value.code == 2
+    told = capsys.readouterr().err
+    assert f"there is no figure {name!r}" in told
+    assert "Hint: " in told
+    assert near in told
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"), [("6j", "6J"), ("Table-1", "table_1"), ("figure 6B", "6B"), ("per-record", "per_record")]
+)
+def test_a_name_may_be_typed_in_other_ways(typed: str, name: str) -> None:
+    assert find(typed).name == name
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figure", "6E", "--out", str(tmp_path / "no" / "6E.png")]) == 1
+    assert "Hint: name another file" in capsys.readouterr().err
+
+
+def test_a_format_that_nobody_knows_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figure", "6E", "--out", str(tmp_path / "6E.doc")]) == 1
+    assert "6E.doc" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_panes_are_told_and_the_way_to_a_picture(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+
+    def find_spec(name: str, *rest: Any) -> Any:
+        return None if name == "matplotlib" else found(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    assert main(["figure", "6E"]) == 1
+    told = capsys.readouterr()
+    assert "12:05:39" in told.out
+    assert "pip install 'dataflow-model[plot]'" in told.err
+
+
+def test_running_a_figure_needs_neither_pyspark_nor_matplotlib() -> None:
+    code = (
+        "import sys; from dataflow_model import figures; figures.run('6J'); "
+        "assert not {'pyspark', 'matplotlib'} & set(sys.modules), 'imported too much'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
