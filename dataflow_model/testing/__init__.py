@@ -1,10 +1,27 @@
-"""Tools to test pipelines, triggers and window functions; ours and yours."""
+"""Tools to test pipelines, combiners, triggers and window functions; ours and yours."""
 
 from __future__ import annotations
 
+from dataflow_model.testing.clocks import ManualClock
+from dataflow_model.testing.combine_fns import check_combine_fn
+from dataflow_model.testing.crashes import CrashPoint
 from dataflow_model.testing.panes import assert_panes
+from dataflow_model.testing.proof import LawBroken, prove
 from dataflow_model.testing.scripts import panes_of, run_script
 from dataflow_model.testing.streams import TestStream
+from dataflow_model.testing.trigger_checks import check_trigger
 from dataflow_model.testing.window_fns import check_window_fn
 
-__all__ = ["TestStream", "assert_panes", "check_window_fn", "panes_of", "run_script"]
+__all__ = [
+    "CrashPoint",
+    "LawBroken",
+    "ManualClock",
+    "TestStream",
+    "assert_panes",
+    "check_combine_fn",
+    "check_trigger",
+    "check_window_fn",
+    "panes_of",
+    "prove",
+    "run_script",
+]

@@ -6,8 +6,9 @@ within a couple of minutes from the epoch, so that bounds, deadlines and waterma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import attrs
 from hypothesis import strategies as st
 
 from dataflow_model.plan.strategy import (
@@ -23,22 +24,40 @@ from dataflow_model.time import Duration, EventTime, duration, event_time
 from dataflow_model.triggers import (
     AfterAll,
     AfterAny,
+    AfterBytes,
     AfterCount,
     AfterEach,
+    AfterEventTime,
     AfterProcessingTime,
+    AfterPunctuation,
+    AfterSignal,
     AfterWatermark,
+    Always,
+    AtPeriod,
+    DataTrigger,
     DefaultTrigger,
+    Never,
+    OrFinally,
+    RepeatCount,
     Repeatedly,
+    RepeatUntil,
+    TimeDomain,
     Trigger,
 )
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, Window
 from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
+
+    _Kind: TypeAlias = tuple[type[Trigger], st.SearchStrategy[Any]]
 
 __all__ = [
+    "PERCENTILES",
+    "SIGNALS",
+    "AfterTotal",
     "accumulation_modes",
+    "is_mark",
     "test_streams",
     "triggers",
     "window_fns",
@@ -86,47 +105,119 @@ def window_fns(*, merging: bool | None = None) -> st.SearchStrategy[WindowFn]:
     return st.one_of(*others) if merging is False else st.one_of(*others[:1], sessions, *others[1:])
 
 
-def triggers(max_depth: int = 3) -> st.SearchStrategy[Trigger]:
-    """Draw trigger trees, those that may finish included.
+SIGNALS: Final = ("go", "stop")
+"""The names of the signals that drawn triggers wait for."""
+PERCENTILES: Final = (50, 90)
+"""The percentiles of the watermark below 100 that drawn triggers wait for."""
+
+
+@attrs.frozen
+class AfterTotal(DataTrigger):
+    """Fire once values that add up to `least` have come since it last did: the data trigger that is drawn.
+
+    Example:
+        >>> AfterTotal(10).should_emit(7, 4)
+        (True, 0)
+    """
+
+    least: int
+
+    def should_emit(self, element: Any, state: Any) -> tuple[bool, Any]:
+        """Add up."""
+        total = (state or 0) + element
+        return (True, 0) if total >= self.least else (False, total)
+
+    def merge_state(self, states: Sequence[Any]) -> Any:
+        """Add up."""
+        return sum(states)
+
+
+def is_mark(element: Any) -> bool:
+    """Tell whether a number is one more than a multiple of three: the punctuation that is drawn.
+
+    Example:
+        >>> [number for number in (1, 2, 4, 8, 16) if is_mark(number)]
+        [1, 4, 16]
+    """
+    return bool(element % 3 == 1)
+
+
+def triggers(max_depth: int = 3, *, only: Collection[type[Trigger]] | None = None) -> st.SearchStrategy[Trigger]:
+    """Draw trigger trees of every kind, those that may finish included; elements are to be numbers.
 
     Args:
         max_depth: the most levels of the tree; 1 draws leaves only.
+        only: the classes to draw from, at least one of them a leaf; all unless given.
 
     Example:
         >>> from hypothesis import find
         >>> find(triggers(max_depth=1), lambda trigger: isinstance(trigger, AfterCount))
         AfterCount(1)
+        >>> find(triggers(only=[AfterCount, Repeatedly]), lambda trigger: isinstance(trigger, Repeatedly))
+        Repeatedly(AfterCount(1))
     """
-    leaves: st.SearchStrategy[Trigger] = st.one_of(
-        st.builds(AfterCount, st.integers(1, 4)),
-        st.builds(AfterProcessingTime, _durations(0, 20)),
-        st.just(AfterWatermark()),
-        st.just(DefaultTrigger()),
-    )
+    leaves = st.one_of(_chosen(_leaves(), only))
     if max_depth <= 1:
         return leaves
-    below = triggers(max_depth - 1)
-    several = st.lists(below, min_size=1, max_size=3)
-    composites: st.SearchStrategy[Trigger] = st.one_of(
-        st.builds(Repeatedly, below),
-        several.map(lambda parts: AfterEach(*parts)),
-        several.map(lambda parts: AfterAny(*parts)),
-        several.map(lambda parts: AfterAll(*parts)),
-        st.builds(lambda first, until: first.or_finally(until), below, below),
-        st.builds(AfterWatermark, st.none() | below, st.none() | below),
+    composites = _chosen(_composites(triggers(max_depth - 1, only=only)), only)
+    return st.one_of(leaves, *composites, *composites) if composites else leaves
+
+
+def _chosen(kinds: Iterable[_Kind], only: Collection[type[Trigger]] | None) -> list[st.SearchStrategy[Trigger]]:
+    return [drawn for kind, drawn in kinds if only is None or kind in only]
+
+
+def _leaves() -> list[_Kind]:
+    lengths, numbers = _durations(0, 20), st.integers(1, 4)
+    domains, references = st.sampled_from(TimeDomain), st.integers(0, 10)
+    by_length = st.builds(AtPeriod, _durations(1, 20), domain=domains, reference=references)
+    by_calendar = st.builds(
+        AtPeriod,
+        st.sampled_from(["1 day", "2 weeks", "1 month"]),
+        domain=domains,
+        reference=st.sampled_from(["1970-01-01T00:00:30", "2013-01-31T08:00"]),
+        timezone=st.sampled_from(["UTC", "Europe/London"]),
     )
-    return st.one_of(leaves, composites, composites)
+    return [
+        (AfterCount, st.builds(AfterCount, numbers)),
+        (AfterProcessingTime, st.builds(AfterProcessingTime, lengths)),
+        (AfterWatermark, st.just(AfterWatermark())),
+        (DefaultTrigger, st.just(DefaultTrigger())),
+        (AfterEventTime, st.builds(AfterEventTime, lengths)),
+        (AtPeriod, st.one_of(by_length, by_length, by_calendar)),
+        (AfterBytes, st.builds(AfterBytes, st.integers(1, 10))),
+        (AfterPunctuation, st.just(AfterPunctuation(is_mark))),
+        (AfterTotal, st.builds(AfterTotal, st.integers(1, 40))),
+        (AfterSignal, st.builds(AfterSignal, st.sampled_from(SIGNALS))),
+        (AfterWatermark, st.builds(AfterWatermark, percentile=st.sampled_from(PERCENTILES))),
+        (Always, st.just(Always())),
+        (Never, st.just(Never())),
+    ]
+
+
+def _composites(below: st.SearchStrategy[Trigger]) -> list[_Kind]:
+    several = st.lists(below, min_size=1, max_size=3)
+    return [
+        (Repeatedly, st.builds(Repeatedly, below)),
+        (AfterEach, several.map(lambda parts: AfterEach(*parts))),
+        (AfterAny, several.map(lambda parts: AfterAny(*parts))),
+        (AfterAll, several.map(lambda parts: AfterAll(*parts))),
+        (OrFinally, st.builds(OrFinally, below, below)),
+        (AfterWatermark, st.builds(AfterWatermark, st.none() | below, st.none() | below)),
+        (RepeatCount, st.builds(RepeatCount, below, st.integers(1, 3))),
+        (RepeatUntil, st.builds(RepeatUntil, below, below)),
+    ]
 
 
 def accumulation_modes() -> st.SearchStrategy[AccumulationMode]:
-    """Draw the accumulation modes that there are: discarding and accumulating.
+    """Draw the four accumulation modes; without triggers that ask for something they come to two.
 
     Example:
         >>> from hypothesis import find
         >>> find(accumulation_modes(), lambda mode: True)
         <AccumulationMode.CLEAR_ALWAYS: 'clear_always'>
     """
-    return st.sampled_from([AccumulationMode.CLEAR_ALWAYS, AccumulationMode.ACCUMULATE_ALWAYS])
+    return st.sampled_from(AccumulationMode)
 
 
 @st.composite
@@ -172,6 +263,8 @@ def test_streams(
     keys: Sequence[Any] = ("a", "b"),  # noqa: PT028 - no test, whatever its name
     max_steps: int = 25,  # noqa: PT028
     late: bool = True,  # noqa: PT028
+    signals: Sequence[str] = (),  # noqa: PT028
+    percentiles: Sequence[float] = (),  # noqa: PT028
 ) -> TestStream:
     """Draw scripts of pairs whose values are 1, 2, 4, …: any sum tells which elements are in it.
 
@@ -180,16 +273,20 @@ def test_streams(
         keys: the keys to draw from.
         max_steps: the most steps.
         late: whether elements may come behind the watermark.
+        signals: the names of the signals to draw from, such as `SIGNALS`; none unless given.
+        percentiles: the percentiles of the watermark below 100 that may run ahead of it, such as `PERCENTILES`.
 
     Example:
         >>> from hypothesis import find
         >>> find(test_streams(), lambda script: len(script.steps) == 1).steps
-        (WatermarkStep(watermark=EventTime(1970-01-01T00:00:00Z)),)
+        (WatermarkStep(watermark=EventTime(1970-01-01T00:00:00Z), percentile=100.0),)
     """
     script, clock, watermark, value = TestStream(), 0, 0, 1
+    ahead = dict.fromkeys(sorted(percentiles), 0)
+    kinds = ["clock", "add", "add", "add", "bundle", "watermark"]
+    kinds += [*["signal"] * bool(signals), *["ahead"] * bool(ahead)]
     first = "add" if draw(st.booleans()) else "watermark"
     for number in range(draw(st.integers(0, max_steps))):
-        kinds = ["clock", "add", "add", "add", "bundle", "watermark"]
         match first if number == 0 and first == "watermark" else draw(st.sampled_from(kinds)):
             case "clock":
                 clock += draw(st.integers(0, 12))
@@ -197,6 +294,13 @@ def test_streams(
             case "watermark":
                 watermark += draw(st.integers(0, 20))
                 script = script.watermark(watermark)
+            case "ahead":
+                percentile = draw(st.sampled_from(list(ahead)))
+                behind = [watermark, *(at for share, at in ahead.items() if share >= percentile)]
+                ahead[percentile] = max(behind) + draw(st.integers(0, 20))
+                script = script.watermark(ahead[percentile], percentile=percentile)
+            case "signal":
+                script = script.signal(draw(st.sampled_from(list(signals))))
             case kind:
                 some: list[tuple[Any, int]] = []
                 for _ in range(1 if kind == "add" else draw(st.integers(1, 4))):

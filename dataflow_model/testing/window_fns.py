@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 import cloudpickle
 
 from dataflow_model.errors import explain
+from dataflow_model.testing.drawing import require_hypothesis
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration
 from dataflow_model.values import Window
 from dataflow_model.windowing import WindowFn
@@ -52,6 +53,7 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
         >>> from dataflow_model.windowing import Sessions
         >>> check_window_fn(Sessions("1 minute"))
     """
+    require_hypothesis("check_window_fn")
     from hypothesis import HealthCheck, given, settings
     from hypothesis import strategies as st
 

@@ -1,0 +1,295 @@
+"""Cases for a proof: elements in some order of arrival, watermarks and clock values between them, and other cuts."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.nodes import GroupByKeyAndWindow
+from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep
+from dataflow_model.plan.triggering import awaited_signals
+from dataflow_model.testing.streams import TestStream
+from dataflow_model.time import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    Duration,
+    EventTime,
+    ProcessingTime,
+    event_time,
+    format_instant,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hypothesis import strategies as st
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.triggers import Trigger
+    from dataflow_model.windowing import WindowFn
+
+__all__ = ["Case", "Grounds", "all_at_once", "cases_of", "durations_in", "elements_of", "recut", "script_text"]
+
+_SECOND: Final = 1_000_000
+_MOST_ELEMENTS: Final = 30
+_MOST_DRAWN: Final = 8
+_STEPS: Final = ("", "", "watermark", "clock")
+
+Element = tuple[Any, EventTime]
+
+
+@attrs.frozen
+class Case:
+    """One input for a proof.
+
+    Attributes:
+        script: the elements as they arrive, with watermarks and clock values between.
+        cuts: for each step of the script whether it joins the one before (an element) or comes twice (another).
+    """
+
+    script: TestStream
+    cuts: tuple[bool, ...]
+
+
+@attrs.frozen(eq=False)
+class Grounds:
+    """What of a pipeline tells which instants are worth trying.
+
+    Attributes:
+        strategies: of its groupings.
+        signals: the names that its triggers wait for.
+    """
+
+    strategies: tuple[WindowingStrategy, ...]
+    signals: tuple[str, ...]
+    _known: dict[tuple[int, str, int], set[int]] = attrs.field(init=False, factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Grounds:
+        """Look at a plan."""
+        strategies = [node.strategy for node in plan.nodes if isinstance(node, GroupByKeyAndWindow)]
+        return cls(tuple(strategies), tuple(sorted(awaited_signals(plan))))
+
+    @property
+    def lateness(self) -> int:
+        """How late an element may come so that no grouping drops it."""
+        return min((int(strategy.allowed_lateness) for strategy in self.strategies), default=0)
+
+    @property
+    def delays(self) -> list[int]:
+        """The durations that the triggers name, and a second."""
+        found = {_SECOND}
+        for strategy in self.strategies:
+            found.update(durations_in(strategy.trigger))
+        return sorted(found)
+
+    def watermarks(self, elements: Sequence[Element]) -> list[int]:
+        """The instants at which something may happen: event times, ends of windows, and their expiry."""
+        found: set[int] = set()
+        for value, at in elements:
+            found.add(int(at))
+            for strategy in self.strategies:
+                ends = self._ends(strategy.window_fn, value, at)
+                found |= ends | {end + int(strategy.allowed_lateness) for end in ends}
+        return sorted(one for one in found if int(MIN_TIMESTAMP) < one < int(MAX_TIMESTAMP) - 1) or [0]
+
+    def _ends(self, fn: WindowFn, value: Any, at: EventTime) -> set[int]:
+        """Return where an element's windows end, the same each time it is asked, as hypothesis needs it."""
+        place = (id(fn), repr(value), int(at))
+        if place not in self._known:
+            state = random.getstate()  # hypothesis warns of functions that draw random numbers meanwhile
+            try:
+                self._known[place] = {int(window.end) for window in fn.assign(at, value)}
+            except Exception:  # noqa: BLE001 - it may look at what the element will be only later on
+                self._known[place] = set()
+            finally:
+                random.setstate(state)
+        return self._known[place]
+
+
+def cases_of(data: Any, grounds: Grounds) -> st.SearchStrategy[Case]:
+    """Return a strategy of cases.
+
+    Args:
+        data: `(value, event time)` elements, of which any in any order arrive; or a strategy of one, or of lists.
+        grounds: what the pipeline makes of them.
+
+    Raises:
+        InvalidArgument: for an element that is no pair of value and instant.
+    """
+    from hypothesis import strategies as st
+
+    if isinstance(data, st.SearchStrategy):
+        drawn = data.flatmap(lambda one: st.just(one) if isinstance(one, list) else _more(data, one))
+        arrivals = drawn.map(_checked).flatmap(st.permutations)
+    else:
+        given = _checked(data)
+        places = st.lists(st.sampled_from(range(len(given))), unique=True, max_size=_MOST_ELEMENTS) if given else None
+        arrivals = st.just([]) if places is None else places.map(lambda some: [given[place] for place in some])
+    return _cases(arrivals, grounds)
+
+
+def _more(data: st.SearchStrategy[Any], first: Any) -> st.SearchStrategy[list[Any]]:
+    from hypothesis import strategies as st
+
+    return st.lists(data, max_size=_MOST_DRAWN).map(lambda others: [first, *others])
+
+
+def _checked(elements: Any) -> list[Element]:
+    checked: list[Element] = []
+    for element in elements:
+        if not isinstance(element, tuple) or len(element) != 2:  # noqa: PLR2004 - a pair
+            raise InvalidArgument(
+                explain(
+                    f"elements must be pairs of a value and its event time, got {element!r}",
+                    hint="for example (('UA', 5), '2013-01-01T05:15Z')",
+                )
+            )
+        checked.append((element[0], event_time(element[1])))
+    return checked
+
+
+def _cases(arrivals: st.SearchStrategy[list[Element]], grounds: Grounds) -> st.SearchStrategy[Case]:
+    from hypothesis import strategies as st
+
+    @st.composite
+    def case(draw: st.DrawFn) -> Case:
+        elements = draw(arrivals)
+        # One case in four lets elements come so late that some are dropped.
+        may_drop = draw(st.integers(0, 3)) == 3  # noqa: PLR2004
+        script = TestStream()
+        position = _Position(grounds.watermarks(elements), grounds)
+        for place, element in enumerate(elements):
+            left = None if may_drop else min(int(at) for _, at in elements[place:])
+            script = position.step(draw, script, left).bundle([element])
+        for _ in range(draw(st.integers(0, 2)) if elements else 0):
+            script = position.step(draw, script, None)
+        cuts = draw(st.lists(st.booleans(), max_size=len(script.steps)))
+        return Case(script, tuple(cuts))
+
+    return case()
+
+
+@attrs.define
+class _Position:
+    """How far watermark and clock have come while a script is drawn."""
+
+    instants: list[int]
+    grounds: Grounds
+    watermark: int = int(MIN_TIMESTAMP)
+    clock: int = 0
+
+    def step(self, draw: st.DrawFn, script: TestStream, left: int | None) -> TestStream:
+        """Add a step that is no element, or none.
+
+        Args:
+            draw: hypothesis's.
+            script: what there is.
+            left: the least event time still to come, where nothing may be dropped.
+        """
+        from hypothesis import strategies as st
+
+        kinds = _STEPS + (("signal",) if self.grounds.signals else ())
+        match draw(st.sampled_from(kinds)):
+            case "watermark":
+                to = draw(st.sampled_from(self.instants))
+                if left is not None:
+                    to = min(to, left + self.grounds.lateness)
+                if to > self.watermark:
+                    self.watermark = to
+                    return script.watermark(EventTime(to))
+            case "clock":
+                self.clock += draw(st.sampled_from(self.grounds.delays)) * draw(st.integers(1, 2))
+                return script.processing_time(ProcessingTime(self.clock))
+            case "signal":
+                return script.signal(draw(st.sampled_from(self.grounds.signals)))
+        return script
+
+
+def durations_in(trigger: Trigger) -> Iterator[int]:
+    """Yield the durations among a tree's fields."""
+    kind: Any = type(trigger)
+    for field in attrs.fields(kind) if attrs.has(kind) else ():
+        value = getattr(trigger, field.name)
+        if isinstance(value, Duration) and 0 < int(value) < int(MAX_TIMESTAMP):
+            yield int(value)
+    below = trigger.lowered()
+    for child in below.children or (() if below is trigger else (below,)):
+        yield from durations_in(child)
+
+
+def elements_of(script: TestStream) -> list[Element]:
+    """Return a script's elements as they arrive."""
+    return [element for step in script.steps if isinstance(step, AddStep) for element in step.elements]
+
+
+def all_at_once(script: TestStream) -> TestStream:
+    """Return the bounded input of a script: its elements in order of event time, all there from the beginning."""
+    elements = sorted(elements_of(script), key=lambda element: (int(element[1]), repr(element[0])))
+    return TestStream([AddStep(tuple(elements))]) if elements else TestStream()
+
+
+def recut(script: TestStream, cuts: Sequence[bool]) -> TestStream:
+    """Cut the same events into other bundles, and repeat watermarks and clock values.
+
+    Example:
+        >>> script = TestStream().add(1, 0).add(2, 0).watermark(5)
+        >>> [type(step).__name__ for step in recut(script, [False, True, True]).steps]
+        ['AddStep', 'WatermarkStep', 'WatermarkStep']
+    """
+    steps: list[Any] = []
+    for step, joins in itertools.zip_longest(_singly(script), cuts[: sum(1 for _ in _singly(script))]):
+        if isinstance(step, AddStep) and joins and steps and isinstance(steps[-1], AddStep):
+            steps[-1] = AddStep((*steps[-1].elements, *step.elements))
+        else:
+            steps += [step, step] if joins and isinstance(step, WatermarkStep | ClockStep) else [step]
+    return TestStream(steps)
+
+
+def _singly(script: TestStream) -> Iterator[Any]:
+    """Yield the steps with one element in each bundle."""
+    for step in script.steps:
+        if isinstance(step, AddStep):
+            yield from (AddStep((element,)) for element in step.elements)
+        else:
+            yield step
+
+
+def script_text(script: TestStream) -> str:
+    """Return the Python that makes a script.
+
+    Example:
+        >>> print(script_text(TestStream().add(("a", 5), event_time=26).watermark(60)))
+        script = (
+            TestStream()
+            .add(('a', 5), event_time='1970-01-01T00:00:26Z')
+            .watermark('1970-01-01T00:01:00Z')
+        )
+    """
+    lines = []
+    for step in script.steps:
+        match step:
+            case AddStep():
+                added = [(value, _instant(at)) for value, at in step.elements]
+                if len(added) == 1:
+                    lines.append(f".add({added[0][0]!r}, event_time={added[0][1]})")
+                else:
+                    lines.append(f".bundle([{', '.join(f'({value!r}, {at})' for value, at in added)}])")
+            case WatermarkStep():
+                lines.append(f".watermark({_instant(step.watermark)})")
+            case ClockStep():
+                lines.append(f".processing_time({_instant(step.processing_time)})")
+            case SignalStep():
+                lines.append(f".signal({step.name!r})")
+    return "\n    ".join(["script = (", "TestStream()", *lines]) + "\n)"
+
+
+def _instant(at: int) -> str:
+    if at == MIN_TIMESTAMP:
+        return "dm.MIN_TIMESTAMP"
+    return "dm.MAX_TIMESTAMP" if at == MAX_TIMESTAMP else repr(format_instant(at))

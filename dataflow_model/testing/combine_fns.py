@@ -1,0 +1,247 @@
+"""A check for combiners of one's own."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.runners.engine import kernels
+from dataflow_model.testing.comparing import identical, same
+from dataflow_model.testing.drawing import Broken, drawn_cases, require_hypothesis, smallest_broken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hypothesis.strategies import SearchStrategy
+
+    from dataflow_model.plan.combine import CombineFn
+
+__all__ = ["check_combine_fn"]
+
+_EXAMPLES: Final = 150
+_MOST_INPUTS: Final = 6
+_NO_TIME: Final = np.int64(0)
+
+
+def check_combine_fn(
+    fn: CombineFn[Any, Any, Any], inputs: Iterable[Any] | SearchStrategy[Any], *, by: Callable[[Any], Any] | None = None
+) -> None:
+    """Check that a combiner keeps the rules that the engine and the runners rely on.
+
+    Draws a few of the inputs, cuts them into partial accumulators, and checks that
+
+    * merging is associative and commutative, and adding one by one gives the same;
+    * the accumulator of nothing changes nothing, is a fresh one each time, and has an output;
+    * extracting leaves the accumulator usable, and an output does not change afterwards;
+    * neither inputs nor any accumulator but the first of a merge is changed;
+    * accumulators and the combiner pickle;
+    * `subtract_input`, where it is there, undoes `add_input` in whatever order;
+    * the `kernel`, where one is named, gives on columns what the combiner gives.
+
+    Floats compare to 1e-9 relative, and lists without order.
+
+    Args:
+        fn: the combiner.
+        inputs: values to draw from, or a hypothesis strategy of one.
+        by: what of an output is compared; all of it unless given.
+
+    Needs the package hypothesis (the extra `testing`), whose smallest counterexample the error shows. Draws the same
+    cases every time.
+
+    Raises:
+        AssertionError: with the rule that is broken and the inputs that show it.
+        InvalidArgument: without inputs.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> check_combine_fn(dm.Mean(), [1, 2, 5])
+    """
+    require_hypothesis("check_combine_fn")
+    from hypothesis import strategies as st
+
+    if isinstance(inputs, st.SearchStrategy):
+        values: st.SearchStrategy[Any] = inputs
+    else:
+        given = list(inputs)
+        if not given:
+            raise InvalidArgument(explain("a combiner is checked with inputs, got none", hint="give a few values"))
+        values = st.sampled_from(given)
+    drawn = st.tuples(st.lists(values, max_size=_MOST_INPUTS), st.lists(st.integers(0, 2), max_size=_MOST_INPUTS))
+    checked = _Checked(fn, by or _whole)
+    _check_fresh(checked, drawn_cases(st.lists(values, min_size=1, max_size=1), 1)[0])
+    found = smallest_broken(drawn, lambda case: attrs.evolve(checked, scale=_scale(case[0])).check(*case), _EXAMPLES)
+    if found is not None:
+        (some, _), broken = found
+        said = f"{fn!r} {broken.problem}\n  inputs: {some!r}"
+        raise AssertionError(explain(said, hint=broken.law or None)) from broken.__cause__
+
+
+def _check_fresh(checked: _Checked, inputs: Sequence[Any]) -> None:
+    """Check first of all that accumulators are apart: where they are one, every other rule breaks at random."""
+    fn = checked.fn
+    try:
+        another = fn.create_accumulator()
+        nothing = copy.deepcopy(checked.output(another))
+        checked.added(inputs)
+        now = checked.output(another)
+    except Exception:  # noqa: BLE001 - whatever it raises is shown with the smallest inputs later on
+        return
+    if not same(nothing, now):
+        problem = f"{fn!r} must make a fresh accumulator each time, got {nothing!r} and {now!r}\n  inputs: {inputs!r}"
+        raise AssertionError(explain(problem, hint="create_accumulator must not return one object twice"))
+
+
+def _scale(inputs: Iterable[Any]) -> float:
+    """Return how large the greatest float is among inputs, or in them."""
+    sizes = [0.0]
+    for value in inputs:
+        if isinstance(value, float) and math.isfinite(value):
+            sizes.append(abs(value))
+        elif isinstance(value, tuple | list):
+            sizes.append(_scale(value))
+    return max(sizes)
+
+
+def _whole(output: Any) -> Any:
+    return output
+
+
+@attrs.frozen(eq=False)
+class _Checked:
+    """The rules on one combiner; the hint of a broken one stands where others name a law."""
+
+    fn: CombineFn[Any, Any, Any]
+    by: Callable[[Any], Any]
+    scale: float = 0
+
+    def check(self, inputs: Sequence[Any], parts: Sequence[int]) -> None:
+        """Check all rules on inputs, each of which belongs to one of three parts."""
+        inputs = copy.deepcopy(list(inputs))  # so that a combiner that changes them cannot change what is drawn
+        try:
+            self._check_adding(inputs)
+            self._check_merging(inputs, [*parts, *[0] * len(inputs)][: len(inputs)])
+            self._check_pickles(inputs)
+            self._check_subtracting(inputs)
+            self._check_kernel(inputs)
+        except Broken:
+            raise
+        except Exception as error:
+            raise Broken(f"raises {type(error).__name__}: {error}") from error
+
+    def added(self, inputs: Iterable[Any]) -> Any:
+        """Return the accumulator of inputs; they are copies, so that none is changed for the next."""
+        accumulator = self.fn.create_accumulator()
+        for value in inputs:
+            accumulator = self.fn.add_input(accumulator, copy.deepcopy(value))
+        return accumulator
+
+    def output(self, accumulator: Any) -> Any:
+        """Return what of the output is compared."""
+        return self.by(self.fn.extract_output(accumulator))
+
+    def equal(self, expected: Any, actual: Any, rule: str, hint: str = "") -> None:
+        """Raise `Broken` unless two outputs are the same."""
+        if not same(expected, actual, scale=self.scale):
+            raise Broken(f"{rule}, got {expected!r} and {actual!r}", law=hint)
+
+    def _check_adding(self, inputs: Sequence[Any]) -> None:
+        accumulator = self.fn.create_accumulator()
+        given = copy.deepcopy(list(inputs))
+        for value in given:
+            accumulator = self.fn.add_input(accumulator, value)
+        if not identical(inputs, given):
+            raise Broken(f"must not change its inputs, which are now {given!r}", law="copy what is kept of them")
+        accumulator = self.fn.create_accumulator()
+        for count, value in enumerate(inputs):
+            accumulator = self.fn.add_input(accumulator, copy.deepcopy(value))
+            raw = self.fn.extract_output(accumulator)
+            shown = copy.deepcopy(raw)
+            again = self.fn.extract_output(accumulator)
+            self.equal(self.by(shown), self.by(again), "must give the same output when it is extracted twice")
+            expected = self.output(self.added(inputs[: count + 1]))
+            hint = "extract_output must not change the accumulator"
+            self.equal(expected, self.by(again), "must go on after an output was extracted", hint)
+            if count + 1 < len(inputs):
+                self.fn.add_input(accumulator, copy.deepcopy(inputs[count + 1]))
+                hint = "return a copy from extract_output"
+                self.equal(self.by(shown), self.by(raw), "must not change an output after it was given", hint)
+                accumulator = self.added(inputs[: count + 1])
+
+    def _check_merging(self, inputs: Sequence[Any], parts: Sequence[int]) -> None:
+        whole = self.output(self.added(inputs))
+        some = [[value for value, part in zip(inputs, parts, strict=True) if part == number] for number in range(3)]
+
+        def pieces() -> list[Any]:
+            return [self.added(piece) for piece in some]
+
+        merge = self.fn.merge_accumulators
+        shown = " + ".join(map(repr, some))
+        one, two, three = pieces()
+        together = self.output(merge([one, two, three]))
+        for kept, piece in ((two, some[1]), (three, some[2])):
+            hint = "change only the first accumulator in place, or none"
+            self.equal(self.output(self.added(piece)), self.output(kept), "must leave what it merges as it is", hint)
+        one, two, three = pieces()
+        left = self.output(merge([merge([one, two]), three]))
+        self.equal(together, left, f"must be associative over {shown}")
+        one, two, three = pieces()
+        self.equal(together, self.output(merge([one, merge([two, three])])), f"must be associative over {shown}")
+        self.equal(together, self.output(merge(pieces()[::-1])), f"must be commutative over {shown}")
+        self.equal(whole, together, f"must merge {shown} into what it gives for all of them added one by one")
+        self.equal(
+            self.output(self.added(inputs)), self.output(self.added(inputs[::-1])), "must not depend on the order"
+        )
+        self.equal(
+            whole,
+            self.output(merge([self.fn.create_accumulator(), self.added(inputs)])),
+            "must take the accumulator of nothing as nothing when it merges",
+        )
+        self.equal(whole, self.output(merge([self.added(inputs)])), "must merge one accumulator into itself")
+
+    def _check_pickles(self, inputs: Sequence[Any]) -> None:
+        try:
+            accumulator = pickle.loads(cloudpickle.dumps(self.added(inputs)))
+            other = pickle.loads(cloudpickle.dumps(self.fn))
+        except Exception as error:
+            raise Broken(f"must pickle, and its accumulators too: {error}") from error
+        whole = self.output(self.added(inputs))
+        self.equal(whole, self.output(accumulator), "must give the same output from a pickled accumulator")
+        self.equal(whole, _Checked(other, self.by).output(accumulator), "must do the same when it is pickled itself")
+
+    def _check_subtracting(self, inputs: Sequence[Any]) -> None:
+        if not self.fn.can_subtract or not inputs:
+            return
+        for place, value in enumerate(inputs):
+            rest = [*inputs[:place], *inputs[place + 1 :]]
+            accumulator = self.fn.subtract_input(self.added(inputs), copy.deepcopy(value))
+            rule = f"must forget {value!r} when it is subtracted"
+            self.equal(self.output(self.added(rest)), self.output(accumulator), rule)
+
+    def _check_kernel(self, inputs: Sequence[Any]) -> None:
+        kernel = self.fn.kernel
+        if kernel is None or not inputs:
+            return
+        try:
+            values = pa.array(inputs)
+        except (pa.ArrowException, TypeError, OverflowError, ValueError):
+            return  # no column: the general path takes them
+        keys = pa.array([0] * len(inputs))
+        if not kernels.fits(keys, None if kernel == "count" else values, kernel):
+            return
+        zeros = np.full(len(inputs), _NO_TIME)
+        table = kernels.partials(keys, values, zeros, None, zeros, kernel)
+        (columns,) = kernels.finish(table, kernel).to_pylist()
+        self.equal(
+            self.output(self.added(inputs)),
+            self.by(columns),
+            f"must give what its kernel {kernel!r} gives",
+            "set `kernel` only for a combiner that does exactly that",
+        )

@@ -1,0 +1,75 @@
+"""`CrashPoint`: let a process of a streaming run die at a named point, to test that it resumes."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.runners.spark import crashes
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["CrashPoint"]
+
+
+class CrashPoint:
+    """Lets one process of a run of `SparkRunner(mode="streaming")` be killed at a named point, once.
+
+    Runs that start inside the `with` block carry it. The run fails then (on a cluster Spark may start the task again,
+    and it goes on); started again with the same checkpoint, inside the block or behind it, it passes the point. What it
+    has committed in the end must equal what an uninterrupted run commits.
+
+    The points, in the order in which a micro-batch passes them: `"before_state"`, `"after_state"` (a shard writes its
+    state), `"after_staging"` (a task has staged its output), `"before_publishing"`, `"while_publishing"` (one sink of
+    several is published), `"after_publishing"`, `"after_progress"` (all is published, and Spark has not logged it).
+
+    Args:
+        point: one of `CrashPoint.POINTS`.
+        micro_batch: in which micro-batch, from 0; `None` for the first that comes to the point.
+
+    Raises:
+        InvalidArgument: for an unknown point or a negative number.
+
+    Example:
+        >>> with CrashPoint("after_state", micro_batch=2) as crash:
+        ...     pass  # result = pipeline.run(); result.wait_until_finish() raises
+        >>> crash.has_struck
+        False
+    """
+
+    POINTS: Final = crashes.POINTS
+
+    def __init__(self, point: str, micro_batch: int | None = None) -> None:
+        if point not in crashes.POINTS:
+            raise InvalidArgument(
+                explain(f"there is no point {point!r}", hint=f"the points are {', '.join(crashes.POINTS)}")
+            )
+        if micro_batch is not None and micro_batch < 0:
+            raise InvalidArgument(
+                explain(f"`micro_batch` counts from 0, got {micro_batch!r}", hint="leave it out for the first")
+            )
+        self.point = point
+        self.micro_batch = micro_batch
+        self._mark = pathlib.Path(tempfile.gettempdir(), f"dataflow_model-crash-{uuid.uuid4().hex}")
+
+    @property
+    def has_struck(self) -> bool:
+        """Whether a process has died at the point."""
+        return self._mark.exists()
+
+    def __enter__(self) -> Self:
+        crashes.arm(crashes.Crash(self.point, self.micro_batch, str(self._mark)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        crashes.disarm()
+
+    def __repr__(self) -> str:
+        return f"CrashPoint({self.point!r}, micro_batch={self.micro_batch!r})"

@@ -1,0 +1,247 @@
+"""The laws of the model as checks on what a run has shown; each raises `Broken` with both sides."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.plan.strategy import LateData
+from dataflow_model.testing.comparing import difference, identical, same
+from dataflow_model.testing.drawing import Broken
+from dataflow_model.values import PaneTiming, encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.testing.proof_runs import Observed
+    from dataflow_model.values import Window
+
+__all__ = [
+    "BALANCE",
+    "BATCH_IS_STREAM",
+    "BUNDLING",
+    "CONSERVATION",
+    "PANES",
+    "check_balance",
+    "check_conservation",
+    "check_fold",
+    "check_net_values",
+    "check_pane_sequence",
+    "check_same_panes",
+    "check_same_values",
+    "emptied_places",
+    "pane_rows",
+]
+
+BATCH_IS_STREAM = "law 1, batch ≡ stream"
+BUNDLING = "law 2, bundling"
+CONSERVATION = "law 5, conservation"
+BALANCE = "law 6, balance"
+PANES = "law 7, panes"
+
+Place = tuple[bytes, "Window"]
+_LATER = {PaneTiming.ON_TIME, PaneTiming.LATE}
+
+
+def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> None:
+    """Law 1: a grouping's panes fold to the batch answer, by its mode."""
+    panes = stream.panes[node.label]
+    answer = _answer(batch.panes[node.label])
+    problem = f"the panes of {node.label!r} do not fold to the batch answer"
+    if node.strategy.retracting:
+        values = [(record.value[0], record.window, record.value[1]) for record in panes if not record.is_retraction]
+        taken = [(record.value[0], record.window, record.value[1]) for record in panes if record.is_retraction]
+        left, missing = difference(values, taken)
+        emptied = emptied_places(node, stream, batch)
+        left = [entry for entry in left if (encode_key(entry[0]), entry[1]) not in emptied]
+        _compare(problem, left, answer.values(), also=missing)
+    elif node.strategy.accumulates:
+        last = _answer(panes)
+        emptied = emptied_places(node, stream, batch)
+        last = {place: entry for place, entry in last.items() if place not in emptied}
+        if node.strategy.merges:  # windows that have merged since have had panes too
+            last = {place: entry for place, entry in last.items() if place in answer}
+        _compare(problem, last.values(), answer.values())
+    if node.label in stream.traces and _same_sequence(node, stream):
+        _compare(
+            f"the accumulators of the discarding panes of {node.label!r} do not merge to the batch answer",
+            _merged(node, stream.traces[node.label], answer),
+            answer.values(),
+        )
+
+
+def emptied_places(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> set[Place]:
+    """Return the places whose elements were all taken back: a pane that had to go out there holds nothing's value."""
+    answer = _answer(batch.panes[node.label])
+    nothing = node.combine.extract_output(node.combine.create_accumulator())
+    last = {_place(pane): pane.value[1] for pane in stream.panes[node.label] if not pane.is_retraction}
+    return {place for place, value in last.items() if place not in answer and same(value, nothing)}
+
+
+def check_same_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
+    """Law 1: what is compared holds the same values in the same windows, all data in hand."""
+    values = [(record.value, record.window) for record in stream]
+    expected = [(record.value, record.window) for record in batch]
+    _compare("what is compared differs from the batch answer, though each window emitted once", values, expected)
+
+
+def check_net_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
+    """Law 1, retracting: values less retractions are the batch answer."""
+    values = [(record.value, record.window) for record in stream if not record.is_retraction]
+    taken = [(record.value, record.window) for record in stream if record.is_retraction]
+    left, missing = difference(values, taken)
+    expected = [(record.value, record.window) for record in batch]
+    _compare("values less retractions are not the batch answer", left, expected, also=missing)
+
+
+def check_same_panes(what: str, some: Sequence[Record], others: Sequence[Record], columns: tuple[str, str]) -> None:
+    """Law 2: the very same panes in the same order."""
+    one, other = pane_rows(some), pane_rows(others)
+    if not identical(one, other):
+        raise Broken(f"{what} differs", law=BUNDLING, columns=columns, sides=(one, other))
+
+
+def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
+    """Law 5: every element is in exactly one discarding pane of its window, or counted as dropped."""
+    closed = stream.counters.get(node.label, {}).get("dropped_because_closed", 0)
+    if closed and not node.strategy.may_lose_data:
+        raise Broken(
+            f"{node.label!r} has dropped {closed} because its trigger had finished, though the trigger promises by "
+            "`may_finish` not to finish before the window expires",
+            law=CONSERVATION,
+            columns=("came to it", "its panes"),
+            sides=(pane_rows(stream.inputs.get(node.label, [])), pane_rows(stream.panes[node.label])),
+        )
+    if node.label not in stream.traces or not _same_sequence(node, stream):
+        return
+    shown = [(pane.value[0], value) for pane in stream.traces[node.label] for value in pane.value[1].elements]
+    given = [record.value for record in stream.inputs[node.label]]
+    lost, twice = difference(given, shown)
+    if twice or len(lost) != stream.dropped(node.label):
+        raise Broken(
+            f"{node.label!r} has {stream.dropped(node.label)} counted as dropped, but {len(lost)} in no pane and "
+            f"{len(twice)} too many",
+            law=CONSERVATION,
+            columns=("in no pane", "too many"),
+            sides=(lost, twice),
+        )
+
+
+def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
+    """Law 6: a retraction takes back what its window showed, and no window shows two values."""
+    if not node.strategy.retracting:
+        return
+    live: dict[Place, Any] = {}
+    for pane in panes:
+        place = _place(pane)
+        if pane.is_retraction:
+            problem = (
+                None if place in live and same(live.pop(place), pane.value[1]) else "takes back what was not there"
+            )
+        else:
+            problem = "adds a second value to its window" if place in live else None
+            live[place] = pane.value[1]
+        if problem:
+            rows = pane_rows(panes)
+            raise Broken(
+                f"{pane.value!r} of {node.label!r} {problem}",
+                law=BALANCE,
+                columns=("its panes", "the one"),
+                sides=(rows, pane_rows([pane])),
+            )
+
+
+def check_pane_sequence(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
+    """Law 7: indices count from 0, at most one pane is on time, none is early after it, none follows the last."""
+    if node.strategy.late_data is LateData.DUPLICATE_WINDOW:
+        return
+    of_window: defaultdict[Place, list[Record]] = defaultdict(list)
+    for pane in panes:
+        if not pane.is_retraction:
+            of_window[_place(pane)].append(pane)
+    for some in of_window.values():
+        problem = _wrong_sequence(some)
+        # A window that merges again into the same bounds begins anew.
+        if problem and not node.strategy.merges:
+            raise Broken(
+                f"{node.label!r}: {problem} in {some[0].window!r} of key {some[0].value[0]!r}",
+                law=PANES,
+                columns=("its panes", ""),
+                sides=(pane_rows(some), ()),
+            )
+
+
+def _wrong_sequence(panes: Sequence[Record]) -> str | None:
+    timings = [pane.pane.timing for pane in panes]
+    passed = next((place for place, timing in enumerate(timings) if timing in _LATER), len(timings))
+    if [pane.pane.index for pane in panes] != list(range(len(panes))):
+        return "the indices do not count up from 0"
+    if timings.count(PaneTiming.ON_TIME) > 1:
+        return "two panes are on time"
+    if PaneTiming.EARLY in timings[passed:]:
+        return "a pane is early after one that is not"
+    return "a pane follows the last" if any(pane.pane.is_last for pane in panes[:-1]) else None
+
+
+def pane_rows(panes: Iterable[Record]) -> list[Any]:
+    """Return all that can be told of panes, as tuples that compare and print."""
+    return [
+        (
+            "-" if pane.is_retraction else "+",
+            pane.value,
+            pane.window,
+            (pane.pane.index, pane.pane.timing, pane.pane.is_last),
+            pane.event_time,
+            pane.processing_time,
+        )
+        for pane in panes
+    ]
+
+
+def _answer(panes: Sequence[Record]) -> dict[Place, tuple[Any, Window, Any]]:
+    """Return the last value of each key and window."""
+    return {_place(pane): (pane.value[0], pane.window, pane.value[1]) for pane in panes}
+
+
+def _merged(node: GroupByKeyAndWindow, traces: Sequence[Record], answer: dict[Place, Any]) -> list[Any]:
+    """Merge the accumulators of discarding panes, in the windows of the batch answer."""
+    found: defaultdict[Place, list[Any]] = defaultdict(list)
+    shown: dict[Place, tuple[Any, Window]] = {}
+    for pane in traces:
+        encoded, window = _place(pane)
+        if (encoded, window) not in answer and node.strategy.merges:
+            window = next(
+                (home for key, home in answer if key == encoded and _contains(home, window)), window
+            )  # it has merged since
+        shown[encoded, window] = (pane.value[0], window)
+        found[encoded, window].append(pane.value[1].accumulator)
+    combine = node.combine
+    return [(*shown[place], combine.extract_output(combine.merge_accumulators(some))) for place, some in found.items()]
+
+
+def _contains(outer: Window, inner: Window) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
+
+
+def _same_sequence(node: GroupByKeyAndWindow, stream: Observed) -> bool:
+    """Tell whether the probe fired as the grouping did; a trigger that looks at the value may not."""
+    own = [pane for pane in stream.panes[node.label] if not pane.is_retraction]
+    return Counter(map(_where, own)) == Counter(map(_where, stream.traces[node.label]))
+
+
+def _where(pane: Record) -> tuple[Any, ...]:
+    return (*_place(pane), pane.pane.index, pane.pane.timing)
+
+
+def _place(pane: Record) -> Place:
+    return encode_key(pane.value[0]), pane.window
+
+
+def _compare(problem: str, stream: Iterable[Any], batch: Iterable[Any], also: Sequence[Any] = ()) -> None:
+    """Raise `Broken` where the two differ, or something was taken back that never was there."""
+    some, others = list(stream), list(batch)
+    only, missing = difference(some, others)
+    if only or missing or also:
+        raise Broken(problem, law=BATCH_IS_STREAM, columns=("stream", "batch"), sides=(some, others))

@@ -1,0 +1,203 @@
+"""`prove`: the laws of the model on a pipeline of one's own, and the smallest input that breaks one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import explain
+from dataflow_model.runners.local import LocalRunner
+from dataflow_model.testing import laws
+from dataflow_model.testing.arrivals import Case, Grounds, all_at_once, cases_of, elements_of, recut, script_text
+from dataflow_model.testing.drawing import Broken, require_hypothesis, smallest_broken
+from dataflow_model.testing.proof_runs import Observed, Subject, groupings_of, nearest_groupings
+from dataflow_model.testing.runner_proof import RESTART, RUNNERS, differing_on
+from dataflow_model.testing.streams import TestStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dataflow_model.plan.runner import Runner
+    from dataflow_model.time import EventTime
+
+__all__ = ["LawBroken", "prove"]
+
+RUNS: Final = "running on every input"
+DETERMINISM: Final = "determinism"
+
+_EXAMPLES: Final = 100
+_REPETITIONS: Final = 20
+_ROWS_SHOWN: Final = 30
+
+_HINTS: Final = {
+    RUNS: "the pipeline has to take every element, in any order",
+    DETERMINISM: "no function of it may look at the wall clock, at random numbers, or at what another run has left",
+    laws.BUNDLING: "no function of it may keep state from one element to the next, or emit by bundles",
+    laws.BATCH_IS_STREAM: "check that the combiner is associative and commutative (dm.testing.check_combine_fn), that "
+    "no function keeps state between elements, and that groupings behind one that accumulates do not count twice",
+    RUNNERS: "this is a fault of dataflow_model, or of a function that depends on the process it runs in",
+    RESTART: "keep state in the pipeline only: what a function remembers is gone when its worker dies",
+    laws.CONSERVATION: "check the trigger and its on_merge with dm.testing.check_trigger",
+}
+
+
+class LawBroken(AssertionError):
+    """A law that a pipeline breaks, with the smallest input found.
+
+    Attributes:
+        law: which.
+        problem: what is wrong, in words.
+        script: the input: elements as they arrive, watermarks and clock values.
+        elements: the elements in it, as (value, event time).
+        left, right: the two sides that differ.
+    """
+
+    def __init__(self, script: TestStream, broken: Broken) -> None:
+        self.law = broken.law
+        self.problem = broken.problem
+        self.script = script
+        self.elements: list[tuple[Any, EventTime]] = elements_of(script)
+        self.left, self.right = map(list, broken.sides)
+        self._columns = broken.columns
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        parts = [f"{self.law} does not hold: {self.problem}", "", "the smallest input found:"]
+        parts += [f"    {line}" for line in script_text(self.script).splitlines()]
+        for title, rows in zip(self._columns, (self.left, self.right), strict=True):
+            if title:
+                parts += ["", f"{title}:", *_shown(rows)]
+        return explain("\n".join(parts), hint=_HINTS.get(self.law))
+
+
+def prove(
+    pipeline: Callable[[Any], Any], data: Any, runner: Runner | None = None, *, examples: int = _EXAMPLES
+) -> None:
+    """Prove the laws of the model on a pipeline, with the smallest input that breaks one.
+
+    It draws some of the data in some order of arrival, with watermarks and clock values between them, so that elements
+    are early, late and dropped, and checks at every grouping and at the end that
+
+    * the same run twice shows the same, and so do other bundles of the same events (law 2);
+    * every element is in one discarding pane of each of its windows, or counted as dropped (law 5);
+    * retractions take back what was shown (law 6), and panes are in sequence (law 7);
+    * with nothing dropped, the panes fold to what a grouping of all data in hand gives (law 1): accumulating ones by
+      their last value, discarding ones by merging their accumulators, retracting ones by values less retractions.
+
+    Floats compare to 1e-9 relative and lists without order; everything else by `==`.
+
+    Args:
+        pipeline: takes the collection of the elements and returns the one to compare. Build it as you do for
+            production, but leave sources and sinks out, and what filters panes by their timing.
+        data: `(value, event time)` pairs, of which any arrive in any order; or a hypothesis strategy of such a pair,
+            or of lists of them.
+        runner: another runner that must show the same as LocalRunner, on which the laws are checked first. On a Spark
+            stream the run is also killed at named points and resumed (law 3).
+        examples: how many inputs to draw; the same ones each time.
+
+    Needs the package hypothesis (the extra `testing`).
+
+    Raises:
+        LawBroken: an AssertionError with the law, the input as a script to paste, and both sides.
+        InvalidType: if the function returns no collection.
+        PlanError: for a pipeline that could never run.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.testing import prove
+        >>> def counts(elements):
+        ...     return elements | dm.Window.into(dm.Sessions("1 minute")) | dm.Count.per_key()
+        >>> prove(counts, [(("UA", "a"), 0), (("UA", "b"), 50), (("AA", "c"), 100)], examples=20)
+    """
+    require_hypothesis("prove")
+    subject = Subject(pipeline)
+    plan, _ = subject.plan(TestStream())
+    grounds = Grounds.of(plan)
+    cases = cases_of(data, grounds)
+    local = LocalRunner(clock=0)
+    found = smallest_broken(cases, lambda case: _check(subject, case, local), examples)
+    if found is not None:
+        case, broken = found
+        raise LawBroken(case.script, _beneath(subject, case.script, local) or broken) from broken.__cause__
+    if runner is not None and not isinstance(runner, LocalRunner):
+        failed = differing_on(runner, subject, cases)
+        if failed is not None:
+            raise LawBroken(*failed)
+
+
+def _check(subject: Subject, case: Case, runner: Runner) -> None:
+    """Check all laws on one input."""
+    script = case.script
+    plan, result = subject.plan(script)
+    groupings = groupings_of(plan)
+    stream = _observe(subject, script, runner)
+    other = _running(lambda: subject.run(recut(script, case.cuts), runner))
+    found = _difference(stream, other, laws.BUNDLING, "the same events in other bundles")
+    if found is not None:
+        raise found
+    for node in groupings:
+        laws.check_pane_sequence(node, stream.panes[node.label])
+        laws.check_balance(node, stream.panes[node.label])
+        laws.check_conservation(node, stream)
+    if any(stream.dropped(node.label) for node in groupings):
+        return
+    batch = _running(lambda: subject.run_to_the_end(all_at_once(script), runner))
+    for node in groupings:
+        laws.check_fold(node, stream, batch)
+    nearest = nearest_groupings(plan, result)
+    if nearest and all(node.strategy.retracting and not laws.emptied_places(node, stream, batch) for node in nearest):
+        laws.check_net_values(stream.result, batch.result)
+    at_the_end = _running(lambda: subject.run_to_the_end(script, runner))
+    if not any(at_the_end.dropped(node.label) for node in groupings):
+        laws.check_same_values(at_the_end.result, batch.result)
+
+
+def _observe(subject: Subject, script: TestStream, runner: Runner) -> Observed:
+    """Run with probes; without, where a trigger that looks at values stumbles over them."""
+    try:
+        return subject.run(script, runner, probed=True)
+    except Exception:  # noqa: BLE001 - whatever user code raises; the plain run says whether it is the probes' fault
+        return _running(lambda: subject.run(script, runner))
+
+
+def _running(run: Callable[[], Observed]) -> Observed:
+    try:
+        return run()
+    except Exception as error:
+        raise Broken(f"it raises {type(error).__name__}\n  {error}", law=RUNS) from error
+
+
+def _difference(stream: Observed, other: Observed, law: str, title: str) -> Broken | None:
+    """Return what differs between two runs of the same events."""
+    columns = ("the run", title)
+    try:
+        for label, panes in other.panes.items():
+            laws.check_same_panes(f"what {label!r} emits", stream.panes[label], panes, columns)
+        laws.check_same_panes("what is compared", stream.result, other.result, columns)
+    except Broken as broken:
+        broken.law = law
+        return broken
+    return None
+
+
+def _beneath(subject: Subject, script: TestStream, runner: Runner) -> Broken | None:
+    """Return what is wrong whichever law has shown it: the same run, or other bundles, show something else."""
+    joined = recut(script, [True] * len(elements_of(script) + list(script.steps)))
+    try:
+        first = subject.run(script, runner)
+        for _ in range(_REPETITIONS):
+            found = _difference(first, subject.run(script, runner), DETERMINISM, "the same once more")
+            if found is not None:
+                return found
+        return _difference(first, subject.run(joined, runner), laws.BUNDLING, "the same events in other bundles")
+    except Exception:  # noqa: BLE001 - whatever user code raises has been found already
+        return None
+
+
+def _shown(rows: Sequence[Any]) -> list[str]:
+    """Return rows as lines of a table, the first ones only where there are many."""
+    lines = [f"    {_cells(row)}" for row in rows[:_ROWS_SHOWN]] or ["    nothing"]
+    return lines if len(rows) <= _ROWS_SHOWN else [*lines, f"    … and {len(rows) - _ROWS_SHOWN} more"]
+
+
+def _cells(row: Any) -> str:
+    return "  ".join(map(repr, row)) if isinstance(row, tuple) else repr(row)

@@ -1,0 +1,199 @@
+"""Run a user's pipeline for a proof, and see what each of its groupings was given and has emitted."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import InvalidType, explain
+from dataflow_model.io import Collect
+from dataflow_model.plan.checks import check
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Write
+from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.plan.sinks import CollectSink
+from dataflow_model.plan.strategy import AccumulationMode
+from dataflow_model.transforms import PCollection, Pipeline
+from dataflow_model.triggers import Never
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Node
+    from dataflow_model.plan.runner import Runner
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.testing.streams import TestStream
+
+__all__ = ["Observed", "Subject", "Trace", "firing_once", "groupings_of", "nearest_groupings"]
+
+_RESULT = "what is compared"
+_PROBE = "discarding, for the proof"
+
+
+@attrs.frozen(eq=False)
+class Trace:
+    """What one discarding pane of a probe holds: the accumulator, and the elements that went into it."""
+
+    accumulator: Any
+    elements: list[Any]
+
+
+class _Tracing(CombineFn[Any, Any, Any]):
+    """A combiner whose output is its accumulator, with the elements in it."""
+
+    def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
+        self._combine = combine
+
+    def create_accumulator(self) -> Any:
+        return self._combine.create_accumulator(), []
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        inner, elements = accumulator
+        kept = copy.deepcopy(element)
+        return self._combine.add_input(inner, element), [*elements, kept]
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        pairs = list(accumulators)
+        merged = self._combine.merge_accumulators([inner for inner, _ in pairs])
+        return merged, [element for _, elements in pairs for element in elements]
+
+    def extract_output(self, accumulator: Any) -> Trace:
+        inner, elements = accumulator
+        return Trace(copy.deepcopy(inner), list(elements))
+
+
+@attrs.frozen(eq=False)
+class Observed:
+    """What a run has shown.
+
+    Attributes:
+        result: the compared collection.
+        panes: by grouping, what it has emitted.
+        inputs: by probed grouping, what came to it, one record for each element and window.
+        traces: by probed grouping, what it would have emitted under the discarding mode, as `Trace`s.
+        counters: by transform.
+    """
+
+    result: list[Record]
+    panes: dict[str, list[Record]]
+    inputs: dict[str, list[Record]]
+    traces: dict[str, list[Record]]
+    counters: Mapping[str, Mapping[str, Any]]
+
+    def dropped(self, label: str) -> int:
+        """Return how many elements a grouping or its probe has dropped."""
+        counts = self.counters.get(label, {})
+        return sum(counts.get(f"dropped_because_{why}", 0) for why in ("late", "closed"))
+
+
+@attrs.frozen(eq=False)
+class Subject:
+    """The pipeline under proof: a function from the elements to what is compared."""
+
+    pipeline: Callable[[Any], Any]
+
+    def plan(self, script: TestStream) -> tuple[Plan, Ref]:
+        """Return the plan over a script, and the compared collection.
+
+        Raises:
+            InvalidType: if the function returns no collection.
+            PlanError: for a plan that could never run.
+        """
+        pipeline = Pipeline()
+        result = self.pipeline(pipeline | "elements" >> script)
+        if not isinstance(result, PCollection):
+            raise InvalidType(
+                explain(
+                    f"the pipeline must return the collection to compare, got {result!r}",
+                    hint="prove(lambda elements: elements | …, data)",
+                )
+            )
+        _ = result | _RESULT >> Collect()
+        plan = pipeline.plan()
+        check(plan)
+        return plan, result.ref
+
+    def run(self, script: TestStream, runner: Runner, *, probed: bool = False) -> Observed:
+        """Run the pipeline as it is; `probed` looks into its groupings too."""
+        plan, _ = self.plan(script)
+        return _run(_with_probes(plan) if probed else _with_panes(plan), runner)
+
+    def run_to_the_end(self, script: TestStream, runner: Runner) -> Observed:
+        """Run the pipeline with each grouping's panes put off until their windows expire, all data in hand."""
+        plan, _ = self.plan(script)
+        return _run(_with_panes(firing_once(plan)), runner)
+
+
+def groupings_of(plan: Plan) -> list[GroupByKeyAndWindow]:
+    """Return a plan's groupings in order."""
+    return [node for node in plan.nodes if isinstance(node, GroupByKeyAndWindow)]
+
+
+def nearest_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:
+    """Return the groupings behind which a collection stands with nothing but element-wise transforms between."""
+    node = plan[ref.label]
+    if isinstance(node, GroupByKeyAndWindow):
+        return [node]
+    inputs = node.inputs[:1] if isinstance(node, ParDo) else node.inputs
+    found = [grouping for one in inputs for grouping in nearest_groupings(plan, one)]
+    return list({grouping.label: grouping for grouping in found}.values())
+
+
+def _with_panes(plan: Plan) -> Plan:
+    """Keep what each grouping emits."""
+    kept = [_kept(f"{node.label}/panes", Ref(node.label)) for node in groupings_of(plan)]
+    return attrs.evolve(plan, nodes=(*plan.nodes, *kept))
+
+
+def _with_probes(plan: Plan) -> Plan:
+    """Keep what each grouping is given and emits, and put a discarding twin beside it."""
+    retracted = retracted_collections(plan)
+    added: list[Any] = []
+    for node in groupings_of(plan):
+        if node.input in retracted:
+            continue  # elements that were taken back are in no pane
+        strategy = attrs.evolve(node.strategy, accumulation_mode=AccumulationMode.CLEAR_ALWAYS, retracting=False)
+        label = f"{node.label}/{_PROBE}"
+        twin = GroupByKeyAndWindow(label=label, input=node.input, strategy=strategy, combine=_Tracing(node.combine))
+        added += [twin, _kept(f"{label}/panes", Ref(label)), _kept(f"{node.label}/input", node.input)]
+    return _with_panes(attrs.evolve(plan, nodes=(*plan.nodes, *added)))
+
+
+def firing_once(plan: Plan) -> Plan:
+    """Let every grouping emit one pane for each window, with all that it was given."""
+    nodes: list[Node] = []
+    for node in plan.nodes:
+        if isinstance(node, GroupByKeyAndWindow):
+            strategy = attrs.evolve(
+                node.strategy,
+                trigger=Never(),
+                accumulation_mode=AccumulationMode.ACCUMULATE_ALWAYS,
+                retracting=False,
+                may_lose_data=True,
+            )
+            nodes.append(attrs.evolve(node, strategy=strategy))
+        else:
+            nodes.append(node)
+    return attrs.evolve(plan, nodes=tuple(nodes))
+
+
+def _kept(label: str, ref: Ref) -> Write:
+    return Write(label=label, input=ref, sink=CollectSink())
+
+
+def _run(plan: Plan, runner: Runner) -> Observed:
+    result = runner.run(plan, until="drained")
+    result.wait_until_finish()
+    labels = [node.label for node in groupings_of(plan)]
+    probes = [label for label in labels if label.endswith(f"/{_PROBE}")]
+    probed = [label.removesuffix(f"/{_PROBE}") for label in probes]
+    return Observed(
+        result.collected(_RESULT),
+        {label: result.collected(f"{label}/panes") for label in labels if label not in probes},
+        {label: result.collected(f"{label}/input") for label in probed},
+        {label: result.collected(f"{label}/{_PROBE}/panes") for label in probed},
+        result.metrics(),
+    )

@@ -1,0 +1,144 @@
+"""Another runner shows what LocalRunner shows: many cases in one run, and a run that is killed and resumed."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.io import Collect
+from dataflow_model.plan.checks import check
+from dataflow_model.runners.local import LocalRunner
+from dataflow_model.testing import laws
+from dataflow_model.testing.arrivals import Case, all_at_once
+from dataflow_model.testing.crashes import CrashPoint
+from dataflow_model.testing.drawing import Broken, drawn_cases
+from dataflow_model.testing.proof_runs import firing_once
+from dataflow_model.transforms import Pipeline, PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hypothesis.strategies import SearchStrategy
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.runner import Runner
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.testing.proof_runs import Subject
+    from dataflow_model.testing.streams import TestStream
+
+__all__ = ["differing_on"]
+
+RESTART: Final = "law 3, restart"
+RUNNERS: Final = "every runner shows the same"
+
+_CASES: Final = 20
+"""How many copies of the pipeline one run has: starting a Spark job takes seconds."""
+_CRASHES: Final = (("after_state", 0), ("after_publishing", 0))
+
+
+def differing_on(runner: Runner, subject: Subject, cases: SearchStrategy[Case]) -> tuple[TestStream, Broken] | None:
+    """Return a script for which a runner shows something else than LocalRunner, or `None`.
+
+    The scripts of one run share the clock, so that each is shown with clock values of the others between.
+    """
+    scripts = [case.script for case in drawn_cases(cases, _CASES) if case.script.steps]
+    if getattr(runner, "mode", "") == "batch":
+        scripts = [all_at_once(script) for script in scripts]
+        plan = firing_once(_copies(subject, scripts))
+        return _first(scripts, _collected(plan, LocalRunner(clock=0)), _collected(plan, runner), _same_values)
+    expected = _collected(_copies(subject, scripts), LocalRunner(clock=0))
+    plan = _copies(subject, scripts)
+    found = _first(scripts, expected, _collected(plan, _elsewhere(runner)), _same_panes(RUNNERS))
+    if found is None and getattr(runner, "checkpoint", None):
+        for point, micro_batch in _CRASHES:
+            resumed = _resumed(plan, _elsewhere(runner), CrashPoint(point, micro_batch))
+            found = found or _first(scripts, expected, resumed, _same_panes(RESTART))
+    return found
+
+
+class _Copy(PTransform):
+    """The pipeline as a transform, so that each copy has a scope of its own."""
+
+    input_kind = "collection"
+
+    def __init__(self, pipeline: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._pipeline = pipeline
+
+    def expand(self, pcoll: Any) -> Any:
+        """Build it."""
+        return self._pipeline(pcoll)
+
+
+def _copies(subject: Subject, scripts: Sequence[TestStream]) -> Plan:
+    pipeline = Pipeline()
+    for number, script in enumerate(scripts):
+        copied = pipeline | f"script {number}" >> script | f"copy {number}" >> _Copy(subject.pipeline)
+        _ = copied | f"result {number}" >> Collect()
+    plan = pipeline.plan()
+    check(plan)
+    return plan
+
+
+def _collected(plan: Plan, runner: Runner) -> list[list[Record]]:
+    result = runner.run(plan, until="drained")
+    result.wait_until_finish()
+    labels = [node.label for node in plan.nodes if node.label.startswith("result ")]
+    return [result.collected(label) for label in labels]
+
+
+def _elsewhere(runner: Runner) -> Any:
+    """Return the runner with a checkpoint of its own below the given one; a run that is over cannot be run again."""
+    moved: Any = copy.copy(runner)
+    checkpoint = getattr(runner, "checkpoint", None)
+    if checkpoint:
+        moved.checkpoint = str(pathlib.Path(checkpoint, f"proof-{uuid.uuid4().hex[:8]}"))
+    return moved
+
+
+def _resumed(plan: Plan, runner: Runner, crash: CrashPoint) -> list[list[Record]]:
+    """Run until the crash, then to the end."""
+    with crash:
+        try:
+            return _collected(plan, runner)
+        except Exception:
+            if not crash.has_struck:
+                raise
+    return _collected(plan, runner)
+
+
+def _first(
+    scripts: Sequence[TestStream],
+    expected: Sequence[Sequence[Record]],
+    actual: Sequence[Sequence[Record]],
+    compare: Callable[[Sequence[Record], Sequence[Record]], None],
+) -> tuple[TestStream, Broken] | None:
+    """Return the shortest script whose outcome differs."""
+    found = []
+    for script, one, other in zip(scripts, expected, actual, strict=True):
+        try:
+            compare(one, other)
+        except Broken as broken:
+            found.append((script, broken))
+    return min(found, key=lambda pair: len(pair[0].steps), default=None)
+
+
+def _same_panes(law: str) -> Callable[[Sequence[Record], Sequence[Record]], None]:
+    def compare(one: Sequence[Record], other: Sequence[Record]) -> None:
+        try:
+            laws.check_same_panes("what is compared", one, other, ("LocalRunner", "the other runner"))
+        except Broken as broken:
+            broken.law = law
+            raise
+
+    return compare
+
+
+def _same_values(one: Sequence[Record], other: Sequence[Record]) -> None:
+    try:
+        laws.check_same_values(other, one)
+    except Broken as broken:
+        broken.law, broken.columns = RUNNERS, ("the other runner", "LocalRunner")
+        raise

@@ -1,0 +1,256 @@
+"""A check for triggers of one's own."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import cloudpickle
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.combine import CombineFn, GroupFn
+from dataflow_model.plan.strategy import AccumulationMode, WindowingStrategy
+from dataflow_model.testing.arrivals import durations_in
+from dataflow_model.testing.drawing import Broken, require_hypothesis, smallest_broken
+from dataflow_model.testing.proof import LawBroken, prove
+from dataflow_model.testing.window_life import Event, Life, events_text
+from dataflow_model.time import Duration, EventTime
+from dataflow_model.transforms import CombinePerKey, Window
+from dataflow_model.triggers import AfterAll, AfterAny, AfterEach, Repeatedly, Trigger, TriggerMachine
+from dataflow_model.values import IntervalWindow
+from dataflow_model.windowing import FixedWindows, Sessions, WindowFn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hypothesis.strategies import SearchStrategy
+
+__all__ = ["check_trigger"]
+
+_SECOND: Final = 1_000_000
+_WINDOWS: Final = tuple(
+    IntervalWindow(EventTime(start * _SECOND), EventTime((start + 10) * _SECOND)) for start in (0, 8, 16)
+)
+_MERGED: Final = IntervalWindow(EventTime(0), EventTime(26 * _SECOND))
+_LATENESS: Final = 20 * _SECOND
+_EXAMPLES: Final = 100
+_RUNS: Final = 25
+_REPETITIONS: Final = 20
+_MOST_EVENTS: Final = 10
+
+Lives: TypeAlias = tuple[list[list[Event]], list[Event]]
+"""What happens in three windows, and what happens once they have merged."""
+
+
+def check_trigger(
+    trigger: Trigger,
+    elements: Iterable[Any] = (1, 2, 3),
+    *,
+    combine: CombineFn[Any, Any, Any] | None = None,
+    merging: bool | None = None,
+) -> None:
+    """Check that a trigger keeps the rules that the engine and the runners rely on.
+
+    Draws elements, watermarks, clock values and signals, and checks that
+
+    * it is a value: a pickled copy is equal, has the same `repr` and does the same;
+    * it does the same every time, and its state pickles, so that a restart changes nothing;
+    * what it says of itself is true: `may_finish`, `may_fire`, and the marks by which the evaluator skips elements
+      (`waits_for_timer`, `ignores_elements`, `passes_elements_on`);
+    * it keeps the algebra: `Repeatedly(Repeatedly(t))` is `Repeatedly(t)`, and `AfterAll(t)`, `AfterAny(t)` and
+      `AfterEach(t)` are `t`;
+    * merging is free of order;
+    * in a pipeline it keeps the laws of `prove`: other bundles change nothing, and nothing is lost.
+
+    Args:
+        trigger: the tree.
+        elements: values to draw from; what it looks at.
+        combine: what `peek_value()` shows; the list of the elements unless given.
+        merging: whether to check it on windows that merge; unless given, if it says what becomes of it then.
+
+    Needs the package hypothesis (the extra `testing`), whose smallest counterexample the error shows. Draws the same
+    cases every time.
+
+    Raises:
+        AssertionError: with the rule that is broken and the events that show it.
+        InvalidArgument: without elements; or for `merging=True` and a trigger without `on_merge`.
+
+    Example:
+        >>> from dataflow_model.triggers import AfterCount, AfterWatermark
+        >>> check_trigger(AfterWatermark(early=AfterCount(2)))
+    """
+    require_hypothesis("check_trigger")
+    values = list(elements)
+    if not values:
+        raise InvalidArgument(explain("a trigger is checked with elements, got none", hint="give a few values"))
+    combine = combine or GroupFn()
+    merges = _merges(trigger, merging)
+    _check_value(trigger)
+    checked = _Checked(trigger, combine, merges=merges)
+    found = smallest_broken(_lives(trigger, values), lambda case: checked.check(*case), _EXAMPLES)
+    if found is not None:
+        (lives, after), broken = found
+        shown = [f"\n  window {number}: {events_text(events)}" for number, events in enumerate(lives) if events]
+        shown += [f"\n  merged: {events_text(after)}"] if after else []
+        raise AssertionError(explain(f"{trigger!r} {broken.problem}{''.join(shown)}", hint=broken.law or None))
+    for fn in (FixedWindows(10), *([Sessions(10)] if merges else [])):
+        _prove_in_pipeline(trigger, values, combine, fn)
+
+
+def _merges(trigger: Trigger, merging: bool | None) -> bool:  # noqa: FBT001 - the check's own option
+    try:
+        trigger.check_for(merging=True)
+    except InvalidArgument:
+        if merging:
+            raise
+        return False
+    return merging is not False
+
+
+def _check_value(trigger: Trigger) -> None:
+    copy = pickle.loads(cloudpickle.dumps(trigger))
+    if copy != trigger or hash(copy) != hash(trigger) or repr(copy) != repr(trigger):
+        problem = f"{trigger!r} must equal its pickled copy and look like it, got {copy!r}"
+        raise AssertionError(explain(problem, hint="make the class an @attrs.frozen one"))
+
+
+def _lives(trigger: Trigger, values: Sequence[Any]) -> SearchStrategy[Lives]:
+    """Draw events whose clock values and watermarks often meet the tree's deadlines and the windows' ends."""
+    from hypothesis import strategies as st
+
+    spans = sorted({_SECOND, 2 * _SECOND, 10 * _SECOND, *durations_in(trigger)})
+    steps = st.sampled_from(spans).flatmap(lambda span: st.sampled_from([span, span - 1]))
+    kinds = [
+        st.tuples(st.just("element"), st.sampled_from(values)),
+        st.tuples(st.just("element"), st.sampled_from(values)),
+        st.tuples(st.just("watermark"), steps),
+        st.tuples(st.just("clock"), steps),
+    ]
+    names = sorted(TriggerMachine(trigger).signals)
+    if names:
+        kinds.append(st.tuples(st.just("signal"), st.sampled_from(names)))
+    events: SearchStrategy[list[Event]] = st.lists(st.one_of(kinds), max_size=_MOST_EVENTS)
+    return st.tuples(st.lists(events, min_size=1, max_size=3), events)
+
+
+@attrs.frozen(eq=False)
+class _Checked:
+    """The rules on one trigger; the hint of a broken one stands where others name a law."""
+
+    trigger: Trigger
+    combine: CombineFn[Any, Any, Any]
+    merges: bool = attrs.field(kw_only=True)
+
+    def check(self, lives: Sequence[Sequence[Event]], after: Sequence[Event]) -> None:
+        """Check all rules."""
+        try:
+            self._check_one(lives[0])
+            if self.merges:
+                self._check_merging(lives, after)
+        except Broken as broken:
+            raise self._by_chance(lives[0]) or broken from None
+        except Exception as error:
+            raise Broken(f"raises {type(error).__name__}: {error}") from error
+
+    def _life(self, trigger: Trigger | None = None, window: int = 0, **options: Any) -> Life:
+        where = _WINDOWS[window]
+        expires = options.pop("expires", int(_MERGED.end) + _LATENESS)
+        return Life(trigger or self.trigger, where, self.combine, expires, **options)
+
+    def _check_one(self, events: Sequence[Event]) -> None:
+        plain = self._life().live(events)
+        copy: Trigger = pickle.loads(cloudpickle.dumps(self.trigger))
+        for life, rule, hint in (
+            (self._life(pickles=True), "must do the same when its state has been pickled", "store values that pickle"),
+            (self._life(copy), "must do the same when it is pickled itself", ""),
+            (
+                self._life(skips=False),
+                "must take no notice of elements that the evaluator skips",
+                "set waits_for_timer, ignores_elements and passes_elements_on only where on_element does just that",
+            ),
+        ):
+            _compare(plain, life.live(events), rule, hint)
+        self._check_promises(events)
+        repeated = self._life(Repeatedly(self.trigger)).live(events)
+        _compare(repeated, self._life(Repeatedly(Repeatedly(self.trigger))).live(events), "must repeat as it repeats")
+        for kind in (AfterAll, AfterAny, AfterEach):
+            around = self._life(kind(self.trigger)).live(events)
+            _compare(plain, around, f"must be the same as {kind.__name__}(…) of it alone")
+
+    def _by_chance(self, events: Sequence[Event]) -> Broken | None:
+        """Return what differs when the same happens again: then that is what is wrong, whichever rule has shown it."""
+        try:
+            plain = self._life().live(events)
+            for _ in range(_REPETITIONS):
+                hint = "keep what it remembers in the context's state only"
+                _compare(plain, self._life().live(events), "must do the same every time", hint)
+        except Broken as broken:
+            return broken
+        except Exception:  # noqa: BLE001 - whatever it raises; the rule that has been broken is shown
+            return None
+        return None
+
+    def _check_promises(self, events: Sequence[Event]) -> None:
+        """Check what the trigger says of itself, under several latenesses."""
+        for lateness in (0, _LATENESS):
+            life = self._life(expires=int(_WINDOWS[0].end) + lateness)
+            outcomes = life.live(events)
+            allowed = Duration(lateness)
+            if not self.trigger.may_finish(allowed_lateness=allowed) and life.state.is_finished():
+                raise Broken(
+                    f"says that it may not finish before its window expires, with {allowed!r} of lateness, but did",
+                    law="let may_finish return True, and it will be asked for may_lose_data=True",
+                )
+            if not self.trigger.may_fire(allowed_lateness=allowed) and any(
+                outcome.fired for some in outcomes for outcome in some
+            ):
+                raise Broken("says that it may not fire before its window expires, but did", law="mend may_fire")
+
+    def _check_merging(self, lives: Sequence[Sequence[Event]], after: Sequence[Event]) -> None:
+        """Merge windows in every order: what follows must be the same."""
+        sources = []
+        watermark = clock = 0
+        for number, events in enumerate(lives):
+            source = self._life(window=number, watermark=watermark, clock=clock)
+            source.live(events)
+            watermark, clock = source.watermark, source.clock
+            sources.append(source)
+        outcomes: list[Any] = []
+        for order in itertools.permutations(sources):
+            base = attrs.evolve(order[0], watermark=watermark, clock=clock)
+            merged = base.merged(_MERGED, [source.copied() for source in order])
+            finished = merged.state.is_finished()
+            outcomes.append([(finished,), *merged.live(after)])
+            hint = "let on_merge put together what all sources have, in whatever order they come"
+            _compare(outcomes[0], outcomes[-1], "must not depend on the order in which windows merge", hint)
+
+
+def _compare(one: Sequence[Any], other: Sequence[Any], rule: str, hint: str = "") -> None:
+    for number, pair in enumerate(zip(one, other, strict=True)):
+        if pair[0] != pair[1]:
+            said = " and ".join(repr(list(outcomes)) for outcomes in pair)
+            raise Broken(f"{rule}, but gives {said} at event {number}", law=hint)
+
+
+def _prove_in_pipeline(
+    trigger: Trigger, values: Sequence[Any], combine: CombineFn[Any, Any, Any], fn: WindowFn
+) -> None:
+    allowed = Duration(_LATENESS)
+    strategy = WindowingStrategy(
+        window_fn=fn,
+        trigger=trigger,
+        accumulation_mode=AccumulationMode.CLEAR_ALWAYS,
+        allowed_lateness=allowed,
+        may_lose_data=trigger.may_finish(allowed_lateness=allowed),
+    )
+
+    def pipeline(elements: Any) -> Any:
+        return elements | Window.into(strategy) | CombinePerKey(combine)
+
+    data = [(("k", value), 4 * place) for place, value in enumerate([*values, *values][:6])]
+    try:
+        prove(pipeline, data, examples=_RUNS)
+    except LawBroken as broken:
+        raise AssertionError(f"{trigger!r} breaks a law over {fn!r}\n{broken}") from broken

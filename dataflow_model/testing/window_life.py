@@ -1,0 +1,150 @@
+"""One window's life under a trigger, event by event and without an engine: what `check_trigger` compares."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+import cloudpickle
+
+from dataflow_model.time import format_duration
+from dataflow_model.triggers import Outcome, TimeDomain, TreeState, TriggerMachine
+from dataflow_model.values import IntervalWindow, PaneInfo, PaneTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.triggers import Trigger
+
+__all__ = ["Event", "Life", "events_text"]
+
+Event: TypeAlias = tuple[str, Any]
+"""`("element", value)`, `("watermark", by)`, `("clock", by)` or `("signal", name)`; both clocks in microseconds."""
+
+
+@attrs.define
+class Life:
+    """A window and its trigger's state.
+
+    Attributes:
+        trigger: the tree.
+        window: the window.
+        combine: what `peek_value` shows.
+        pickles: whether its state goes through a pickle before each event.
+        skips: whether the evaluator may skip elements that it believes unnoticed.
+        expires: where the watermark stops: the window expires there.
+    """
+
+    trigger: Trigger
+    window: IntervalWindow
+    combine: CombineFn[Any, Any, Any]
+    expires: int
+    pickles: bool = False
+    skips: bool = True
+    watermark: int = 0
+    clock: int = 0
+    state: TreeState = attrs.field(factory=TreeState)
+    elements: list[Any] = attrs.field(factory=list)
+    history: list[PaneInfo] = attrs.field(factory=list)
+    machine: TriggerMachine = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Compile the tree."""
+        self.machine = TriggerMachine(self.trigger)
+
+    def live(self, events: Sequence[Event]) -> list[tuple[Outcome, ...]]:
+        """Go through events and return what the tree did at each; the last entry is the end of the last instant."""
+        return [*(self._event(event) for event in events), self._due(TimeDomain.PROCESSING_TIME, self.clock)]
+
+    def merged(self, window: IntervalWindow, sources: Sequence[Life]) -> Life:
+        """Return the life of a window that some have merged into; this one is not changed."""
+        self._set_clocks()
+        state = self.machine.merge(window, [(source.window, source.state) for source in sources])
+        elements = sorted((value for source in sources for value in source.elements), key=repr)
+        return attrs.evolve(self, window=window, state=state, elements=elements, history=[])
+
+    def copied(self) -> Life:
+        """Return the same life with state of its own."""
+        state: TreeState = pickle.loads(cloudpickle.dumps(self.state))
+        return attrs.evolve(self, state=state, elements=list(self.elements), history=list(self.history))
+
+    # What the tree may see -----------------------------------------------------------------------------------------
+
+    def peek_value(self) -> Any:
+        """Combine the elements so far."""
+        accumulator = self.combine.create_accumulator()
+        for value in self.elements:
+            accumulator = self.combine.add_input(accumulator, value)
+        return self.combine.extract_output(accumulator)
+
+    def trigger_history(self) -> Sequence[PaneInfo]:
+        """Return the panes so far."""
+        return self.history
+
+    # Events --------------------------------------------------------------------------------------------------------
+
+    def _event(self, event: Event) -> tuple[Outcome, ...]:
+        if self.pickles:
+            self.state = pickle.loads(cloudpickle.dumps(self.state))
+        if not self.skips:
+            self.state.quiet = False
+        match event:
+            case "element", value:
+                return self._element(value)
+            case "watermark", by:
+                self.watermark = min(self.watermark + by, self.expires - 1)
+                return self._due(TimeDomain.EVENT_TIME, self.watermark)
+            case "clock", by if by:
+                self.clock += by
+                return self._due(TimeDomain.PROCESSING_TIME, self.clock - 1)
+            case "signal", name:
+                self._set_clocks()
+                return self._seen(self.machine.signal(self.state, self.window, name, self))
+        return ()
+
+    def _element(self, value: Any) -> tuple[Outcome, ...]:
+        if self.state.is_finished():
+            return ()  # the engine drops it
+        self.elements.append(value)
+        self._set_clocks()
+        time = int(self.window.start)
+        outcome = self.machine.element(self.state, self.window, value, self, event_time=time)
+        seen = self._seen(outcome)
+        overdue = self.machine.is_overdue(self.state)
+        return (*seen, *self._due(TimeDomain.EVENT_TIME, self.watermark)) if overdue else seen
+
+    def _due(self, domain: TimeDomain, until: int) -> tuple[Outcome, ...]:
+        self._set_clocks()
+        due = self.state.next_due(domain)
+        if due is None and not self.machine.percentiles:
+            return ()  # the engine asks only where a timer is due
+        return self._seen(self.machine.due(self.state, self.window, domain, until, self))
+
+    def _set_clocks(self) -> None:
+        percentiles = dict.fromkeys(self.machine.percentiles, self.watermark)
+        self.machine.clocks(watermark=self.watermark, processing_time=self.clock, percentiles=percentiles)
+
+    def _seen(self, outcome: Outcome) -> tuple[Outcome, ...]:
+        """Keep what a pane would leave in the history; an event that did nothing is nothing."""
+        if outcome.fired:
+            timing = PaneTiming.EARLY if self.watermark < self.window.end else PaneTiming.LATE
+            index = len(self.history)
+            self.history.append(PaneInfo(index, -1, index == 0, False, timing, self.machine.name))
+        if outcome.cleared:
+            self.elements.clear()
+        return (outcome,) if outcome.fired or outcome.cleared else ()
+
+
+def events_text(events: Sequence[Event]) -> str:
+    """Say events in words.
+
+    Example:
+        >>> events_text([("element", 3), ("clock", 2_000_000)])
+        'element 3, clock +2s'
+    """
+    words = []
+    for kind, what in events:
+        words.append(f"{kind} {what!r}" if kind in {"element", "signal"} else f"{kind} +{format_duration(what)}")
+    return ", ".join(words) or "no event"

@@ -1,0 +1,180 @@
+"""`check_combine_fn` takes the built-in combiners and finds what is wrong with others."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import check_combine_fn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FLOATS = st.floats(-1e6, 1e6)
+
+
+@pytest.mark.parametrize(
+    ("combine", "inputs"),
+    [
+        (dm.Sum(), [1, 2, 5]),
+        (dm.Sum(), FLOATS),
+        (dm.Count(), ["a", None]),
+        (dm.Mean(), st.integers(-5, 5)),
+        (dm.Mean(), FLOATS),
+        (dm.Min(), st.floats()),
+        (dm.Max(), ["a", "b"]),
+        (dm.ToList(), [1, 2]),
+        (dm.ToSet(), [1, 2, 2]),
+        (dm.Top(2), [1, 2, 3, 4]),
+    ],
+)
+def test_the_built_in_combiners_keep_the_rules(combine: dm.CombineFn[Any, Any, Any], inputs: Any) -> None:
+    check_combine_fn(combine, inputs)
+
+
+class Keeping(dm.CombineFn[Any, list[Any], Any]):
+    """A good combiner, for others to spoil."""
+
+    def create_accumulator(self) -> list[Any]:
+        return []
+
+    def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
+        accumulator.append(element)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        return [value for accumulator in accumulators for value in accumulator]
+
+    def extract_output(self, accumulator: list[Any]) -> Any:
+        return sorted(accumulator)
+
+
+class GivesItsOwnList(Keeping):
+    def extract_output(self, accumulator: list[Any]) -> Any:
+        return accumulator
+
+
+class EmptiesItself(Keeping):
+    def extract_output(self, accumulator: list[Any]) -> Any:
+        total = sum(accumulator)
+        accumulator.clear()
+        return total
+
+
+class SharesOneList(Keeping):
+    only: ClassVar[list[Any]] = []
+
+    def create_accumulator(self) -> list[Any]:
+        return self.only
+
+
+class InOrder(Keeping):
+    def extract_output(self, accumulator: list[Any]) -> Any:
+        return tuple(accumulator)
+
+
+class AveragesPairs(dm.CombineFn[Any, Any, Any]):
+    def create_accumulator(self) -> Any:
+        return None
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        return element if accumulator is None else (accumulator + element) / 2
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        some = [accumulator for accumulator in accumulators if accumulator is not None]
+        return sum(some) / len(some) if some else None
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+class EmptiesWhatItMerges(Keeping):
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        first, *others = accumulators
+        for other in others:
+            first.extend(other)
+            other.clear()
+        return first
+
+
+class AdoptsItsInput(Keeping):
+    def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
+        element.extend(accumulator)
+        return list(element)
+
+
+class LosesTheFirstAlone(Keeping):
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        some = list(accumulators)
+        return super().merge_accumulators(some) if len(some) > 1 else []
+
+
+class HoldsALock(Keeping):
+    def create_accumulator(self) -> list[Any]:
+        return [threading.Lock()]
+
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        merged = self.create_accumulator()
+        for accumulator in accumulators:
+            merged.extend(accumulator[1:])
+        return merged
+
+    def extract_output(self, accumulator: list[Any]) -> Any:
+        return len(accumulator) - 1
+
+
+class ForgetsToSubtract(dm.Sum):
+    def subtract_input(self, accumulator: Any, element: Any) -> Any:
+        return accumulator
+
+
+class NamesTheWrongKernel(dm.Sum):
+    kernel = "max"
+
+
+class Raises(Keeping):
+    def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
+        if element == 3:
+            raise ZeroDivisionError
+        return super().add_input(accumulator, element)
+
+
+@pytest.mark.parametrize(
+    ("combine", "inputs", "words"),
+    [
+        (GivesItsOwnList(), [1, 2], "must not change an output after it was given"),
+        (EmptiesItself(), [1, 2], "must give the same output when it is extracted twice"),
+        (SharesOneList(), [1, 2], "must make a fresh accumulator each time"),
+        (InOrder(), [1, 2], "must not depend on the order|must be commutative"),
+        (AveragesPairs(), [1, 2], "must not depend on the order|must be associative|must merge"),
+        (EmptiesWhatItMerges(), [1, 2], "must leave what it merges as it is"),
+        (AdoptsItsInput(), [[1], [2]], "must not change its inputs"),
+        (LosesTheFirstAlone(), [1], "must merge one accumulator into itself"),
+        (HoldsALock(), [1], "must pickle, and its accumulators too"),
+        (ForgetsToSubtract(), [1], "must forget 1 when it is subtracted"),
+        (NamesTheWrongKernel(), [1, 2], "must give what its kernel 'max' gives"),
+        (Raises(), [1, 3], "raises ZeroDivisionError"),
+    ],
+)
+def test_what_breaks_a_rule_is_found(combine: dm.CombineFn[Any, Any, Any], inputs: list[Any], words: str) -> None:
+    with pytest.raises(AssertionError, match=words) as caught:
+        check_combine_fn(combine, inputs)
+    assert "inputs: [" in str(caught.value)
+
+
+def test_the_inputs_shown_are_the_smallest_that_break_the_rule() -> None:
+    with pytest.raises(AssertionError, match=r"inputs: \[3\]"):
+        check_combine_fn(Raises(), [1, 2, 3])
+
+
+def test_only_a_part_of_the_output_may_be_compared() -> None:
+    check_combine_fn(InOrder(), [1, 2, 3], by=sorted)
+
+
+def test_a_check_without_inputs_is_refused() -> None:
+    with pytest.raises(dm.InvalidArgument, match="a combiner is checked with inputs, got none"):
+        check_combine_fn(dm.Sum(), [])

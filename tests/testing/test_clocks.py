@@ -1,0 +1,37 @@
+"""A clock that a test moves by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import ManualClock
+
+
+def test_a_clock_stands_still_until_it_is_moved() -> None:
+    clock = ManualClock(5)
+    assert clock.now() == clock.now() == dm.processing_time(5)
+    assert clock.advance("90 seconds").now() == dm.processing_time(95)
+    assert clock.advance_to(100).now() == dm.processing_time(100)
+    assert repr(clock) == "ManualClock(ProcessingTime(1970-01-01T00:01:40Z))"
+
+
+def test_a_clock_never_goes_back() -> None:
+    clock = ManualClock(5)
+    with pytest.raises(dm.InvalidArgument, match="a clock never goes back"):
+        clock.advance(-1)
+    with pytest.raises(dm.InvalidArgument, match="a clock never goes back"):
+        clock.advance_to(4)
+
+
+def test_each_run_comes_when_the_clock_stands_there() -> None:
+    clock = ManualClock("2013-01-01T00:00Z")
+    seen = []
+    for _ in range(2):
+        p = dm.Pipeline(runner=dm.LocalRunner(clock=clock))
+        _ = p | dm.Create([1]) | dm.io.Collect()
+        result = p.run()
+        result.wait_until_finish()
+        seen += [record.processing_time for record in result.collected("Collect")]
+        clock.advance("1 hour")
+    assert seen == [dm.processing_time("2013-01-01T00:00Z"), dm.processing_time("2013-01-01T01:00Z")]

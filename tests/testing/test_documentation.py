@@ -1,0 +1,19 @@
+"""The property test that the documentation gives readers to paste stands on its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
+SECTION = "## Test your own pipeline's triggers"
+
+
+def test_the_first_block_of_the_section_runs_with_the_import_of_the_package_alone() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition(SECTION)[2]
+    block = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {}
+    exec("import dataflow_model as dm\n" + block[1], names)
+    assert "prove(warmest, READINGS)" in block[1]

@@ -1,0 +1,75 @@
+"""Drawing cases, and the error where hypothesis is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import check_combine_fn, check_trigger, check_window_fn, prove
+from dataflow_model.testing.comparing import difference, identical, same
+from dataflow_model.testing.drawing import Broken, drawn_cases, smallest_broken
+
+
+def test_the_smallest_broken_case_is_returned() -> None:
+    def has_two_alike(case: list[int]) -> None:
+        if len(set(case)) < len(case):
+            raise Broken("two alike")
+
+    found = smallest_broken(st.lists(st.integers()), has_two_alike, 200)
+    assert found is not None
+    assert found[0] == [0, 0]
+
+
+def test_a_case_that_breaks_only_once_is_returned_all_the_same() -> None:
+    seen: list[int] = []
+
+    def breaks_once(case: int) -> None:
+        seen.append(case)
+        if len(seen) == 5:
+            raise Broken("once")
+
+    found = smallest_broken(st.integers(), breaks_once, 50)
+    assert found is not None
+    assert found[1].problem == "once"
+
+
+def test_the_same_cases_are_drawn_each_time() -> None:
+    assert drawn_cases(st.integers(), 20) == drawn_cases(st.integers(), 20)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        (prove, (lambda elements: elements, [])),
+        (check_combine_fn, (dm.Sum(), [1])),
+        (check_trigger, (dm.Always(),)),
+        (check_window_fn, (dm.FixedWindows(1),)),
+    ],
+    ids=["prove", "check_combine_fn", "check_trigger", "check_window_fn"],
+)
+def test_without_hypothesis_a_tool_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tool: Any, arguments: tuple[Any, ...]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"not installed\nHint: pip install 'dataflow-model\[testing\]'"):
+        tool(*arguments)
+
+
+def test_floats_are_the_same_to_nine_digits_and_lists_in_any_order() -> None:
+    nan = float("nan")
+    assert same([0.1 + 0.2, ("a", nan)], [("a", nan), 0.3])
+    assert not same(("a", "b"), ("b", "a"))
+    assert not same(1.0, 1.00001)
+    assert same({"a": [1, 2]}, {"a": [2, 1]})
+    assert not same({"a": 1}, {"b": 1})
+    assert difference([1, 1], [1]) == ([1], [])
+
+
+def test_what_is_identical_is_so_to_the_last_bit() -> None:
+    assert not identical(0.1 + 0.2, 0.3)
+    assert identical(float("nan"), float("nan"))
+    assert not identical({"a": 1, "b": 2}, {"b": 2, "a": 1})

@@ -1,0 +1,256 @@
+"""`prove` finds what breaks the laws, shows the smallest input, and leaves good pipelines alone."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import LawBroken, TestStream, prove, run_script
+from dataflow_model.testing.arrivals import all_at_once, elements_of, recut, script_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+DATA = [(("a", 3), 1), (("a", 5), 8), (("b", 2), 12), (("a", 7), 4), (("b", 1), 25), (("a", 4), 31)]
+EAGER = dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1))
+
+
+def windowed(fn: dm.WindowFn | None = None) -> dm.WindowInto:
+    return dm.Window.into(fn or dm.FixedWindows(10)).trigger(EAGER).allowed_lateness(15)
+
+
+def broken(pipeline: Callable[[Any], Any], data: Any = DATA, examples: int = 60) -> LawBroken:
+    with pytest.raises(LawBroken) as caught:
+        prove(pipeline, data, examples=examples)
+    return caught.value
+
+
+# What holds ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fn", [dm.FixedWindows(10), dm.Sessions(10), dm.SlidingWindows(10, 5), dm.GlobalWindows()])
+@pytest.mark.parametrize("how", ["discarding", "accumulating", "accumulating_and_retracting"])
+def test_a_mean_under_every_mode_keeps_the_laws(fn: dm.WindowFn, how: str) -> None:
+    windowing = getattr(windowed(fn), how)()
+    prove(lambda elements: elements | windowing | dm.Mean.per_key(), DATA, examples=15)
+
+
+def test_a_chain_under_retractions_keeps_the_laws() -> None:
+    def by_total(elements: Any) -> Any:
+        totals = elements | windowed().accumulating_and_retracting() | dm.Sum.per_key()
+        return totals | dm.Map(lambda pair: (pair[1] > 5, pair[1])) | "again" >> dm.Sum.per_key()
+
+    prove(by_total, DATA, examples=25)
+
+
+def test_grouping_without_a_combiner_keeps_the_laws_since_lists_have_no_order() -> None:
+    prove(lambda elements: elements | windowed() | dm.GroupByKey(), DATA, examples=25)
+
+
+def test_data_may_be_a_strategy_of_elements_or_of_lists_of_them() -> None:
+    elements = st.tuples(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), st.integers(0, 40))
+    for data in (elements, st.lists(elements, max_size=4)):
+        prove(lambda given: given | windowed() | dm.Sum.per_key(), data, examples=20)
+
+
+def test_a_pipeline_without_a_grouping_is_compared_as_it_is() -> None:
+    prove(lambda elements: elements | dm.Map(lambda pair: pair[1]), DATA, examples=15)
+
+
+def test_a_trigger_that_looks_at_values_does_not_stumble_over_the_probes() -> None:
+    def odd(elements: Any) -> Any:
+        return elements | windowed().trigger(dm.Repeatedly(IsOdd())) | dm.Sum.per_key()
+
+    prove(odd, DATA, examples=20)
+
+
+@attrs.frozen
+class IsOdd(dm.Trigger):
+    """Fires when the value is odd."""
+
+    def on_element(self, context: Any) -> None:
+        if context.peek_value() % 2:
+            context.trigger()
+            context.done()
+
+    def on_merge(self, context: Any) -> None:
+        pass
+
+
+# What breaks ---------------------------------------------------------------------------------------------------------
+
+
+class Difference(dm.CombineFn[int, int, int]):
+    """Neither associative nor commutative."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, element: int) -> int:
+        return element - accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        merged = 0
+        for accumulator in accumulators:
+            merged = accumulator - merged
+        return merged
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
+class MeanOfMeans(dm.CombineFn[float, list[float], float]):
+    """Commutative, but partial means weigh the same however many they are of."""
+
+    def create_accumulator(self) -> list[float]:
+        return []
+
+    def add_input(self, accumulator: list[float], element: float) -> list[float]:
+        return [*accumulator, element]
+
+    def merge_accumulators(self, accumulators: Iterable[list[float]]) -> list[float]:
+        return [sum(some) / len(some) for some in accumulators if some]
+
+    def extract_output(self, accumulator: list[float]) -> float:
+        return sum(accumulator) / len(accumulator) if accumulator else 0
+
+
+@pytest.mark.parametrize("combine", [Difference(), MeanOfMeans()])
+def test_a_combiner_that_is_not_associative_is_found(combine: dm.CombineFn[Any, Any, Any]) -> None:
+    found = broken(lambda elements: elements | windowed(dm.Sessions(10)) | dm.CombinePerKey(combine))
+    assert found.law == "law 1, batch ≡ stream"
+    assert len(found.elements) <= 3
+
+
+class FirstOfEachKey(dm.DoFn):
+    """Keeps state between elements."""
+
+    def setup(self) -> None:
+        self.seen: set[Any] = set()
+
+    def process(self, element: Any) -> Iterator[Any]:
+        if element[0] not in self.seen:
+            self.seen.add(element[0])
+            yield element
+
+
+def test_a_function_that_depends_on_the_order_of_arrival_is_found_and_the_input_is_the_smallest() -> None:
+    found = broken(
+        lambda elements: elements | dm.ParDo(FirstOfEachKey()) | windowed().accumulating() | dm.Sum.per_key()
+    )
+    assert found.law == "law 1, batch ≡ stream"
+    assert [value[0] for value, _ in found.elements] == ["a", "a"]
+    assert not [step for step in found.script.steps if not hasattr(step, "elements")], "no watermark is needed"
+    assert (found.left[0][0], found.right[0][0]) == ("a", "a")
+    assert "Sum.PerKey" in str(found)
+
+
+class ByBundles(dm.DoFn):
+    """Emits what it has gathered when a bundle ends."""
+
+    def start_bundle(self) -> None:
+        self.gathered: list[Any] = []
+
+    def process(self, element: Any) -> None:
+        self.gathered.append(element)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if self.gathered:
+            yield dm.TimestampedValue(("all", len(self.gathered)), dm.event_time(60))
+
+
+def test_a_function_that_depends_on_bundles_is_found() -> None:
+    found = broken(lambda elements: elements | dm.ParDo(ByBundles()) | windowed() | dm.Max.per_key())
+    assert found.law == "law 2, bundling"
+    assert len(found.elements) == 2
+
+
+@pytest.mark.parametrize("look", [time.time, random.random])
+def test_a_function_of_the_wall_clock_or_of_chance_is_found(look: Callable[[], float]) -> None:
+    found = broken(lambda elements: elements | dm.Map(lambda pair: (pair[0], look())) | windowed() | dm.Max.per_key())
+    assert found.law == "determinism"
+    assert len(found.elements) == 1
+
+
+@attrs.frozen
+class AnyLength(dm.WindowFn):
+    """Not deterministic."""
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> Any:
+        return dm.FixedWindows(random.choice([10, 20])).assign(event_time, element)
+
+
+def test_a_window_function_that_is_not_deterministic_is_found() -> None:
+    found = broken(lambda elements: elements | windowed(AnyLength()) | dm.Sum.per_key())
+    assert found.law == "determinism"
+
+
+@attrs.frozen
+class ForgetfulOnce(dm.Trigger):
+    """Says that it never finishes, and finishes when windows merge: what comes then is dropped."""
+
+    def on_element(self, context: Any) -> None:
+        context.trigger()
+
+    def on_merge(self, context: Any) -> None:
+        context.done()
+
+    def may_finish(self, *, allowed_lateness: dm.Duration) -> bool:
+        return False
+
+
+def test_a_trigger_whose_merge_loses_data_is_found() -> None:
+    found = broken(lambda elements: elements | windowed(dm.Sessions(10)).trigger(ForgetfulOnce()) | dm.Sum.per_key())
+    assert found.law == "law 5, conservation"
+    assert "may_finish" in found.problem
+    assert len(found.elements) == 2
+
+
+def test_accumulating_before_another_grouping_counts_twice_which_is_found() -> None:
+    def doubly(elements: Any) -> Any:
+        return elements | windowed().accumulating() | dm.Sum.per_key() | "again" >> dm.Sum.per_key()
+
+    found = broken(doubly)
+    assert "'again'" in found.problem
+
+
+def test_an_element_that_the_pipeline_cannot_take_is_found() -> None:
+    found = broken(lambda elements: elements | dm.Map(lambda pair: (pair[0], 1 / (pair[1] - 7))) | dm.Sum.per_key())
+    assert found.law == "running on every input"
+    assert found.elements[-1][0] == ("a", 7)
+
+
+# What it says --------------------------------------------------------------------------------------------------------
+
+
+def test_the_input_can_be_pasted_and_shows_the_same() -> None:
+    windowing = windowed()
+    found = broken(lambda elements: elements | windowing | dm.CombinePerKey(Difference()))
+    names: dict[str, Any] = {"TestStream": TestStream, "dm": dm}
+    exec(script_text(found.script), names)
+    assert names["script"].steps == found.script.steps
+    assert script_text(found.script).splitlines()[1].strip() in str(found)
+    assert run_script(names["script"], windowing, Difference())
+
+
+def test_a_script_may_be_recut_without_losing_an_event() -> None:
+    script = TestStream().bundle([(1, 0), (2, 5)]).watermark(5).processing_time(3).add(3, 9).watermark_to_infinity()
+    for cuts in ((), (True,) * 6, (False, True, False, True)):
+        assert elements_of(recut(script, cuts)) == elements_of(script)
+    assert [value for value, _ in elements_of(all_at_once(TestStream().add(2, 9).add(1, 3)))] == [1, 2]
+
+
+def test_what_is_no_pair_of_value_and_event_time_is_refused() -> None:
+    with pytest.raises(dm.InvalidArgument, match="pairs of a value and its event time, got 5"):
+        prove(lambda elements: elements, [5])
+
+
+def test_a_function_that_returns_no_collection_is_refused() -> None:
+    with pytest.raises(dm.InvalidType, match="must return the collection to compare, got None"):
+        prove(lambda elements: None, DATA)
