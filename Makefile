@@ -9,7 +9,7 @@ CODE := $(wildcard dataflow_model tests benchmarks scripts)
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all check format bench docs set-up
+.PHONY: help demo test test-all check format bench docs mutation set-up
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ format: set-up ## format the code and mend what the linter can mend
 
 bench: set-up ## measure against the hand-written alternatives (writes benchmarks/results.json)
 	@scripts/java.sh run $(VENV)/python -m benchmarks $(ARGS)
+
+mutation: set-up ## change the trigger evaluator in a thousand ways and count how many of them the tests notice (an hour)
+	@$(VENV)/python scripts/mutation.py $(ARGS)
 
 docs: set-up ## run the code blocks of README.md and docs/, and follow their links
 	@scripts/java.sh run $(VENV)/python -m pytest tests/repository/test_documents.py $(ARGS)

@@ -10,44 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep
+from dataflow_model.plan.sources import AddStep, SignalStep
 from dataflow_model.testing import TestStream, assert_panes, panes_of, run_script, strategies
 from tests.engine.scripting import run
+from tests.laws.answers import batch_answer, elements_of
+from tests.laws.drawing import ENDLESS, FOREVER, scripts, windowing_strategies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dataflow_model.plan.strategy import WindowingStrategy
 
 # Nothing is lost: trees that never finish, and windows that outlive the script.
-ENDLESS = strategies.triggers(2).map(dm.Repeatedly)
-FOREVER = st.just("1000 days")
-EVERYTHING = strategies.windowing_strategies(trees=ENDLESS, lateness=FOREVER)
-UNMERGED = strategies.windowing_strategies(fns=strategies.window_fns(merging=False), trees=ENDLESS, lateness=FOREVER)
-
-
-def elements_of(script: TestStream) -> Iterator[tuple[Any, Any, dm.EventTime]]:
-    """Yield key, value and event time."""
-    for step in script.steps:
-        if isinstance(step, AddStep):
-            for (key, value), at in step.elements:
-                yield key, value, at
-
-
-def batch_answer(script: TestStream, fn: dm.WindowFn) -> dict[tuple[Any, Any], int]:
-    """Group and sum by hand, all data in hand at once."""
-    placed: defaultdict[Any, list[tuple[Any, int]]] = defaultdict(list)
-    for key, value, at in elements_of(script):
-        placed[key] += [(window, value) for window in fn.assign(at, (key, value))]
-    sums: Counter[tuple[Any, Any]] = Counter()
-    for key, some in placed.items():
-        windows = sorted({window for window, _ in some}, key=lambda window: (window.start, window.end))
-        homes = {window: window for window in windows}
-        for members, merged in fn.merge(windows) if fn.is_merging else ():
-            homes |= dict.fromkeys(members, merged)
-        for window, value in some:
-            sums[key, homes[window]] += value
-    return dict(sums)
+EVERYTHING = windowing_strategies(retracting=False, trees=ENDLESS, lateness=FOREVER)
+UNMERGED = windowing_strategies(
+    retracting=False, fns=strategies.window_fns(merging=False), trees=ENDLESS, lateness=FOREVER
+)
 
 
 def discarded(panes: list[dm.Pane], answer: dict[tuple[Any, Any], int]) -> dict[tuple[Any, Any], int]:
@@ -68,21 +44,21 @@ def discarded(panes: list[dm.Pane], answer: dict[tuple[Any, Any], int]) -> dict[
 # Batch and stream.
 
 
-@given(strategies.test_streams(), EVERYTHING)
+@given(scripts(), EVERYTHING)
 def test_discarding_panes_add_up_to_the_batch_answer(script: TestStream, strategy: WindowingStrategy) -> None:
     strategy = attrs.evolve(strategy, accumulation_mode=dm.AccumulationMode.CLEAR_ALWAYS)
     answer = batch_answer(script, strategy.window_fn)
     assert discarded(run_script(script, strategy, dm.Sum()), answer) == answer
 
 
-@given(strategies.test_streams(), UNMERGED)
+@given(scripts(), UNMERGED)
 def test_the_last_accumulating_pane_is_the_batch_answer(script: TestStream, strategy: WindowingStrategy) -> None:
     strategy = attrs.evolve(strategy, accumulation_mode=dm.AccumulationMode.ACCUMULATE_ALWAYS)
     panes = run_script(script, strategy, dm.Sum())
     assert {(pane.key, pane.window): pane.value for pane in panes} == batch_answer(script, strategy.window_fn)
 
 
-@given(strategies.test_streams(), strategies.window_fns())
+@given(scripts(), strategies.window_fns())
 def test_elements_without_watermarks_give_the_batch_answer_at_the_end(script: TestStream, fn: dm.WindowFn) -> None:
     only = TestStream([step for step in script.steps if isinstance(step, AddStep)])
     panes = run_script(only, dm.Window.into(fn), dm.Sum())
@@ -90,7 +66,7 @@ def test_elements_without_watermarks_give_the_batch_answer_at_the_end(script: Te
     assert {pane.info.timing for pane in panes} <= {dm.PaneTiming.ON_TIME}
 
 
-@given(strategies.test_streams(), strategies.window_fns(), st.randoms(use_true_random=False))
+@given(scripts(), strategies.window_fns(), st.randoms(use_true_random=False))
 def test_arrival_order_does_not_matter_to_the_windows_that_merge(
     script: TestStream, fn: dm.WindowFn, random: Any
 ) -> None:
@@ -100,7 +76,7 @@ def test_arrival_order_does_not_matter_to_the_windows_that_merge(
     assert {(pane.key, pane.window): pane.value for pane in panes} == batch_answer(script, fn)
 
 
-@given(strategies.test_streams(), UNMERGED, strategies.windowing_strategies(trees=ENDLESS, lateness=FOREVER))
+@given(scripts(), UNMERGED, EVERYTHING)
 def test_discarding_panes_add_up_through_two_groupings(
     script: TestStream, first: WindowingStrategy, second: WindowingStrategy
 ) -> None:
@@ -132,7 +108,7 @@ def recut(draw: st.DrawFn, script: TestStream) -> TestStream:
     steps: list[Any] = []
     for step in script.steps:
         if not isinstance(step, AddStep):
-            steps += [step] * draw(st.integers(1, 3))
+            steps += [step] * (1 if isinstance(step, SignalStep) else draw(st.integers(1, 3)))
             continue
         for element in step.elements:
             if steps and isinstance(steps[-1], AddStep) and draw(st.booleans()):
@@ -142,7 +118,7 @@ def recut(draw: st.DrawFn, script: TestStream) -> TestStream:
     return TestStream(steps)
 
 
-@given(st.data(), strategies.test_streams(), strategies.windowing_strategies())
+@given(st.data(), scripts(), windowing_strategies())
 def test_other_bundles_of_the_same_events_change_no_pane(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy
 ) -> None:
@@ -153,8 +129,8 @@ def test_other_bundles_of_the_same_events_change_no_pane(
 
 
 @given(
-    strategies.test_streams(),
-    strategies.windowing_strategies(late_data=st.sampled_from(dm.LateData)),
+    scripts(),
+    windowing_strategies(retracting=False, late_data=st.sampled_from(dm.LateData)),
 )
 def test_every_element_is_in_one_discarding_pane_for_each_window_or_counted_as_dropped(
     script: TestStream, strategy: WindowingStrategy
@@ -174,11 +150,12 @@ def test_every_element_is_in_one_discarding_pane_for_each_window_or_counted_as_d
 # The sequence of panes.
 
 
-@given(strategies.test_streams(), strategies.windowing_strategies())
+@given(scripts(), windowing_strategies())
 def test_the_panes_of_a_window_are_in_sequence(script: TestStream, strategy: WindowingStrategy) -> None:
     by_window: defaultdict[Any, list[dm.PaneInfo]] = defaultdict(list)
     for pane in run_script(script, strategy, dm.Sum()):
-        by_window[pane.key, pane.window].append(pane.info)
+        if not pane.is_retraction:  # which repeats the info of what it takes back
+            by_window[pane.key, pane.window].append(pane.info)
     for infos in by_window.values():
         assert [info.index for info in infos] == list(range(len(infos)))
         assert [info.is_first for info in infos] == [True, *[False] * (len(infos) - 1)]
@@ -198,7 +175,7 @@ def untold(panes: list[dm.Pane]) -> list[dm.Pane]:
     return [attrs.evolve(pane, info=attrs.evolve(pane.info, trigger=None)) for pane in panes]
 
 
-@given(strategies.test_streams(), strategies.windowing_strategies(trees=strategies.triggers(2)))
+@given(scripts(), windowing_strategies(trees=strategies.triggers(2)))
 def test_repeating_a_repetition_changes_nothing(script: TestStream, strategy: WindowingStrategy) -> None:
     once = dm.Repeatedly(strategy.trigger)
     panes = [run_script(script, attrs.evolve(strategy, trigger=t), dm.Sum()) for t in (once, dm.Repeatedly(once))]
@@ -207,8 +184,8 @@ def test_repeating_a_repetition_changes_nothing(script: TestStream, strategy: Wi
 
 @given(
     st.sampled_from([dm.AfterAll, dm.AfterAny, dm.AfterEach]),
-    strategies.test_streams(),
-    strategies.windowing_strategies(trees=strategies.triggers(2)),
+    scripts(),
+    windowing_strategies(trees=strategies.triggers(2)),
 )
 def test_all_any_and_each_of_one_trigger_are_that_trigger(
     composite: Any, script: TestStream, strategy: WindowingStrategy

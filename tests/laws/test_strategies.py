@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from hypothesis import find, given
 
@@ -11,7 +12,6 @@ import dataflow_model as dm
 from dataflow_model.plan.sources import AddStep, WatermarkStep
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.triggers import OrFinally
-from tests.laws.reference_triggers import parts
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 def depth(trigger: Any) -> int:
     """Return how many levels a tree has, as it is written."""
-    below = [*parts(trigger), *(getattr(trigger, name, None) for name in ("early", "late"))]
-    return 1 + max((depth(part) for part in below if part is not None), default=0)
+    values = attrs.asdict(trigger, recurse=False).values()
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return 1 + max((depth(part) for part in parts if isinstance(part, dm.Trigger)), default=0)
 
 
 @given(strategies.triggers(max_depth=2))
@@ -40,6 +41,16 @@ def test_trees_are_no_deeper_than_asked(trigger: dm.Trigger) -> None:
         dm.AfterAny,
         dm.AfterAll,
         OrFinally,
+        dm.AfterEventTime,
+        dm.AtPeriod,
+        dm.AfterBytes,
+        dm.AfterPunctuation,
+        dm.AfterSignal,
+        dm.DataTrigger,
+        dm.Always,
+        dm.Never,
+        dm.RepeatCount,
+        dm.RepeatUntil,
     ],
 )
 def test_every_trigger_is_drawn(kind: type) -> None:

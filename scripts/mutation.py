@@ -1,0 +1,153 @@
+"""Mutation-test the trigger evaluator: change it in small ways, and see whether the tests notice.
+
+    python scripts/mutation.py                   # all mutants: an hour or two on one core
+    python scripts/mutation.py --sample 300      # that many, drawn with --seed
+
+Works on a copy of the checkout in a folder of its own (`--folder` keeps it, and goes on where it stopped). The tests
+are those of the trigger tree and a few hundred fixed cases against the executable specification; none needs Java.
+Text of error messages is not changed. Needs the package mutmut.
+
+Prints the share of mutants killed and the survivors as diffs; fails under the share that `--least` asks for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGE = "dataflow_model/triggers"
+MODULES = [
+    "composites",
+    "counts",
+    "delays",
+    "elements",
+    "evaluator",
+    "event_context",
+    "periods",
+    "repetition",
+    "signals",
+    "watermark",
+]
+TESTS = ["tests/triggers", "tests/laws/test_fixed_cases.py"]
+COPIED = ["dataflow_model", "tests", "docs", "data", "scripts", "pyproject.toml"]
+MESSAGES = [r"explain\(", "hint=", r"_misuse\("]
+"""Lines that only say what is wrong."""
+PROFILE = """
+settings.register_profile("mutation", _CALM, max_examples=8, derandomize=True, database=None)
+settings.load_profile("mutation")
+"""
+KILLED, SURVIVED, UNTESTED = 1, 0, 33
+"""Of mutmut's exit codes; a mutant that hangs or crashes the interpreter is killed too."""
+
+
+def main() -> int:
+    """Copy, mutate, run, report."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--sample", type=int, help="how many mutants to try; all unless given")
+    parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (%(default)s)")
+    parser.add_argument("--least", type=float, default=85, help="the percentage to be killed (%(default)s)")
+    parser.add_argument("--folder", type=Path, help="where the copy is; a temporary one unless given")
+    parser.add_argument("--minutes", type=float, help="stop after this time and report what there is")
+    given = parser.parse_args()
+    if given.folder is not None:
+        return mutate(given.folder, given)
+    with tempfile.TemporaryDirectory() as folder:
+        return mutate(Path(folder) / "copy", given)
+
+
+def mutate(folder: Path, given: argparse.Namespace) -> int:
+    """Run what has not been run yet, and report it all."""
+    if not folder.exists():
+        copy(folder)
+    if not list(folder.glob(f"mutants/{PACKAGE}/*.meta")):
+        mutmut(folder, [f"{PACKAGE.replace('/', '.')}.signals.*"])  # the first run makes all mutants
+    names = sorted(results(folder))
+    if given.sample is not None and given.sample < len(names):
+        names = random.Random(given.seed).sample(names, given.sample)  # noqa: S311 - not for secrets
+    waiting = [name for name in names if results(folder)[name] is None]
+    if waiting:
+        mutmut(folder, waiting, given.minutes)
+    return report(folder, names, given.least)
+
+
+def copy(folder: Path) -> None:
+    """Copy the checkout, with mutmut's settings and a profile of few examples in it."""
+    folder.mkdir(parents=True)
+    for name in COPIED:
+        source = REPOSITORY / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    settings = {
+        "source_paths": [PACKAGE],
+        "only_mutate": [f"{PACKAGE}/{name}.py" for name in MODULES],
+        "also_copy": [name for name in COPIED if name not in {"tests", "pyproject.toml"}],
+        "pytest_add_cli_args_test_selection": TESTS,
+        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
+        "do_not_mutate_patterns": MESSAGES,
+        "use_git_change_detection": False,
+    }
+    with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
+        # Strings, lists of strings and flags: as JSON they are TOML.
+        file.write("\n[tool.mutmut]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+    with (folder / "tests/conftest.py").open("a", encoding="utf-8") as file:
+        file.write(PROFILE)
+
+
+def mutmut(folder: Path, names: list[str], minutes: float | None = None) -> None:
+    """Run mutants by name."""
+    tool = Path(sys.executable).parent / "mutmut"
+    log = folder / "mutmut.log"
+    command = [str(tool), "run", "--max-children", "1", *names]
+    seconds = None if minutes is None else minutes * 60
+    with log.open("w", encoding="utf-8") as file:
+        try:
+            done = subprocess.run(command, cwd=folder, stdout=file, stderr=file, check=False, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return
+    if done.returncode and not list(folder.glob(f"mutants/{PACKAGE}/*.meta")):
+        sys.exit(f"mutmut failed; see {log}")
+
+
+def results(folder: Path) -> dict[str, int | None]:
+    """Return the exit code of each mutant; `None` where it has not run."""
+    found: dict[str, int | None] = {}
+    for path in sorted(folder.glob(f"mutants/{PACKAGE}/*.meta")):
+        found.update(json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"])
+    return found
+
+
+def report(folder: Path, names: list[str], least: float) -> int:
+    """Print the share killed, module by module, and what survived."""
+    codes = {name: code for name, code in results(folder).items() if name in set(names) and code is not None}
+    killed = {name for name, code in codes.items() if code not in {SURVIVED, UNTESTED}}
+    by_module = Counter(module_of(name) for name in codes)
+    killed_by_module = Counter(module_of(name) for name in killed)
+    for module, count in sorted(by_module.items()):
+        print(f"{module:16}{killed_by_module[module]:5} of {count:5} killed")
+    share = 100 * len(killed) / len(codes) if codes else 0
+    print(f"{'all':16}{len(killed):5} of {len(codes):5} killed: {share:.1f} % (of {len(names)} asked for)")
+    for name in sorted(codes.keys() - killed):
+        shown = [str(Path(sys.executable).parent / "mutmut"), "show", name]
+        diff = subprocess.run(shown, cwd=folder, capture_output=True, text=True, check=False).stdout
+        print(f"\n{name}{' (no test runs it)' if codes[name] == UNTESTED else ''}")
+        print("\n".join(line for line in diff.splitlines() if line[:1] in set("-+") and line[:3] not in {"---", "+++"}))
+    return 0 if share >= least else 1
+
+
+def module_of(name: str) -> str:
+    """Return the module of a mutant, from its name."""
+    return name.split(".")[2]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

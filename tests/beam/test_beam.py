@@ -1,0 +1,132 @@
+"""Beam's Python DirectRunner as a second opinion on panes: the same, but for what `docs/departures.md` lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import run_script
+from tests.beam.drawing import scripts, windowing_strategies
+from tests.engine.scripting import fixed, script, sessions
+from tests.runners.jobs import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # Beam's own
+]
+FOREVER = 1_000
+
+Brief = list[tuple[int, str]]
+
+
+@pytest.fixture(scope="session")
+def comparing() -> ModuleType:
+    """Return the comparison; skip without Beam."""
+    pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
+    from tests.beam import comparing
+
+    return comparing
+
+
+@pytest.fixture
+def both(comparing: ModuleType) -> Callable[[str, dm.WindowInto], tuple[Brief, Brief]]:
+    """Return what runs a script on both sides, ours first; values and timings, by window and then in order."""
+    from tests.beam.beam_side import Pane, ours, run_on_beam
+
+    def brief(panes: list[Pane]) -> Brief:
+        in_order = sorted(panes, key=lambda pane: (pane.window or (0, 0), pane.index))
+        return [(pane.value, pane.timing) for pane in in_order]
+
+    def run(text: str, windowing: dm.WindowInto) -> tuple[Brief, Brief]:
+        steps = script(text)
+        mine = list(ours(run_script(steps, windowing, dm.Sum())))
+        return brief(mine), brief(run_on_beam(steps, windowing.strategy))
+
+    return run
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_panes_of_drawn_cases_are_beams_but_for_known_departures(comparing: ModuleType, number: int) -> None:
+    for steps, strategy in draw(st.tuples(scripts(), windowing_strategies()), 50, number):
+        try:
+            comparing.departures(steps, strategy)
+        except comparing.Disagreement as problem:
+            shown = "\n".join(map(repr, steps.steps))
+            pytest.fail(f"{problem}\n{strategy}\n{shown}")
+
+
+def test_early_on_time_and_late_panes_are_beams(both: Any) -> None:
+    trigger = dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1))
+    ours, beams = both("e 1@5, e 2@6, e 4@7, w 10, e 8@3, w 20, e 16@1", fixed(trigger, FOREVER))
+    assert ours == beams == [(3, "EARLY"), (4, "ON_TIME"), (8, "LATE"), (16, "LATE")]
+
+
+def test_merged_sessions_start_over_on_both_sides(both: Any) -> None:
+    ours, beams = both("e 1@0, e 2@15, e 4@8, w 40", sessions(dm.AfterWatermark(early=dm.AfterCount(1)), FOREVER))
+    assert ours == beams == [(1, "EARLY"), (4, "EARLY"), (0, "ON_TIME"), (2, "EARLY")]
+
+
+# The departures, each by the case that the document gives.
+
+
+def test_beam_has_no_pane_at_expiry(both: Any) -> None:
+    ours, beams = both("e 1@5, e 2@6, e 4@7", fixed(dm.Repeatedly(dm.AfterCount(2))))
+    assert ours == [(3, "EARLY"), (4, "ON_TIME")]
+    assert beams == [(3, "EARLY")]
+
+
+def test_beam_takes_an_element_at_the_expiry(both: Any) -> None:
+    ours, beams = both("e 1@5, w 15, e 2@6", fixed(None, 5))
+    assert ours == [(1, "ON_TIME")]
+    assert beams == [(1, "ON_TIME"), (2, "LATE")]
+
+
+def test_beam_merges_with_windows_that_have_expired(both: Any) -> None:
+    ours, beams = both("e 1@0, w 15, e 2@9", sessions(dm.Repeatedly(dm.AfterCount(2)), 3))
+    assert ours == [(1, "ON_TIME"), (2, "ON_TIME")]
+    assert beams == [(3, "EARLY")]
+
+
+def test_beam_marks_no_pane_as_last_because_its_window_expires(comparing: ModuleType) -> None:
+    assert comparing.departures(script("e 1@5, w 10"), fixed(dm.Repeatedly(dm.AfterWatermark())).strategy) == {
+        comparing.LAST
+    }
+
+
+def test_beam_times_a_pane_by_the_output_watermark(both: Any) -> None:
+    ours, beams = both("e 1@5, w 12, e 2@3", fixed(dm.Repeatedly(dm.AfterCount(2)), FOREVER))
+    assert ours == [(3, "ON_TIME")]
+    assert beams == [(3, "EARLY")]
+
+
+def test_beam_fires_once_for_each_timer_of_a_tree(both: Any) -> None:
+    trigger = dm.AfterAll(dm.DefaultTrigger(), dm.DefaultTrigger())
+    ours, beams = both("e 1@5, w 10", fixed(trigger, FOREVER))
+    assert ours == [(1, "ON_TIME")]
+    assert beams == [(1, "ON_TIME"), (0, "LATE")]
+
+
+def test_beams_watermark_trigger_waits_for_an_element_in_its_turn(both: Any) -> None:
+    ours, beams = both("e 1@5, w 10", fixed(dm.AfterEach(dm.AfterCount(1), dm.AfterWatermark()), FOREVER))
+    assert ours == [(1, "EARLY"), (0, "ON_TIME")]
+    assert beams == [(1, "EARLY")]
+
+
+def test_beam_keeps_a_finished_window_closed_when_it_merges(both: Any) -> None:
+    ours, beams = both("e 1@0, w 12, e 2@9", sessions(dm.AfterWatermark(), FOREVER))
+    assert ours == [(1, "ON_TIME"), (2, "LATE")]
+    assert beams == [(1, "ON_TIME")]
+
+
+def test_beams_or_finally_waits_until_the_other_trigger_finishes(both: Any) -> None:
+    trigger = dm.Repeatedly(dm.AfterCount(1)).or_finally(dm.Repeatedly(dm.AfterCount(2)))
+    ours, beams = both("e 1@5, e 2@6, e 4@7", fixed(trigger, FOREVER))
+    assert ours == [(1, "EARLY"), (2, "EARLY")]
+    assert beams == [(1, "EARLY"), (2, "EARLY"), (4, "EARLY")]

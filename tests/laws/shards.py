@@ -1,0 +1,172 @@
+"""One grouping on one shard or several, driven event by event; whoever drives it cuts the bundles and moves the state.
+
+`Shards` is what a runner does with a keyed stage, without a runner: it sends elements to the shard of their key, tells
+all shards the watermarks and clock, and can put all state to bytes, and go on elsewhere from the bytes alone.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+import dataflow_model as dm
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.triggering import awaited_percentiles
+from dataflow_model.runners.engine.bundle import Bundle, Update
+from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.shard import StageShard, join_arrivals
+from dataflow_model.runners.engine.sharding import split_by_shard
+from dataflow_model.testing import TestStream, panes_of
+from dataflow_model.values import NO_FIRING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.values import Window
+
+_UPSTREAM, _GROUP, _SINK = "upstream", "group", "panes"
+
+
+@attrs.frozen
+class Element:
+    """An element on its way to the grouping, or one that is taken back."""
+
+    key: str
+    value: int
+    event_time: int
+    windows: tuple[Window, ...]
+    number: int
+    update: Update | None = None
+
+
+def staged(strategy: WindowingStrategy, *, takes_back: bool) -> StagedPlan:
+    """Return the chain whose second stage is the grouping; with `takes_back` the first one retracts."""
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    before = dm.Window.into(dm.GlobalWindows())
+    if takes_back:
+        before = before.accumulating_and_retracting()
+    pairs = pipeline | TestStream().add(1, 0, key="k") | before | _UPSTREAM >> dm.Sum.per_key()
+    sums = pairs | "where" >> dm.Window.into(strategy) | _GROUP >> dm.Sum.per_key()
+    _ = sums | _SINK >> dm.io.Collect()
+    return cut_into_stages(pipeline.plan())
+
+
+class Shards:
+    """A keyed stage.
+
+    Args:
+        chain: from `staged`.
+        count: how many shards.
+    """
+
+    def __init__(self, chain: StagedPlan, count: int) -> None:
+        self.chain = chain
+        self.panes: list[dm.Pane] = []
+        self.instants = 0
+        self.output_watermark = int(dm.MIN_TIMESTAMP)
+        strategy = chain.plan[_GROUP].strategy  # type: ignore[union-attr]
+        self.stays_at_the_end = strategy.timestamp_combiner is dm.TimestampCombiner.END_OF_WINDOW
+        self._shards = [self._new() for _ in range(count)]
+
+    def instant(
+        self,
+        clock: int,
+        watermark: int,
+        percentiles: Sequence[int] = (),
+        elements: Sequence[Element] = (),
+        signals: Sequence[str] = (),
+        *,
+        closes: bool = False,
+    ) -> None:
+        """Run the events of one instant on every shard, and keep the panes in their total order."""
+        inboxes = split_by_shard(self.chain.plan[_GROUP], _bundle(elements, clock), len(self._shards))  # type: ignore[arg-type]
+        arrivals: dict[str, Bundle] = {}
+        outputs = []
+        for number, shard in enumerate(self._shards):
+            passed, watermarks = shard.instant(
+                clock,
+                {_GROUP: inboxes[number]} if number in inboxes else {},
+                {_UPSTREAM: watermark},
+                closes=closes,
+                percentiles={_UPSTREAM: tuple(percentiles)} if percentiles else None,
+                signals=signals,
+            )
+            join_arrivals(arrivals, passed)
+            outputs.append(watermarks[_GROUP])
+            higher = [*shard.percentile_outputs.get(_GROUP, ()), watermarks[_GROUP]]
+            assert higher == sorted(higher, reverse=True), "a percentile is behind a higher one"
+        assert min(outputs) >= self.output_watermark, "the output watermark went back"
+        bundle = arrivals.get(_SINK, Bundle()).in_order()
+        panes = panes_of(records_of(bundle, [(clock, self.instants)] * len(bundle)))
+        held = [pane for pane in panes if pane.info.timing is dm.PaneTiming.ON_TIME and not pane.is_retraction]
+        if self.stays_at_the_end:
+            assert all(pane.timestamp >= self.output_watermark for pane in held), "the watermark passed pending work"
+        self.output_watermark = min(outputs)
+        self.panes += panes
+        self.instants += 1
+
+    def move(self, count: int) -> None:
+        """Put all state to bytes and go on from the bytes, on as many new shards."""
+        kept: dict[bytes, Any] = {}
+        counters: dict[str, int] = {}
+        for shard in self._shards:
+            engine = shard.engines[_GROUP]
+            assert isinstance(engine, GroupingEngine)
+            kept.update({key: entry for key, entry in engine.settle(pickle.dumps).items() if entry is not None})
+            # What was settled before and has not changed since is in no delta.
+            kept.update({key: entry for key in engine.state._settled if (entry := engine.stored(key)) is not None})
+            for name, count_ in engine.counters.items():
+                counters[name] = counters.get(name, 0) + count_
+        engines = [shard.engines[_GROUP] for shard in self._shards]
+        positions = [engine.position() for engine in engines if isinstance(engine, GroupingEngine)]
+        position = {**positions[0], "output_watermark": min(one["output_watermark"] for one in positions)}
+        if position["output_percentiles"]:
+            position["output_percentiles"] = tuple(
+                map(min, *(one["output_percentiles"] for one in positions), position["output_percentiles"])
+            )
+        watermarks, percentiles = self._shards[0].watermarks, self._shards[0].percentiles
+        frozen = pickle.dumps((kept, position, watermarks, percentiles))
+        self._shards = [self._new() for _ in range(count)]
+        kept, position, watermarks, percentiles = pickle.loads(frozen)
+        bundle = Bundle()
+        for entry in kept.values():
+            bundle.append((pickle.loads(entry.state).key, None), 0, (), NO_FIRING, (), 0)
+        owners = split_by_shard(self.chain.plan[_GROUP], bundle, count)  # type: ignore[arg-type]
+        for number, shard in enumerate(self._shards):
+            engine = shard.engines[_GROUP]
+            assert isinstance(engine, GroupingEngine)
+            mine = {dm.values.encode_key(key) for key, _ in owners.get(number, Bundle()).values}
+            engine.apply({key: entry for key, entry in kept.items() if key in mine})
+            engine.stand_at(**position)
+            shard.watermarks, shard.percentiles = dict(watermarks), dict(percentiles)
+        self._shards[0].engines[_GROUP].counters.update(counters)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What the shards have counted, together; without what is 0."""
+        total: dict[str, int] = {}
+        for shard in self._shards:
+            for name, count in shard.engines[_GROUP].counters.items():
+                total[name] = total.get(name, 0) + count
+        return {name: count for name, count in sorted(total.items()) if count}
+
+    @property
+    def awaited(self) -> tuple[float, ...]:
+        """The percentiles below 100 that the trigger waits for."""
+        return awaited_percentiles(self.chain.plan)
+
+    def _new(self) -> StageShard:
+        return StageShard(self.chain, 2, thaw=pickle.loads)
+
+
+def _bundle(elements: Sequence[Element], clock: int) -> Bundle:
+    bundle = Bundle()
+    for one in elements:
+        order = (1, "source", one.number)
+        bundle.append((one.key, one.value), one.event_time, one.windows, NO_FIRING, order, clock, one.update)
+    return bundle
