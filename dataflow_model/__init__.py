@@ -26,6 +26,16 @@ from dataflow_model.errors import (
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.state import (
+    BagStateSpec,
+    CombiningStateSpec,
+    MapStateSpec,
+    SetStateSpec,
+    TimerSpec,
+    ValueStateSpec,
+    on_timer,
+)
+from dataflow_model.plan.state_handles import BagState, CombiningState, MapState, SetState, Timer, ValueState
 from dataflow_model.plan.strategy import (
     AccumulationMode,
     ClosingBehavior,
@@ -34,7 +44,14 @@ from dataflow_model.plan.strategy import (
     TimestampCombiner,
     WindowingStrategy,
 )
-from dataflow_model.plan.watermarks import ARRIVAL, BoundedOutOfOrderness, Monotonic
+from dataflow_model.plan.watermarks import (
+    ARRIVAL,
+    AdaptiveLateness,
+    BoundedOutOfOrderness,
+    Explicit,
+    Monotonic,
+    WallTime,
+)
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -45,6 +62,7 @@ from dataflow_model.time import (
     event_time,
     processing_time,
 )
+from dataflow_model.transforms.batches import GroupIntoBatches
 from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.collectors import Distinct, ToList, Top, ToSet
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -52,6 +70,7 @@ from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
 from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
 from dataflow_model.transforms.endpoints import Create, Read, Write
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
+from dataflow_model.transforms.joins import Join
 from dataflow_model.transforms.pairs import Keys, KvSwap, Values, WithKeys
 from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
@@ -79,6 +98,7 @@ from dataflow_model.triggers import (
     CompositeTrigger,
     DataTrigger,
     DefaultTrigger,
+    FiringMode,
     Never,
     RepeatCount,
     Repeatedly,
@@ -103,6 +123,7 @@ __all__ = [
     "MAX_TIMESTAMP",
     "MIN_TIMESTAMP",
     "AccumulationMode",
+    "AdaptiveLateness",
     "AfterAll",
     "AfterAny",
     "AfterBytes",
@@ -119,6 +140,8 @@ __all__ = [
     "AsList",
     "AsSingleton",
     "AtPeriod",
+    "BagState",
+    "BagStateSpec",
     "BoundedOutOfOrderness",
     "CalendarWindows",
     "CheckpointMismatch",
@@ -128,6 +151,8 @@ __all__ = [
     "CombineGlobally",
     "CombinePerKey",
     "Combiner",
+    "CombiningState",
+    "CombiningStateSpec",
     "CompositeTrigger",
     "Count",
     "Create",
@@ -139,7 +164,9 @@ __all__ = [
     "DoFn",
     "Duration",
     "EventTime",
+    "Explicit",
     "Filter",
+    "FiringMode",
     "FixedWindows",
     "FlatMap",
     "FlatMapTuple",
@@ -147,15 +174,19 @@ __all__ = [
     "GlobalWindow",
     "GlobalWindows",
     "GroupByKey",
+    "GroupIntoBatches",
     "IntervalWindow",
     "InvalidArgument",
     "InvalidType",
+    "Join",
     "KeyEncodingError",
     "Keys",
     "KvSwap",
     "LateData",
     "LocalRunner",
     "Map",
+    "MapState",
+    "MapStateSpec",
     "MapTuple",
     "Max",
     "Mean",
@@ -183,6 +214,8 @@ __all__ = [
     "Reshuffle",
     "RunnerState",
     "Sessions",
+    "SetState",
+    "SetStateSpec",
     "SinkError",
     "SlidingWindows",
     "SourceError",
@@ -191,6 +224,8 @@ __all__ = [
     "Sum",
     "TaggedOutput",
     "TimeDomain",
+    "Timer",
+    "TimerSpec",
     "TimestampCombiner",
     "TimestampedValue",
     "ToList",
@@ -200,7 +235,10 @@ __all__ = [
     "Trigger",
     "UnsupportedOnRunner",
     "UserCodeError",
+    "ValueState",
+    "ValueStateSpec",
     "Values",
+    "WallTime",
     "Window",
     "WindowFn",
     "WindowInto",
@@ -212,6 +250,7 @@ __all__ = [
     "duration",
     "event_time",
     "io",
+    "on_timer",
     "processing_time",
     "testing",
 ]

@@ -9,12 +9,12 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.local.execution import side_values
 from dataflow_model.runners.spark import shard_state
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.offsets import Feed, begin
 from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.publishing import records_of
 from dataflow_model.runners.spark.rows import Kind, Row, dump, load
 from dataflow_model.runners.spark.stage0 import read_script
 from dataflow_model.testing import TestStream
@@ -72,7 +72,8 @@ def streamed(pipeline: dm.Pipeline, steps: int, *, cached: bool) -> Iterator[Rec
             rows = others + list(run_shard(program, depth, shard, mine, store))
         for row in rows:
             if row.kind == Kind.OUTPUT:
-                yield from records_of(load(row.payload))
+                packed = load(row.payload)
+                yield from records_of(packed.bundle, packed.instants())
         start = end
 
 

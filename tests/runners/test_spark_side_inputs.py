@@ -28,13 +28,29 @@ def look(element: Any, side: Any) -> Any:
         yield dm.TaggedOutput("thirds", (element[0], 1))
 
 
+BLIND = [
+    dm.AfterCount,
+    dm.AfterProcessingTime,
+    dm.AfterEventTime,
+    dm.AtPeriod,
+    dm.AfterWatermark,
+    dm.DefaultTrigger,
+    dm.AfterAll,
+    dm.AfterAny,
+    dm.AfterEach,
+    dm.Repeatedly,
+]
+"""Triggers that look at no element: what is grouped behind the side input are no numbers."""
+
+
 @pytest.mark.parametrize(("number", "shards"), [(1, 3), pytest.param(2, 1, marks=pytest.mark.slow)])
 def test_drawn_scripts_with_changing_side_inputs_give_the_panes_of_the_local_runner(
     spark: SparkSession, tmp_path: Path, number: int, shards: int
 ) -> None:
     scripts = strategies.test_streams(max_steps=12)
     windows = strategies.windowing_strategies()
-    cases = draw(st.tuples(scripts, windows, scripts, windows), 40, number)
+    blind = strategies.windowing_strategies(trees=strategies.triggers(only=BLIND))
+    cases = draw(st.tuples(scripts, blind, scripts, windows), 40, number)
 
     def build(p: dm.Pipeline) -> None:
         for case, (main, main_windows, side, side_windows) in enumerate(cases):
