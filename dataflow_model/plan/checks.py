@@ -10,6 +10,7 @@ from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read
 from dataflow_model.plan.retractions import check_retractions
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.state_checks import check_state
+from dataflow_model.plan.triggering import check_percentiles
 from dataflow_model.time import Duration
 from dataflow_model.windowing import GlobalWindows
 
@@ -36,6 +37,7 @@ def check(plan: Plan, *, drained: bool = False) -> None:
     _check_clocks(plan)
     check_state(plan)
     check_retractions(plan)
+    check_percentiles(plan)
     if not drained:
         _check_that_groupings_fire(plan)
 

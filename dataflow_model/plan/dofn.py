@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, NotYetSupported, explain
+from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.time import EventTime, event_time
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ METADATA: Final = frozenset(
     {"timestamp", "window", "pane", "watermark_percentile", "production_time", "trigger", "is_retraction", "key"}
 )
 """What a DoFn is told when a parameter bears the name."""
-_NOT_YET: Final = ("watermark_percentile",)
 
 
 @attrs.frozen
@@ -88,8 +87,10 @@ class DoFn:
     `process(self, element, …)` returns an iterable of outputs (or is a generator, or returns `None`): plain values,
     `TaggedOutput`s, `TimestampedValue`s. Further parameters are filled by name: `timestamp` (`EventTime`), `window`,
     `pane` (`PaneInfo`), `trigger` (the `repr` of the one that fired the pane, or `None`), `production_time`
-    (`ProcessingTime`: when the element was produced), `is_retraction` (whether it takes an earlier one back), `key` (of
-    a pair); any other name is one of the arguments given to `ParDo`.
+    (`ProcessingTime`: when the element was produced), `watermark_percentile` (the lowest percentile of the watermark
+    that had not passed its event time then: 1, 5, 10, 25, 50, 75, 90, 95, 99 or 100; `None` if it was late),
+    `is_retraction` (whether it takes an earlier one back), `key` (of a pair); any other name is one of the arguments
+    given to `ParDo`.
     `setup` runs once per worker before anything else, `start_bundle` / `finish_bundle` around each bundle (the latter
     may return outputs as `TimestampedValue`s or none), `teardown` when the worker lets go.
 
@@ -179,7 +180,6 @@ def metadata_of(fn: Callable[..., Any], *, given: Collection[str] = (), position
 
     Raises:
         InvalidArgument: when a parameter without a default is neither metadata nor given.
-        NotYetSupported: when it asks for metadata that this version does not have yet.
 
     Example:
         >>> metadata_of(lambda x, window, timestamp: x)
@@ -199,20 +199,13 @@ def metadata_of(fn: Callable[..., Any], *, given: Collection[str] = (), position
         if parameter.default is not parameter.empty:
             continue
         name = getattr(fn, "__name__", repr(fn))
-        if parameter.name in _NOT_YET:
-            raise NotYetSupported(
-                explain(
-                    f"{name}{inspect.signature(fn)} asks for {parameter.name!r}, which no runner tells yet",
-                    hint=f"ask for one of {sorted(METADATA.difference(_NOT_YET))}, or give the parameter a default",
-                )
-            )
         if parameter.name in METADATA:
             wanted.append(parameter.name)
         else:
             raise InvalidArgument(
                 explain(
                     f"{name}{inspect.signature(fn)} has a parameter {parameter.name!r} that nothing fills",
-                    hint=f"pass {parameter.name}=… to it, or name one of {sorted(METADATA.difference(_NOT_YET))}",
+                    hint=f"pass {parameter.name}=… to it, or name one of {sorted(METADATA)}",
                 )
             )
     return tuple(wanted)

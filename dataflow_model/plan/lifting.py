@@ -14,6 +14,7 @@ import attrs
 from dataflow_model.plan.nodes import MAIN, AssignWindows, GroupByKeyAndWindow, Read, Ref, ToPairs
 from dataflow_model.plan.sources import LOW, ColumnSource, ScriptSource
 from dataflow_model.plan.strategy import LateData, TimestampCombiner
+from dataflow_model.plan.triggering import asks_for_percentile
 from dataflow_model.time import Duration
 from dataflow_model.triggers import AfterWatermark, DefaultTrigger
 from dataflow_model.windowing import FixedWindows, GlobalWindows, Sessions, SlidingWindows
@@ -72,6 +73,8 @@ def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
         >>> folder.cleanup()
     """
     sources = [read.source for read in staged.sources]
+    if asks_for_percentile(staged.plan):
+        return {}
     if streaming and any(source.processing_time is not None or isinstance(source, ScriptSource) for source in sources):
         return {}
     found = {}

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from dataflow_model.plan.nodes import GroupByKeyAndWindow
+from dataflow_model.errors import PlanError, explain
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read, Reshuffle
+from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.triggers import TriggerMachine
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
 
-__all__ = ["awaited_percentiles", "awaited_signals"]
+__all__ = ["asks_for_percentile", "awaited_percentiles", "awaited_signals", "check_percentiles"]
+
+ASKED: Final = "watermark_percentile"
+TOLD: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
+"""The percentiles below 100 that are told apart."""
 
 
 def awaited_percentiles(plan: Plan) -> tuple[float, ...]:
-    """Return the percentiles of the watermark below 100 that some trigger waits for, lowest first.
+    """Return the percentiles of the watermark below 100 that some trigger waits for or function asks for, lowest first.
 
     Example:
         >>> import dataflow_model as dm
@@ -23,7 +29,50 @@ def awaited_percentiles(plan: Plan) -> tuple[float, ...]:
         >>> awaited_percentiles(p.plan())
         ()
     """
-    return tuple(sorted({one for machine in _machines(plan) for one in machine.percentiles}))
+    awaited = {one for machine in _machines(plan) for one in machine.percentiles}
+    return tuple(sorted(awaited.union(TOLD if asks_for_percentile(plan) else ())))
+
+
+def asks_for_percentile(plan: Plan) -> bool:
+    """Tell whether some function asks at which percentile of the watermark its element was produced."""
+    return any(isinstance(node, ParDo) and ASKED in node.metadata for node in plan.nodes)
+
+
+def check_percentiles(plan: Plan) -> None:
+    """Raise `PlanError` for a function that asks for the watermark's percentile where none is known yet."""
+    for node in plan.nodes:
+        if isinstance(node, ParDo) and ASKED in node.metadata:
+            unknown = _unknown_before(plan, node)
+            if unknown is not None:
+                raise PlanError(
+                    explain(
+                        f"{node.label!r} asks for {ASKED!r}, and runs behind {unknown!r}, where the watermark is not "
+                        "known yet",
+                        hint="put a grouping or dm.Reshuffle() between the two",
+                    )
+                )
+
+
+def _unknown_before(plan: Plan, node: ParDo) -> str | None:
+    """Return the source or function whose elements come to this one without a percentile, if there is one."""
+    if node.is_stateful:
+        return node.label
+    changing = {side.ref for side in dynamic_sides(plan)}
+    refs = [node.input]
+    while refs:
+        before = plan[refs.pop().label]
+        match before:
+            case GroupByKeyAndWindow() | Reshuffle():
+                continue
+            case Read():
+                return before.label
+            case ParDo() if before.is_stateful or any(side.ref in changing for side in before.side_inputs):
+                return before.label
+            case ParDo():
+                refs.append(before.input)
+            case _:
+                refs.extend(before.inputs)
+    return None
 
 
 def awaited_signals(plan: Plan) -> frozenset[str]:

@@ -35,7 +35,6 @@ class ParDo(PTransform):
     Raises:
         InvalidArgument: for a parameter that nothing fills, or arguments that `process` does not take.
         InvalidType: when the annotation of the first parameter rules out the elements.
-        NotYetSupported: for a parameter that asks for what this version does not have yet.
 
     Source: the papers' ParDo; Beam's `ParDo`.
 

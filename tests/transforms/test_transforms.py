@@ -8,6 +8,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan import nodes
+from dataflow_model.testing import TestStream
 
 
 class Sort(dm.DoFn):
@@ -101,9 +102,22 @@ def test_wrong_arguments_are_refused_where_they_are_given(make: Any, problem: st
         make()
 
 
-def test_metadata_that_is_not_told_yet_is_refused_at_construction() -> None:
-    with pytest.raises(dm.NotYetSupported, match="asks for 'watermark_percentile', which no runner tells yet"):
-        dm.Map(lambda x, watermark_percentile: (x, watermark_percentile))
+def test_the_watermarks_percentile_is_not_known_right_behind_a_source() -> None:
+    p, numbers = created(1)
+    _ = numbers | "ask" >> dm.Map(lambda x, watermark_percentile: (x, watermark_percentile)) | dm.io.Collect()
+    with pytest.raises(dm.PlanError, match=r"'ask' asks for 'watermark_percentile', and runs behind 'Create'"):
+        p.run()
+
+
+def test_a_function_is_told_at_which_percentile_of_the_watermark_its_element_was_produced() -> None:
+    script = TestStream().watermark(10).watermark(30, percentile=50).watermark(60, percentile=10)
+    script = script.bundle([(name, at) for name, at in (("a", 70), ("b", 40), ("c", 20), ("d", 5))])
+    with dm.Pipeline() as p:
+        ask = dm.Map(lambda name, watermark_percentile: (name, watermark_percentile))
+        _ = p | script | dm.Reshuffle() | ask | dm.io.Collect()
+    assert p.result is not None
+    told = [record.value for record in p.result.collected("Collect")]
+    assert told == [("a", 1.0), ("b", 25.0), ("c", 75.0), ("d", None)]
 
 
 def test_a_function_is_told_what_made_its_element() -> None:

@@ -244,3 +244,27 @@ def test_a_signal_is_taken_once(tmp_path: Path) -> None:
     streamed.signal("flush")
     streamed.run()
     assert [record.value[1] for record in streamed.collected("kept")] == [3, 12]
+
+
+@pytest.mark.parametrize("rows", [7, 50, 1_000])
+@pytest.mark.parametrize("behind", ["grouping", "reshuffle"])
+def test_functions_are_told_the_same_percentiles_however_the_stream_is_cut(
+    tmp_path: Path, behind: str, rows: int
+) -> None:
+    three_files(tmp_path / "in")
+
+    def build(pipeline: dm.Pipeline) -> None:
+        read = pipeline | "rows" >> dm.io.ReadParquet(
+            tmp_path / "in", event_time="at", processing_time="seen", watermark_origin="file"
+        )
+        late = dm.AfterWatermark(early=dm.AfterProcessingTime(3), late=dm.AfterCount(1))
+        windows = BY_TEN.trigger(late).allowed_lateness("1 hour").accumulating_and_retracting()
+        sums = read | windows | dm.WithKeys("partition", value="value") | dm.Sum.per_key()
+        source = sums if behind == "grouping" else read | dm.Reshuffle()
+        ask = dm.Map(lambda element, watermark_percentile: (watermark_percentile, str(element)))
+        _ = source | ask | "kept" >> dm.io.Collect()
+
+    same(build, tmp_path, rows)
+    told = {record.value[0] for record in run(dm.LocalRunner(), build).collected("kept")}
+    assert None in told, "nothing was late"
+    assert len(told - {None}) > 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -10,6 +10,8 @@ from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, PaneInfo, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+ToldT = TypeVar("ToldT")
 
 __all__ = ["GLOBAL_ONLY", "Bundle", "Order", "Update"]
 
@@ -51,6 +53,7 @@ class Bundle:
         orders: where each stands in its instant.
         produced: the processing time at which each was produced.
         updates: by place, the few elements that take a value back or stand in its stead.
+        percentiles: by place, the watermark's percentile at which an element was produced, where someone asks for it.
     """
 
     values: list[Any] = attrs.field(factory=list)
@@ -60,6 +63,7 @@ class Bundle:
     orders: list[Order] = attrs.field(factory=list)
     produced: list[int] = attrs.field(factory=list)
     updates: dict[int, Update] = attrs.field(factory=dict)
+    percentiles: dict[int, float | None] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -92,9 +96,9 @@ class Bundle:
 
     def extend(self, other: Bundle) -> None:
         """Add all elements of another bundle."""
-        if other.updates:
-            before = len(self.values)
-            self.updates.update({before + row: update for row, update in other.updates.items()})
+        before = len(self.values)
+        _add_behind(self.updates, other.updates, before)
+        _add_behind(self.percentiles, other.percentiles, before)
         self.values.extend(other.values)
         self.times.extend(other.times)
         self.windows.extend(other.windows)
@@ -111,7 +115,8 @@ class Bundle:
             [self.panes[row] for row in rows],
             [self.orders[row] for row in rows],
             [self.produced[row] for row in rows],
-            {place: self.updates[row] for place, row in enumerate(rows) if row in self.updates} if self.updates else {},
+            _taken(self.updates, rows),
+            _taken(self.percentiles, rows),
         )
 
     def part(self, start: int, stop: int) -> Bundle:
@@ -123,7 +128,8 @@ class Bundle:
             self.panes[start:stop],
             self.orders[start:stop],
             self.produced[start:stop],
-            {row - start: update for row, update in self.updates.items() if start <= row < stop},
+            _taken(self.updates, range(start, stop)),
+            _taken(self.percentiles, range(start, stop)),
         )
 
     def is_retraction(self, row: int) -> bool:
@@ -137,6 +143,17 @@ class Bundle:
         if all(map(_not_after, orders, orders[1:])):
             return self
         return self.take(sorted(range(len(orders)), key=orders.__getitem__))
+
+
+def _add_behind(told: dict[int, ToldT], more: dict[int, ToldT], before: int) -> None:
+    """Add what is told of the places of another bundle, which come behind `before` others."""
+    if more:
+        told.update({before + row: one for row, one in more.items()})
+
+
+def _taken(told: dict[int, ToldT], rows: Sequence[int]) -> dict[int, ToldT]:
+    """Return what is told of some places, by their places among the rows that are taken."""
+    return {place: told[row] for place, row in enumerate(rows) if row in told} if told else {}
 
 
 def _not_after(first: Order, second: Order) -> bool:

@@ -283,6 +283,8 @@ class Fragment:
                 return pane.trigger
             case "production_time":
                 return ProcessingTime(self._root.produced[cause])
+            case "watermark_percentile":
+                return self._root.percentiles[cause]
             case "is_retraction":
                 return self._root.is_retraction(cause)
             case _:

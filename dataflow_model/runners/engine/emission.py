@@ -72,6 +72,7 @@ class Emitter:
         trigger: the trigger's name.
         counters: where panes are counted.
         keeps_history: whether the trigger looks at the panes so far.
+        percentile_of: tells the watermark's percentile of an event time, where a function behind asks for it.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class Emitter:
         counters: Counter[str],
         *,
         keeps_history: bool = False,
+        percentile_of: Callable[[int], float | None] | None = None,
     ) -> None:
         self.output = Bundle()
+        self._percentile_of = percentile_of
         self.counters = counters
         self._label = label
         self._strategy = strategy
@@ -151,7 +154,7 @@ class Emitter:
         time = cell.output_time(window, self._strategy.timestamp_combiner)
         emission = self._take_back(key, cell, produced)
         update = None if emission is None else Update(emission, is_retraction=False)
-        self.output.append((key, value), time, (window,), info, self._next_order(), produced, update)
+        self._append(key, Standing(window, value, time, info), produced, update)
         if self._strategy.retracting:
             cell.standing = (Standing(window, value, time, info),)
         self.counters[_PANES[info.timing]] += 1
@@ -160,20 +163,17 @@ class Emitter:
         """Emit the retractions of what stands, by source window; return the name of the emission, if there are any."""
         emission: Order | None = None
         for standing in sorted(cell.standing, key=_by_window):
-            order = self._next_order()
-            emission = emission or (self._label, *order)
-            self.output.append(
-                (key, standing.value),
-                standing.time,
-                (standing.window,),
-                standing.info,
-                order,
-                produced,
-                Update(emission, is_retraction=True),
-            )
+            emission = emission or (self._label, self._phase, self._cause, next(self._numbers))
+            self._append(key, standing, produced, Update(emission, is_retraction=True))
             self.counters["retractions"] += 1
         cell.standing = ()
         return emission
+
+    def _append(self, key: Any, row: Standing, produced: int, update: Update | None) -> None:
+        if self._percentile_of is not None:
+            self.output.percentiles[len(self.output)] = self._percentile_of(row.time)
+        order = self._next_order()
+        self.output.append((key, row.value), row.time, (row.window,), row.info, order, produced, update)
 
     def _next_order(self) -> Order:
         if self._phase == ELEMENT:

@@ -65,6 +65,7 @@ class GroupingEngine(KeyedEngine):
         thaw: turns a stored key's bytes into its state, for state that was loaded.
         percentiles: those below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may take values back.
+        tells_percentile: whether a function behind it asks for the watermark's percentile.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class GroupingEngine(KeyedEngine):
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
+        tells_percentile: bool = False,
     ) -> None:
         self.machine = TriggerMachine(node.strategy.trigger)
         self.state = KeyStore(node.strategy, thaw, self.machine.percentiles)
@@ -93,6 +95,7 @@ class GroupingEngine(KeyedEngine):
             self.machine.name,
             self.counters,
             keeps_history=self.machine.reads_history,
+            percentile_of=self.percentile_of if tells_percentile else None,
         )
 
     # The events of one instant -------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dataflow_model.time import MIN_TIMESTAMP
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.runners.engine.key_store import StoredKey
 
-__all__ = ["KeyedEngine", "KeyedStore"]
+__all__ = ["KeyedEngine", "KeyedStore", "percentile_at"]
 
 
 class KeyedStore(Protocol):
@@ -37,6 +38,23 @@ class KeyedStore(Protocol):
     def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
         """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
         ...
+
+
+def percentile_at(time: int, low: int, percentiles: Mapping[float, int]) -> float | None:
+    """Return the lowest percentile whose watermark has not passed an event time; `None` behind the low watermark.
+
+    Args:
+        time: the event time.
+        low: the low watermark.
+        percentiles: the others, lowest percentile first.
+
+    Example:
+        >>> [percentile_at(time, 10, {50: 30, 90: 20}) for time in (35, 25, 15, 5)]
+        [50, 90, 100.0, None]
+    """
+    if time < low:
+        return None
+    return next((percentile for percentile, watermark in percentiles.items() if watermark <= time), LOW_WATERMARK)
 
 
 class KeyedEngine:
@@ -103,6 +121,11 @@ class KeyedEngine:
         held = [self.held(value) for value in self.percentiles.values()]  # the plan's come first
         self._output_percentiles = [max(low, *pair) for pair in zip(self._output_percentiles, held, strict=False)]
         return tuple(self._output_percentiles)
+
+    def percentile_of(self, time: int) -> float | None:
+        """Return the percentile of the output's watermark, as it is known downstream, for an event time."""
+        known = dict(zip(self.percentiles, self._output_percentiles, strict=False))
+        return percentile_at(time, self._output_watermark, known)
 
     # State ---------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.keyed import percentile_at
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -15,9 +16,17 @@ __all__ = ["RelayEngine"]
 
 
 class RelayEngine:
-    """One reshuffle on one shard; keeps no state."""
+    """One reshuffle on one shard; keeps no state.
 
-    def __init__(self, node: Reshuffle) -> None:
+    Args:
+        node: the reshuffle.
+        percentiles: those below 100 of the watermark that someone asks for, in order.
+        tells_percentile: whether a function behind it asks for the watermark's percentile.
+    """
+
+    def __init__(self, node: Reshuffle, percentiles: tuple[float, ...] = (), *, tells_percentile: bool = False) -> None:
+        self.percentiles = dict.fromkeys(percentiles, int(MIN_TIMESTAMP))
+        self._tells_percentile = tells_percentile
         self.label = node.label
         self.counters: Counter[str] = Counter()
         self.watermark = int(MIN_TIMESTAMP)
@@ -35,8 +44,14 @@ class RelayEngine:
                 [(1, *order, 0) for order in bundle.orders],
                 bundle.produced,
                 bundle.updates,
+                self._told(bundle.times),
             )
         )
+
+    def _told(self, times: list[int]) -> dict[int, float | None]:
+        if not self._tells_percentile:
+            return {}
+        return {row: percentile_at(time, self.watermark, self.percentiles) for row, time in enumerate(times)}
 
     def output_watermark(self) -> int:
         """Return the input's: a relay holds nothing."""

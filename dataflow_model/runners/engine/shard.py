@@ -9,7 +9,7 @@ import attrs
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
 from dataflow_model.plan.retractions import retracted_collections
 from dataflow_model.plan.stages import side_cut
-from dataflow_model.plan.triggering import awaited_percentiles
+from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import PaneTable
 from dataflow_model.runners.engine.elementwise import Fragment
@@ -81,11 +81,13 @@ class StageShard:
     percentiles: dict[str, tuple[int, ...]] = attrs.field(init=False, factory=dict)
     percentile_outputs: dict[str, tuple[int, ...]] = attrs.field(init=False, factory=dict)
     _awaited: tuple[float, ...] = attrs.field(init=False, default=())
+    _tells_percentile: bool = attrs.field(init=False, default=False)
     _fragments: dict[str, Fragment] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Make an engine and a fragment for each keyed node."""
         self._awaited = awaited_percentiles(self.staged.plan)
+        self._tells_percentile = asks_for_percentile(self.staged.plan)
         retracted = retracted_collections(self.staged.plan)
         for node in self.staged.stages[self.depth - 1]:
             self.engines[node.label] = self._engine(node, takes_back=node.inputs[0] in retracted)
@@ -96,9 +98,16 @@ class StageShard:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
             case GroupByKeyAndWindow():
-                return GroupingEngine(node, self.staged.plan.late_data, self.thaw, self._awaited, takes_back=takes_back)
+                return GroupingEngine(
+                    node,
+                    self.staged.plan.late_data,
+                    self.thaw,
+                    self._awaited,
+                    takes_back=takes_back,
+                    tells_percentile=self._tells_percentile,
+                )
             case Reshuffle():
-                return RelayEngine(node)
+                return RelayEngine(node, self._awaited, tells_percentile=self._tells_percentile)
             case ParDo() if node.is_stateful:
                 return StatefulEngine(node, self.staged.plan, self.side_values, self.thaw, self._awaited)
             case ParDo():
@@ -218,7 +227,7 @@ class StageShard:
         inbox = now.inboxes.get(label)
         if inbox:
             engine.relay(inbox.in_order())
-        engine.watermark = self.input_watermark(label)
+        self.stand_relay(engine)
         self.percentile_outputs[label] = self.input_percentiles(label)
         self.behind(label, engine.take_output(), arrivals)
 
@@ -237,6 +246,11 @@ class StageShard:
         )
         for tag, output in engine.take_output().items():
             route(self.staged, self.depth, engine.behind(output, tag), arrivals)
+
+    def stand_relay(self, engine: RelayEngine) -> None:
+        """Set a relay's watermarks: it keeps none, they follow from its input's."""
+        engine.watermark = self.input_watermark(engine.label)
+        engine.percentiles = dict(zip(self._awaited, self.input_percentiles(engine.label), strict=True))
 
     def input_watermark(self, label: str) -> int:
         """Return the low watermark of a node's input: the least over the producers that feed it."""

@@ -151,9 +151,9 @@ class ShardState:
                 engine.stand_at(**self.meta.positions[name])
         self.shard.watermarks = dict(self.meta.watermarks)
         self.shard.percentiles = dict(self.meta.percentiles)
-        for name, engine in self.shard.engines.items():
-            if isinstance(engine, RelayEngine):  # it has no state; its watermark follows from its input's
-                engine.watermark = self.shard.input_watermark(name)
+        for engine in self.shard.engines.values():
+            if isinstance(engine, RelayEngine):
+                self.shard.stand_relay(engine)
 
     def _current(self, place: tuple[str, bytes]) -> Any:
         name, encoded = place
