@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 EVENT_TIME, PROCESSING_TIME = dm.TimeDomain.EVENT_TIME, dm.TimeDomain.PROCESSING_TIME
 SECONDS, FEW = range(7), range(1, 4)
+SILENT = "a user's that finishes in silence"
 LEAVES: dict[str, Callable[[Pick], Any]] = {
     "AfterWatermark": lambda _: dm.AfterWatermark(),
     "DefaultTrigger": lambda _: dm.DefaultTrigger(),
@@ -41,7 +42,7 @@ LEAVES: dict[str, Callable[[Pick], Any]] = {
     "a user's with a timer": lambda pick: Timeout(pick(SECONDS), PROCESSING_TIME, timer_mode(pick)),
     "a user's with a timer in event time": lambda pick: Timeout(pick(SECONDS), EVENT_TIME, timer_mode(pick)),
     "a user's with wishes": lambda pick: Wishes(wishes(pick)),
-    "a user's that finishes in silence": lambda pick: Wishes((*wishes(pick), "done")),
+    SILENT: lambda pick: Wishes((*wishes(pick), "done")),
     "AfterSignal": lambda _: dm.AfterSignal("now"),
     "AfterWatermark of a percentile": lambda pick: dm.AfterWatermark(percentile=pick([50, 90])),
 }
@@ -109,6 +110,8 @@ def tree(pick: Pick, leaves: Sequence[str], depth: int = 3) -> Any:
 def windowing_strategy(pick: Pick, window_fns: Sequence[Any], leaves: Sequence[str], lateness: int = 0) -> Any:
     mode, retracting = pick(MODES)
     window_fn = pick(window_fns)
+    if window_fn.is_merging:  # what a part that finished without firing means to the merged window, nothing says
+        leaves = [leaf for leaf in leaves if leaf != SILENT]
     trigger = tree(pick, leaves)
     policies = [dm.LateData.DROP, dm.LateData.DROP, dm.LateData.DUPLICATE_WINDOW]
     return dm.WindowingStrategy(
