@@ -76,7 +76,9 @@ def test_drawn_scripts_with_changing_side_inputs_give_the_panes_of_the_local_run
 
 def _total(sums: Any) -> Any:
     label = sums.ref.label
-    total = sums | f"{label} values" >> dm.Values() | f"{label} total" >> dm.Sum.globally()
+    # Accumulating, whatever was drawn: of several panes a singleton is the newest.
+    one_value = f"{label} one value" >> dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
+    total = sums | f"{label} values" >> dm.Values() | one_value | f"{label} total" >> dm.Sum.globally()
     return dm.AsSingleton(total, default=None)
 
 
