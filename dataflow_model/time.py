@@ -12,6 +12,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, overload
 
+import pendulum
+
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Instant",
     "InstantLike",
     "ProcessingTime",
+    "check_zone",
     "duration",
     "duration_text",
     "event_time",
@@ -277,6 +280,18 @@ def duration_text(micros: int) -> str:
     name = next(fitting, "microsecond") if micros else "second"
     count = micros // _UNITS[name]
     return f"{count} {name}" if abs(count) == 1 else f"{count} {name}s"
+
+
+def check_zone(name: object) -> None:
+    """Refuse what is no name of a time zone."""
+    problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
+    hint = "write for example 'America/New_York'"
+    if not isinstance(name, str):
+        raise InvalidType(explain(problem, hint=hint))
+    try:
+        pendulum.timezone(name)
+    except (ValueError, OSError) as error:
+        raise InvalidArgument(explain(problem, hint=hint)) from error
 
 
 def _seconds(value: float) -> int:

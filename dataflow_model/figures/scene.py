@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, explain
-from dataflow_model.plan.sources import LOW, AddStep, ClockStep, WatermarkStep
+from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -123,7 +124,7 @@ def _moments(run: PanelRun) -> Iterator[tuple[int, int, tuple[tuple[Any, EventTi
         match step:
             case ClockStep():
                 clock = int(step.processing_time)
-            case WatermarkStep() if step.percentile == LOW:
+            case WatermarkStep() if step.percentile == LOW_WATERMARK:
                 watermark = int(step.watermark)
             case AddStep():
                 elements = step.elements

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read, Ref, Write
-from dataflow_model.plan.sources import LOW, ElementsSource
+from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.triggers import AfterWatermark
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
@@ -35,7 +36,7 @@ def percentile_that_ends(plan: Plan) -> float | None:
         match node:
             case GroupByKeyAndWindow():
                 trigger = node.strategy.trigger
-                if not isinstance(trigger, AfterWatermark) or trigger.percentile == LOW:
+                if not isinstance(trigger, AfterWatermark) or trigger.percentile == LOW_WATERMARK:
                     return None
                 percentiles.append(trigger.percentile)
                 continue

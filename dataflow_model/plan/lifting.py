@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.plan.nodes import MAIN, AssignWindows, GroupByKeyAndWindow, Read, Ref, ToPairs
-from dataflow_model.plan.sources import LOW, ColumnSource, ScriptSource
+from dataflow_model.plan.sources import ColumnSource, ScriptSource
 from dataflow_model.plan.strategy import LateData, TimestampCombiner
 from dataflow_model.plan.triggering import asks_for_percentile
 from dataflow_model.time import Duration
 from dataflow_model.triggers import AfterWatermark, DefaultTrigger
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.windowing import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
     strategy = node.strategy
     trigger = strategy.trigger
     plain = type(trigger) is DefaultTrigger or (
-        type(trigger) is AfterWatermark and trigger.early is None and trigger.late is None and trigger.percentile == LOW
+        type(trigger) is AfterWatermark
+        and trigger.early is None
+        and trigger.late is None
+        and trigger.percentile == LOW_WATERMARK
     )
     late_data = plan.late_data if strategy.late_data is None else strategy.late_data
     return (

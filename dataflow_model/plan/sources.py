@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import attrs
 
@@ -14,6 +14,7 @@ from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "LOW",
     "AddStep",
     "ClockStep",
     "ColumnSource",
@@ -36,9 +36,6 @@ __all__ = [
     "WatermarkStep",
     "watermark_after",
 ]
-
-LOW: Final = 100.0
-"""The percentile that is the low watermark."""
 
 
 @attrs.frozen
@@ -199,7 +196,7 @@ class WatermarkStep:
     """The watermark takes effect before the next step; with a percentile below 100, that percentile of it."""
 
     watermark: EventTime
-    percentile: float = LOW
+    percentile: float = LOW_WATERMARK
 
 
 @attrs.frozen
@@ -238,7 +235,7 @@ def watermark_after(steps: Iterable[Step], percentiles: Sequence[float] = ()) ->
     values = [low] * len(percentiles)
     for step in steps:
         if isinstance(step, WatermarkStep):
-            low = max(low, int(step.watermark)) if step.percentile == LOW else low
+            low = max(low, int(step.watermark)) if step.percentile == LOW_WATERMARK else low
             reached = [percentile <= step.percentile for percentile in percentiles]
             values = [
                 max(value, int(step.watermark)) if told else value for value, told in zip(values, reached, strict=True)

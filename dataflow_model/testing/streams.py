@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import (
-    LOW,
     AddStep,
     ClockStep,
     ScriptSource,
@@ -25,6 +24,7 @@ from dataflow_model.time import (
     processing_time,
 )
 from dataflow_model.transforms import PTransform
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ class TestStream(PTransform):
         super().__init__()
         self.steps = tuple(steps)
 
-    def watermark(self, watermark: InstantLike, *, percentile: float = LOW) -> TestStream:
+    def watermark(self, watermark: InstantLike, *, percentile: float = LOW_WATERMARK) -> TestStream:
         """Advance the watermark; it takes effect before the next step.
 
         Args:
@@ -76,11 +76,13 @@ class TestStream(PTransform):
             Hint: put the step earlier
         """
         to = event_time(watermark)
-        if not 0 < percentile <= LOW:
+        if not 0 < percentile <= LOW_WATERMARK:
             raise InvalidArgument(f"`percentile` must be in (0, 100], got {percentile!r}")
         told = [step for step in self.steps if isinstance(step, WatermarkStep) and step.percentile >= percentile]
         before = max((step.watermark for step in told), default=MIN_TIMESTAMP)
-        _check_forward("watermark" if percentile == LOW else f"watermark's percentile {percentile:g}", before, to)
+        _check_forward(
+            "watermark" if percentile == LOW_WATERMARK else f"watermark's percentile {percentile:g}", before, to
+        )
         return self._then(WatermarkStep(to, percentile))
 
     def signal(self, name: str) -> TestStream:

@@ -179,6 +179,28 @@ class CompositeTrigger(Trigger):
         super().check_for(merging=merging)
 
 
+class SideBySide(CompositeTrigger):
+    """A composite that shows each event to all the children that it concerns, at once."""
+
+    passes_elements_on: ClassVar[bool] = True
+
+    def on_element(self, context: TriggerContext) -> None:
+        """Show it to every child."""
+        self.show(context, range(len(self.children)))
+
+    def on_child_timer(self, context: TriggerContext, child: int) -> None:
+        """Hand it down."""
+        self.show(context, (child,))
+
+    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Hand them down together."""
+        self.show(context, children)
+
+    def show(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Show the event in hand to some children, and do what follows from what they did."""
+        raise NotImplementedError
+
+
 def check_trigger_type(value: object, name: str) -> Trigger:
     """Return `value` if it is a trigger; else an error that says what was given where."""
     if not isinstance(value, Trigger):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, explain
-from dataflow_model.triggers.base import CompositeTrigger, Trigger, check_trigger_type
+from dataflow_model.triggers.base import CompositeTrigger, SideBySide, Trigger, check_trigger_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ class AfterEach(_ManyTriggers):
 
 
 @attrs.frozen(repr=False, init=False)
-class AfterAny(_ManyTriggers):
+class AfterAny(SideBySide, _ManyTriggers):
     """Fire whenever any child fires, and finish when a child that fired finishes.
 
     Source: the papers' FirstOf; Beam's `AfterAny`.
@@ -130,23 +130,10 @@ class AfterAny(_ManyTriggers):
         AfterAny(AfterCount(100), AfterProcessingTime('1 minute'))
     """
 
-    passes_elements_on: ClassVar[bool] = True
-
     parts: tuple[Trigger, ...]
 
-    def on_element(self, context: TriggerContext) -> None:
-        """Show it to every child."""
-        self._pass_on(context, range(len(self.parts)))
-
-    def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Hand it down."""
-        self._pass_on(context, (child,))
-
-    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """Hand them down."""
-        self._pass_on(context, children)
-
-    def _pass_on(self, context: TriggerContext, children: Sequence[int]) -> None:
+    def show(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Fire with the children that make it fire, and finish with those that finish it."""
         done = False
         for child in children:
             result = context.invoke_child(child)
@@ -174,7 +161,7 @@ class AfterAny(_ManyTriggers):
 
 
 @attrs.frozen(repr=False, init=False)
-class AfterAll(_ManyTriggers):
+class AfterAll(SideBySide, _ManyTriggers):
     """Fire when every unfinished child has become ready, and finish when all have finished.
 
     A condition once met stays met until it fires; conditions met in windows that merge are united.
@@ -187,23 +174,10 @@ class AfterAll(_ManyTriggers):
         'once all hold: at 100 elements, and 1 minute of processing time after the first element'
     """
 
-    passes_elements_on: ClassVar[bool] = True
-
     parts: tuple[Trigger, ...]
 
-    def on_element(self, context: TriggerContext) -> None:
-        """Show it to every child."""
-        self._pass_on(context, range(len(self.parts)))
-
-    def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Hand it down."""
-        self._pass_on(context, (child,))
-
-    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """Hand them down."""
-        self._pass_on(context, children)
-
-    def _pass_on(self, context: TriggerContext, children: Sequence[int]) -> None:
+    def show(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Fire with the children that make it fire, and finish with those that finish it."""
         met: dict[int, FiringMode] = dict(context.lookup_state(_MET, {}))
         last: int | None = None
         for child in children:

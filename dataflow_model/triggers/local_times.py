@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pendulum
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     Duration,
@@ -23,7 +23,7 @@ from dataflow_model.time import (
     processing_time,
 )
 
-__all__ = ["Months", "Period", "check_zone", "instant", "local", "next_time", "period", "period_text"]
+__all__ = ["Months", "Period", "instant", "local", "next_time", "period", "period_text"]
 
 _DAY: Final = 86_400_000_000
 _MONTHS_A_YEAR: Final = 12
@@ -96,18 +96,6 @@ def period_text(length: Period) -> str:
     whole_years = length.n % _MONTHS_A_YEAR == 0
     count, unit = (length.n // _MONTHS_A_YEAR, "year") if whole_years else (length.n, "month")
     return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
-
-
-def check_zone(name: object) -> None:
-    """Refuse what is no name of a time zone."""
-    problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
-    hint = "write for example 'America/New_York'"
-    if not isinstance(name, str):
-        raise InvalidType(explain(problem, hint=hint))
-    try:
-        pendulum.timezone(name)
-    except (ValueError, OSError) as error:
-        raise InvalidArgument(explain(problem, hint=hint)) from error
 
 
 def instant(value: InstantLike, timezone: str | None) -> int:

@@ -15,6 +15,7 @@ from dataflow_model.time import (
     Instant,
     InstantLike,
     ProcessingTime,
+    check_zone,
     duration,
 )
 from dataflow_model.triggers import local_times
@@ -93,7 +94,7 @@ class AtPeriod(Deadline):
             )
         length = local_times.period(period)
         if timezone is not None:
-            local_times.check_zone(timezone)
+            check_zone(timezone)
         elif isinstance(length, local_times.Months):
             raise InvalidArgument(
                 explain(f"a month has no length of its own, got {period!r}", hint="give timezone='UTC' or another")

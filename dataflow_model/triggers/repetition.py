@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from dataflow_model.triggers.base import CompositeTrigger, Trigger, check_trigger_type
+from dataflow_model.triggers.base import CompositeTrigger, SideBySide, Trigger, check_trigger_type
 from dataflow_model.triggers.counts import check_number
 
 if TYPE_CHECKING:
@@ -20,8 +20,30 @@ __all__ = ["OrFinally", "RepeatCount", "RepeatUntil", "Repeatedly"]
 _COMPLETIONS: Final = "completions"
 
 
+class _Repetition(CompositeTrigger):
+    """What the repetitions of one child have in common: they fire with it, and see to it when it finishes."""
+
+    passes_elements_on: ClassVar[bool] = True
+
+    def on_element(self, context: TriggerContext) -> None:
+        """Pass it on."""
+        self.on_child_timer(context, 0)
+
+    def on_child_timer(self, context: TriggerContext, child: int) -> None:
+        """Fire with the child."""
+        result = context.invoke_child(child)
+        if result.fired:
+            context.trigger(result.mode)
+        if result.finished:
+            self._child_finished(context)
+
+    def _child_finished(self, context: TriggerContext) -> None:
+        """Begin another turn of the child, or finish."""
+        raise NotImplementedError
+
+
 @attrs.frozen(repr=False)
-class Repeatedly(CompositeTrigger):
+class Repeatedly(_Repetition):
     """Fire whenever the child fires, and begin a new turn of it whenever it finishes; never finish.
 
     Source: the papers' Repeat; Beam's `Repeatedly`.
@@ -32,8 +54,6 @@ class Repeatedly(CompositeTrigger):
         Repeatedly(AfterCount(2))
     """
 
-    passes_elements_on: ClassVar[bool] = True
-
     child: Trigger = attrs.field(validator=lambda _s, _a, value: check_trigger_type(value, "child"))
 
     @property
@@ -41,17 +61,8 @@ class Repeatedly(CompositeTrigger):
         """The one child."""
         return (self.child,)
 
-    def on_element(self, context: TriggerContext) -> None:
-        """Pass it on."""
-        self.on_child_timer(context, 0)
-
-    def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Fire with the child, and start it over when it finishes."""
-        result = context.invoke_child(child)
-        if result.fired:
-            context.trigger(result.mode)
-        if result.finished:
-            context.reset_child(child)
+    def _child_finished(self, context: TriggerContext) -> None:
+        context.reset_child(0)
 
     def on_merge(self, context: TriggerContext) -> None:
         """Start a child over that came out finished."""
@@ -85,7 +96,7 @@ class Repeatedly(CompositeTrigger):
 
 
 @attrs.frozen(repr=False)
-class RepeatCount(CompositeTrigger):
+class RepeatCount(_Repetition):
     """Fire whenever the child fires, begin a new turn of it when it finishes, and finish when it has n times.
 
     Completions of windows that merge add up. A child that never finishes, such as `Always()`, never completes.
@@ -102,8 +113,6 @@ class RepeatCount(CompositeTrigger):
         RepeatCount(AfterCount(2), 3)
     """
 
-    passes_elements_on: ClassVar[bool] = True
-
     trigger: Trigger
     n: int
 
@@ -117,17 +126,8 @@ class RepeatCount(CompositeTrigger):
         """The one child."""
         return (self.trigger,)
 
-    def on_element(self, context: TriggerContext) -> None:
-        """Pass it on."""
-        self.on_child_timer(context, 0)
-
-    def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Fire with the child, count its completions, and start it over after all but the last."""
-        result = context.invoke_child(child)
-        if result.fired:
-            context.trigger(result.mode)
-        if result.finished:
-            self._complete(context, 1 + context.lookup_state(_COMPLETIONS, 0))
+    def _child_finished(self, context: TriggerContext) -> None:
+        self._complete(context, 1 + context.lookup_state(_COMPLETIONS, 0))
 
     def on_merge(self, context: TriggerContext) -> None:
         """Add up the completions of the sources that were unfinished; if there are none the child says it all."""
@@ -214,7 +214,7 @@ class RepeatUntil(Trigger):
 
 
 @attrs.frozen(repr=False)
-class OrFinally(CompositeTrigger):
+class OrFinally(SideBySide):
     """Fire as `first` does, until `until` fires; that pane is the last. Made by `trigger.or_finally(until)`.
 
     Where both are ready `until` wins: one pane, finished. Its clock starts with the window, not with a pane.
@@ -226,8 +226,6 @@ class OrFinally(CompositeTrigger):
         >>> Repeatedly(AfterCount(1)).or_finally(AfterWatermark())
         Repeatedly(AfterCount(1)).or_finally(AfterWatermark())
     """
-
-    passes_elements_on: ClassVar[bool] = True
 
     first: Trigger
     until: Trigger
@@ -242,19 +240,8 @@ class OrFinally(CompositeTrigger):
         """The two, in order."""
         return (self.first, self.until)
 
-    def on_element(self, context: TriggerContext) -> None:
-        """Show it to both."""
-        self._pass_on(context, (0, 1))
-
-    def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Hand it down."""
-        self._pass_on(context, (child,))
-
-    def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """Hand them down."""
-        self._pass_on(context, children)
-
-    def _pass_on(self, context: TriggerContext, children: Sequence[int]) -> None:
+    def show(self, context: TriggerContext, children: Sequence[int]) -> None:
+        """Fire with the children that make it fire, and finish with those that finish it."""
         for child in children:
             result = context.invoke_child(child)
             if result.fired:

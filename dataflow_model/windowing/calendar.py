@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import attrs
 import numpy as np
-import pendulum
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.time import check_zone
 from dataflow_model.windowing._bounds import inside, inside_many, interval
 from dataflow_model.windowing._local_dates import DAY, boundaries_around
 from dataflow_model.windowing.base import WindowFn
@@ -63,17 +63,6 @@ def _date(value: datetime.date | str) -> datetime.date:
     return datetime.date(value.year, value.month, value.day)
 
 
-def _check_zone(name: object) -> None:
-    problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
-    hint = "write for example 'America/New_York'"
-    if not isinstance(name, str):
-        raise InvalidType(explain(problem, hint=hint))
-    try:
-        pendulum.timezone(name)
-    except (ValueError, OSError) as error:
-        raise InvalidArgument(explain(problem, hint=hint)) from error
-
-
 @attrs.frozen(order=False, repr=False)
 class CalendarWindows(WindowFn):
     """Cut event time at midnights of a time zone, every so many days, weeks, months or years.
@@ -101,7 +90,7 @@ class CalendarWindows(WindowFn):
         """Check the number and the zone."""
         if type(self.n) is not int or self.n < 1:
             raise InvalidArgument(f"`n` must be a whole number of {self.unit.value}, at least 1, got {self.n!r}")
-        _check_zone(self.timezone)
+        check_zone(self.timezone)
 
     @classmethod
     def days(cls, n: int = 1, timezone: str = "UTC", start: datetime.date | str = _EPOCH_DAY) -> Self:

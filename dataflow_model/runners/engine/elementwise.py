@@ -26,7 +26,7 @@ from dataflow_model.plan.nodes import (
 )
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, user_error
+from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
 
 if TYPE_CHECKING:
@@ -256,17 +256,7 @@ class Fragment:
             kwargs[name] = self._argument(given, windows)
         args = [self._argument(given, windows) for given in node.args]
         results = node.fn.process(value, *args, **kwargs)
-        if results is None:
-            return []
-        if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
-            raise InvalidType(
-                explain(
-                    f"{node.label!r} must return an iterable of outputs, "
-                    f"got {results!r} of type {type(results).__name__}",
-                    hint="return a list, or use Map for one output each",
-                )
-            )
-        return list(results)
+        return listed(results, node.label, "return a list, or use Map for one output each")
 
     def _metadata(self, name: str, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> Any:
         pane: PaneInfo = self._root.panes[cause]
@@ -349,13 +339,7 @@ def _file(
         if isinstance(value, TimestampedValue):
             at = _checked_move(time, int(value.event_time), node.fn.late_data_horizon, node.label)
             value = value.value
-        if tag not in outputs:
-            raise InvalidType(
-                explain(
-                    f"{node.label!r} has no output tagged {tag!r}, only {sorted(outputs)}",
-                    hint=f"name it: .with_outputs({tag!r})",
-                )
-            )
+        check_tag(tag, outputs, node.label)
         filed.append((tag, value, at))
     for tag, value, at in filed:
         outputs[tag].append(value, cause, at, windows)

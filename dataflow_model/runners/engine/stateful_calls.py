@@ -16,7 +16,7 @@ from dataflow_model.plan.state_handles import Timer
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.emission import ELEMENT
 from dataflow_model.runners.engine.stateful_cells import PendingTimer
-from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, user_error
+from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import Duration, EventTime, ProcessingTime, format_instant
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import NO_FIRING
@@ -142,8 +142,7 @@ class UserCalls:
         before = copy.deepcopy(call.cell) if node.dead_letters is not None else None
         try:
             self._begin_bundle()
-            results = self._listed(node.fn.process(element.value, *args, **kwargs))
-            filed = self._checked(results, call)
+            filed = self._checked(node.fn.process(element.value, *args, **kwargs), call)
         except Exception as error:
             if node.dead_letters is None or before is None:
                 raise user_error(error, node.label, element.value) from error
@@ -203,7 +202,7 @@ class UserCalls:
                 kwargs[name] = self._argument(node.kwargs[name], call.window)
         try:
             self._begin_bundle()
-            filed = self._checked(self._listed(getattr(node.fn, function)(**kwargs)), call)
+            filed = self._checked(getattr(node.fn, function)(**kwargs), call)
         except Exception as error:
             raise user_error(error, node.label, of, hint=None) from error
         self._file(filed, call)
@@ -249,36 +248,16 @@ class UserCalls:
             case _:
                 raise AssertionError(f"{name!r} is refused at construction")
 
-    def _listed(self, results: Any) -> list[Any]:
-        """Run a generator to its end, while the handles are good."""
-        if results is None:
-            return []
-        if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
-            raise InvalidType(
-                explain(
-                    f"{self._node.label!r} must return an iterable of outputs, "
-                    f"got {results!r} of type {type(results).__name__}",
-                    hint="return a list, or yield the outputs",
-                )
-            )
-        return list(results)
-
-    def _checked(self, results: list[Any], call: Call) -> list[tuple[str, Any, int]]:
+    def _checked(self, results: Any, call: Call) -> list[tuple[str, Any, int]]:
         """Return tag, value and event time of outputs; all of them or, when one is refused, none."""
         filed = []
-        for result in results:
+        for result in listed(results, self._node.label, "return a list, or yield the outputs"):
             tag, value, at = MAIN, result, call.time
             if isinstance(value, TaggedOutput):
                 tag, value = value.tag, value.value
             if isinstance(value, TimestampedValue):
                 at, value = int(value.event_time), value.value
-            if tag not in self._tags:
-                raise InvalidType(
-                    explain(
-                        f"{self._node.label!r} has no output tagged {tag!r}, only {sorted(self._tags)}",
-                        hint=f"name it: .with_outputs({tag!r})",
-                    )
-                )
+            check_tag(tag, self._tags, self._node.label)
             if at < call.time - self._horizon:
                 raise InvalidType(
                     explain(

@@ -8,14 +8,14 @@ import reprlib
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import DataflowError, UserCodeError, explain
+from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, explain
 from dataflow_model.plan.dofn import DeadLetter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from types import TracebackType
 
-__all__ = ["dead_letter", "life_cycle", "user_error"]
+__all__ = ["check_tag", "dead_letter", "life_cycle", "listed", "user_error"]
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
 _REPR: Final = reprlib.Repr()
@@ -44,6 +44,31 @@ def life_cycle(label: str, step: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UserCodeError(f"{_where(error)}\n  transform: {label!r}, in its {step}()") from error
+
+
+def listed(results: Any, label: str, hint: str) -> list[Any]:
+    """Return what a DoFn gives as a list; a generator is run to its end here, where errors are caught."""
+    if results is None:
+        return []
+    if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
+        raise InvalidType(
+            explain(
+                f"{label!r} must return an iterable of outputs, got {results!r} of type {type(results).__name__}",
+                hint=hint,
+            )
+        )
+    return list(results)
+
+
+def check_tag(tag: str, tags: Collection[str], label: str) -> None:
+    """Refuse an output for a collection that the transform does not have."""
+    if tag not in tags:
+        raise InvalidType(
+            explain(
+                f"{label!r} has no output tagged {tag!r}, only {sorted(tags)}",
+                hint=f"name it: .with_outputs({tag!r})",
+            )
+        )
 
 
 def dead_letter(error: Exception, label: str, element: Any) -> DeadLetter:
