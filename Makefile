@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv/bin
 # Folders of code; a folder that is not there yet is not asked for.
-CODE := $(wildcard dataflow_model tests benchmarks scripts)
+CODE := $(wildcard dataflow_model tests benchmarks examples scripts)
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 

@@ -12,6 +12,8 @@ itself. Both read the same Parquet files, in the same micro-batches.
 
 **What is in a time.** All of a run: planning, starting the query, the empty micro-batches at its end, the checkpoint.
 Not in it: starting Spark (but for the memory comparison, where each side is a process of its own).
+
+`python -m benchmarks latency` measures how long a record takes instead; see there.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import latency
 from benchmarks.cases import BENCHMARKS, ROWS
 from benchmarks.harness import SIDES, Result, measure
 
@@ -34,6 +37,9 @@ _RESULTS: Final = Path(__file__).resolve().parent / "results.json"
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks that are asked for; 1 when answers differ, whatever the ratios are."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["latency"]:
+        return latency.main(arguments[1:])
     options = _parse(arguments)
     console = Console()
     if not console.is_terminal:

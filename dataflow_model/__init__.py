@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model import metrics
 from dataflow_model.errors import (
     CheckpointMismatch,
     DataflowError,
@@ -20,11 +21,13 @@ from dataflow_model.errors import (
     SinkError,
     SourceError,
     StateCorruption,
+    SupersededRun,
     UnsupportedOnRunner,
     UserCodeError,
 )
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.state import (
     BagStateSpec,
@@ -33,9 +36,20 @@ from dataflow_model.plan.state import (
     SetStateSpec,
     TimerSpec,
     ValueStateSpec,
+    WatermarkHoldSpec,
+    WatermarkSpec,
     on_timer,
 )
-from dataflow_model.plan.state_handles import BagState, CombiningState, MapState, SetState, Timer, ValueState
+from dataflow_model.plan.state_handles import (
+    BagState,
+    CombiningState,
+    MapState,
+    SetState,
+    Timer,
+    ValueState,
+    Watermark,
+    WatermarkHold,
+)
 from dataflow_model.plan.strategy import (
     AccumulationMode,
     ClosingBehavior,
@@ -67,9 +81,12 @@ from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.collectors import Distinct, ToList, Top, ToSet
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
+from dataflow_model.transforms.computations import Computation, ComputationState
+from dataflow_model.transforms.deduplicate import Deduplicate
 from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
 from dataflow_model.transforms.endpoints import Create, Read, Write
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
+from dataflow_model.transforms.injectors import FileInjector, Injector
 from dataflow_model.transforms.joins import Join
 from dataflow_model.transforms.pairs import Keys, KvSwap, Values, WithKeys
 from dataflow_model.transforms.pardo import ParDo
@@ -79,8 +96,10 @@ from dataflow_model.transforms.pipeline import set_default_runner as _set_defaul
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten, Partition, Reshuffle
 from dataflow_model.transforms.side_inputs import AsDict, AsIter, AsList, AsSingleton
+from dataflow_model.transforms.stream_records import Coder, FiredTimer, PickleCoder, StreamRecord
 from dataflow_model.transforms.timestamps import WithTimestamps
 from dataflow_model.transforms.together import Together
+from dataflow_model.transforms.topology import Topology
 from dataflow_model.transforms.windows import Window, WindowInto
 from dataflow_model.triggers import (
     AfterAll,
@@ -114,6 +133,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.runner import Runner
     from dataflow_model.runners.local import LocalRunner
     from dataflow_model.runners.spark import SparkRunner
+    from dataflow_model.runners.spark.upgrade import upgrade
 
 __version__: Final = "0.1.0"
 
@@ -147,6 +167,7 @@ __all__ = [
     "CheckpointMismatch",
     "ClosingBehavior",
     "CoGroupByKey",
+    "Coder",
     "CombineFn",
     "CombineGlobally",
     "CombinePerKey",
@@ -154,18 +175,23 @@ __all__ = [
     "CombiningState",
     "CombiningStateSpec",
     "CompositeTrigger",
+    "Computation",
+    "ComputationState",
     "Count",
     "Create",
     "DataTrigger",
     "DataflowError",
     "DeadLetter",
+    "Deduplicate",
     "DefaultTrigger",
     "Distinct",
     "DoFn",
     "Duration",
     "EventTime",
     "Explicit",
+    "FileInjector",
     "Filter",
+    "FiredTimer",
     "FiringMode",
     "FixedWindows",
     "FlatMap",
@@ -175,6 +201,7 @@ __all__ = [
     "GlobalWindows",
     "GroupByKey",
     "GroupIntoBatches",
+    "Injector",
     "IntervalWindow",
     "InvalidArgument",
     "InvalidType",
@@ -194,6 +221,7 @@ __all__ = [
     "Monotonic",
     "Never",
     "NotYetSupported",
+    "OldestFile",
     "OnTimeBehavior",
     "OutputTuple",
     "PBegin",
@@ -204,6 +232,7 @@ __all__ = [
     "PaneTiming",
     "ParDo",
     "Partition",
+    "PickleCoder",
     "Pipeline",
     "PlanError",
     "ProcessingTime",
@@ -221,7 +250,9 @@ __all__ = [
     "SourceError",
     "SparkRunner",
     "StateCorruption",
+    "StreamRecord",
     "Sum",
+    "SupersededRun",
     "TaggedOutput",
     "TimeDomain",
     "Timer",
@@ -232,6 +263,7 @@ __all__ = [
     "ToSet",
     "Together",
     "Top",
+    "Topology",
     "Trigger",
     "UnsupportedOnRunner",
     "UserCodeError",
@@ -239,6 +271,10 @@ __all__ = [
     "ValueStateSpec",
     "Values",
     "WallTime",
+    "Watermark",
+    "WatermarkHold",
+    "WatermarkHoldSpec",
+    "WatermarkSpec",
     "Window",
     "WindowFn",
     "WindowInto",
@@ -250,9 +286,11 @@ __all__ = [
     "duration",
     "event_time",
     "io",
+    "metrics",
     "on_timer",
     "processing_time",
     "testing",
+    "upgrade",
 ]
 
 _LAZY: Final = {
@@ -260,6 +298,7 @@ _LAZY: Final = {
     "SparkRunner": ("dataflow_model.runners.spark", "SparkRunner"),
     "io": ("dataflow_model.io", None),
     "testing": ("dataflow_model.testing", None),
+    "upgrade": ("dataflow_model.runners.spark.upgrade", "upgrade"),
 }
 """What is imported when it is first used: where it is, and under what name; `None` for the module itself."""
 

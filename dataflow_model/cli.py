@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands.add_parser("demo", help="run one pipeline on real flights, on every runner"))
+    _add_upgrade(commands.add_parser("upgrade", help="carry a stopped run's state over to a changed pipeline"))
     _add_figure(commands.add_parser("figure", help="run and draw a figure of the paper or of the book"))
     return parser
 
@@ -80,6 +81,39 @@ def _demo(options: argparse.Namespace) -> bool:
     from dataflow_model.demo import show
 
     return show(options.data, runner=options.runner, picture=options.out, rows=options.rows)
+
+
+def _add_upgrade(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Carry what a stopped streaming run has kept from its checkpoint OLD to a new one, NEW. Then start the changed "
+        "pipeline with checkpoint=NEW: what has kept its name and definition goes on where it was. OLD is only read."
+    )
+    parser.add_argument("old", metavar="OLD", help="the checkpoint of the stopped run")
+    parser.add_argument("new", metavar="NEW", help="a directory that is not there yet")
+    parser.add_argument(
+        "--drop", action="append", default=[], metavar="LABEL", help="lose this transform's state; may be repeated"
+    )
+    parser.set_defaults(command=_upgrade)
+
+
+def _upgrade(options: argparse.Namespace) -> bool:
+    from dataflow_model.demo.running import java_is_there
+    from dataflow_model.runners.spark.upgrade import upgrade
+
+    if not java_is_there():
+        print("dataflow-model: upgrade needs Java 17 or newer, to read Spark's state", file=sys.stderr)
+        return False
+    sys.path.insert(0, str(Path.cwd()))  # what waits in the state may be of classes of the user's
+    done = upgrade(options.old, options.new, drop=options.drop)
+    for label, rows in done.rows.items():
+        print(f"{label}: {'begins again' if label in done.dropped else f'{rows:,} rows read'}")
+    for label, keys in done.keys.items():
+        waiting = f", {done.waiting[label]:,} elements waiting" if done.waiting[label] else ""
+        print(f"{label}: {keys:,} keys{waiting}{'; lost' if label in done.dropped else ''}")
+    print(
+        f"{options.new} goes on behind micro-batch {done.batch} of {options.old}; start with checkpoint={options.new!r}"
+    )
+    return True
 
 
 def _add_figure(parser: argparse.ArgumentParser) -> None:

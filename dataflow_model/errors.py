@@ -17,6 +17,7 @@ __all__ = [
     "SinkError",
     "SourceError",
     "StateCorruption",
+    "SupersededRun",
     "UnsupportedOnRunner",
     "UserCodeError",
     "explain",
@@ -76,6 +77,10 @@ class SinkError(RuntimeError, DataflowError):
 
 class CheckpointMismatch(RuntimeError, DataflowError):
     """A checkpoint that was made by another pipeline, or that has been drained."""
+
+
+class SupersededRun(RuntimeError, DataflowError):
+    """A run that writes although a newer one has started on its checkpoint; what it would write is refused."""
 
 
 class StateCorruption(RuntimeError, DataflowError):

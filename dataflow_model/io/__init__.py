@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataflow_model.io.dataframes import ReadDataFrame
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet
 from dataflow_model.io.schemas import schema_from_type
-from dataflow_model.io.write import Collect, ForeachBundle, ToDataFrame, WriteJson, WriteParquet
+from dataflow_model.io.write import Collect, ForeachBundle, ToDataFrame, WriteJson, WriteParquet, WriteTable
 
 __all__ = [
     "Collect",
@@ -17,5 +17,6 @@ __all__ = [
     "ToDataFrame",
     "WriteJson",
     "WriteParquet",
+    "WriteTable",
     "schema_from_type",
 ]

@@ -14,6 +14,8 @@ from dataflow_model.plan.watermarks import BoundedOutOfOrderness, check_estimato
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
 
 __all__ = ["ReadDataFrame"]
@@ -30,6 +32,8 @@ class ReadDataFrame(ReadRows):
         watermark: an estimator; by default `BoundedOutOfOrderness(0)`.
         origin: the column that says where a row comes from (topic and partition, file).
         sequence: the column that numbers the rows of an origin, such as Kafka's offset.
+        id_columns: the columns that together name a row, for `record_id` and `Deduplicate`: Kafka's
+            `("topic", "partition", "offset")`; by default `origin` and `sequence`, where both are given.
         watermark_origin, partitions, idle_after, weight: as in `ReadParquet`; a Kafka topic's origin is `"partition"`.
 
     Raises:
@@ -47,6 +51,7 @@ class ReadDataFrame(ReadRows):
         watermark: WatermarkEstimator | None = None,
         origin: str | None = None,
         sequence: str | None = None,
+        id_columns: Sequence[str] = (),
         **options: Unpack[WatermarkOptions],
     ) -> None:
         if not hasattr(df, "isStreaming") or not hasattr(df, "schema"):
@@ -69,7 +74,9 @@ class ReadDataFrame(ReadRows):
                     hint="leave it out here; dm.io.ReadParquet and the other files take it",
                 )
             )
-        for option, name in (("origin", origin), ("sequence", sequence), ("watermark_origin", origins.by)):
+        ids = (id_columns,) if isinstance(id_columns, str) else tuple(id_columns)
+        named = [("origin", origin), ("sequence", sequence), ("watermark_origin", origins.by)]
+        for option, name in [*named, *(("id_columns", column) for column in ids)]:
             if name is not None and name not in schema.names:
                 raise InvalidArgument(
                     explain(
@@ -94,5 +101,6 @@ class ReadDataFrame(ReadRows):
             origin=origin,
             sequence=sequence,
             watermark_origins=origins,
+            id_columns=ids or ((origin, sequence) if origin is not None and sequence is not None else ()),
         )
         super().__init__(source, element_type=row_type(schema))

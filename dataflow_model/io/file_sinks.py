@@ -12,29 +12,26 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataflow_model.errors import InvalidType, PlanError, SinkError, explain
+from dataflow_model.errors import SinkError, explain
 from dataflow_model.io.file_writer import FileSinkWriter, Staged
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.paths import absolute_path
-from dataflow_model.io.publishing import DEAD_LETTERS, STAGING, discard, publish, safe_name, staging_directory
-from dataflow_model.io.schemas import full_schema
+from dataflow_model.io.publishing import (
+    DEAD_LETTERS,
+    STAGING,
+    discard,
+    publish,
+    publish_part,
+    safe_name,
+    staging_directory,
+)
+from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
 from dataflow_model.plan.sinks import Sink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["FileSink", "JsonSink", "ParquetSink"]
-
-
-def _checked_schema(value: Any) -> pa.Schema | None:
-    if value is None or isinstance(value, pa.Schema):
-        return value
-    raise InvalidType(
-        explain(
-            f"`schema` must be a pyarrow.Schema, got {value!r}",
-            hint="pa.schema({'key': pa.string(), 'value': pa.int64()})",
-        )
-    )
 
 
 @attrs.frozen(kw_only=True)
@@ -51,7 +48,7 @@ class FileSink(Sink):
     """
 
     path: str = attrs.field(converter=absolute_path)
-    schema: pa.Schema | None = attrs.field(default=None, converter=_checked_schema, repr=False)
+    schema: pa.Schema | None = attrs.field(default=None, converter=checked_schema, repr=False)
     panes: bool = False
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = attrs.field(default="Write", repr=False)
@@ -89,16 +86,21 @@ class FileSink(Sink):
     def check_unbounded(self) -> None:
         """Raise `PlanError` if the columns are not known before the first row."""
         if self.schema is None:
-            raise PlanError(
-                explain(
-                    f"{self.label!r} does not know its columns, and a stream cannot wait for its rows to tell",
-                    hint="give schema=pa.schema({…}), or .with_output_types(tuple[str, float]) to the step before",
-                )
-            )
+            raise unknown_columns(self.label)
 
     def open(self, commit_id: str, task_id: str) -> FileSinkWriter:
         """Begin one task's file; nothing is written before the first row."""
         return FileSinkWriter(self, commit_id, task_id)
+
+    def open_weak(self, commit_id: str, part: str) -> FileSinkWriter | None:
+        """Begin a file that appears as `part-<commit>-<part>` when it is closed; not before the columns are known."""
+        return None if self.schema is None else _WeakFileWriter(self, commit_id, part)
+
+    def published(self, commit_id: str, part: str, staged: Staged) -> list[tuple[str, str]]:
+        """Return the files of a task, each with the name under which readers see it."""
+        stem = f"part-{safe_name(commit_id)}-{part}"
+        files = [] if staged.file is None else [(staged.file, stem + self.suffix)]
+        return files if staged.dead_file is None else [*files, (staged.dead_file, f"{DEAD_LETTERS}/{stem}.json")]
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Rename the tasks' files into place as `part-<commit>-<number>`, once however often it is called.
@@ -107,13 +109,7 @@ class FileSink(Sink):
             SinkError: when the files cannot be published, or tasks have inferred columns that do not go together.
         """
         staged = sorted(_opened(messages), key=lambda one: one.task_id)
-        files = []
-        for number, one in enumerate(staged):
-            stem = f"part-{safe_name(commit_id)}-{number:05d}"
-            if one.file is not None:
-                files.append((one.file, stem + self.suffix))
-            if one.dead_file is not None:
-                files.append((one.dead_file, f"{DEAD_LETTERS}/{stem}.json"))
+        files = [file for number, one in enumerate(staged) for file in self.published(commit_id, f"{number:05d}", one)]
         directory = staging_directory(self.path, commit_id)
         if self.schema is None and directory.exists():
             self.unify(directory, [one for one in staged if one.file is not None])
@@ -145,15 +141,7 @@ class ParquetSink(FileSink):
         schemas = {one.task_id: one.schema for one in staged if one.schema is not None}
         if len({str(schema) for schema in schemas.values()}) < 2:  # noqa: PLR2004
             return
-        try:
-            common = pa.unify_schemas(list(schemas.values()), promote_options="permissive")
-        except pa.ArrowException as error:
-            raise SinkError(
-                explain(
-                    f"{self.label!r} has rows whose columns do not go together: {error}",
-                    hint="give schema=pa.schema({…})",
-                )
-            ) from error
+        common = unified_schema(schemas.values(), self.label)
         for one in staged:
             if one.schema is not None and not one.schema.equals(common):
                 file = directory / str(one.file)
@@ -180,6 +168,19 @@ class JsonSink(FileSink):
         """Return a writer of lines."""
         del schema
         return JsonLinesWriter(path)
+
+
+class _WeakFileWriter(FileSinkWriter):
+    """A file that is published by the task that writes it."""
+
+    def __init__(self, sink: FileSink, commit_id: str, part: str) -> None:
+        super().__init__(sink, commit_id, part)
+        self._place = commit_id, safe_name(part)
+
+    def close(self) -> bytes:
+        message = super().close()
+        publish_part(self._sink.path, self._place[0], self._sink.published(*self._place, pickle.loads(message)))
+        return message
 
 
 def _opened(messages: Sequence[bytes]) -> list[Staged]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, explain
 from dataflow_model.io.paths import absolute_paths, list_files, root_of
 from dataflow_model.plan.columns import check_time_column, instants
+from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import ColumnSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
@@ -96,6 +97,14 @@ class FileSource(ColumnSource):
     def __attrs_post_init__(self) -> None:
         """Check the options."""
         check_estimator(self.watermark)
+        if isinstance(self.watermark, OldestFile) and self.watermark_origins.by != "file":
+            raise InvalidArgument(
+                explain(
+                    f"{self.watermark!r} has a watermark for each file, and the origins here are "
+                    f"{self.watermark_origins.by or 'the whole source'}",
+                    hint='watermark_origin="file", or dm.FileInjector(…)',
+                )
+            )
         if self.given is not None:
             if not isinstance(self.given, pa.Schema):
                 raise InvalidType(
@@ -137,6 +146,8 @@ class FileSource(ColumnSource):
         root, expected = root_of(self.paths), self.full_schema()
         origins = []
         for name in names:
+            if isinstance(self.watermark, OldestFile):
+                self.watermark.created_at(name)  # a name that does not tell is refused here, not by a worker
             path = str(Path(root, name))
             self.check_file(path, expected)
             origins.append(Origin(name, self.count_rows(path)))

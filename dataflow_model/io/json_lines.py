@@ -16,7 +16,7 @@ from dataflow_model.plan.rows import values_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["JsonLinesWriter"]
+__all__ = ["JsonLinesWriter", "json_text"]
 
 
 class JsonLinesWriter:
@@ -40,6 +40,28 @@ class JsonLinesWriter:
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON; NaN and the infinities are words wherever they stand in it.
+
+    Example:
+        >>> json_text({"mean": float("nan"), "seen": [1.5]})
+        '{"mean": "NaN", "seen": [1.5]}'
+    """
+    return _ENCODER.encode(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else _word(value)
+        case dict():
+            return {name: _finite(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_finite(inner) for inner in value]
+        case _:
+            return value
 
 
 def _json_values(column: pa.Array) -> list[Any]:

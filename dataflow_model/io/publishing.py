@@ -24,7 +24,16 @@ from dataflow_model.errors import SinkError, explain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COMMITS", "DEAD_LETTERS", "STAGING", "discard", "publish", "safe_name", "staging_directory"]
+__all__ = [
+    "COMMITS",
+    "DEAD_LETTERS",
+    "STAGING",
+    "discard",
+    "publish",
+    "publish_part",
+    "safe_name",
+    "staging_directory",
+]
 
 STAGING: Final = "_staging"
 COMMITS: Final = "_commits"
@@ -81,6 +90,27 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]]) -> None
             )
         ) from error
     discard(path, commit_id)
+
+
+def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]]) -> None:
+    """Rename a part of a commit into place at once, over what an earlier attempt at it has left there.
+
+    Raises:
+        SinkError: when a name cannot be written.
+    """
+    staged = staging_directory(path, commit_id)
+    try:
+        for source, name in files:
+            final = Path(path, name)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            (staged / source).replace(final)
+    except OSError as error:
+        raise SinkError(
+            explain(
+                f"a part of commit {commit_id} cannot be published in {path}: {error}",
+                hint="all workers must see the same directory and be allowed to write it",
+            )
+        ) from error
 
 
 def discard(path: str, commit_id: str) -> None:

@@ -7,15 +7,27 @@ import dataclasses
 import datetime as dt
 import types
 import typing
-from typing import Any, Final, Union
+from typing import TYPE_CHECKING, Any, Final, Union
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.errors import InvalidType, PlanError, SinkError, explain
 from dataflow_model.time import Duration, EventTime, ProcessingTime
 
-__all__ = ["PANE_FIELDS", "RETRACTION_FIELD", "full_schema", "schema_from_type"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "PANE_FIELDS",
+    "RETRACTION_FIELD",
+    "checked_schema",
+    "full_schema",
+    "schema_from_type",
+    "unified_schema",
+    "unknown_columns",
+]
 
 _MICROS: Final = pa.timestamp("us", "UTC")
 _SCALARS: Final[dict[Any, pa.DataType]] = {
@@ -89,6 +101,50 @@ def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Sche
     """
     added = (*(PANE_FIELDS if panes else ()), *((RETRACTION_FIELD,) if retractions else ()))
     return pa.schema([*schema, *(field for field in added if field.name not in schema.names)])
+
+
+def checked_schema(value: Any) -> pa.Schema | None:
+    """Return a schema that a user has given, or `None` for none.
+
+    Raises:
+        InvalidType: for anything else.
+    """
+    if value is None or isinstance(value, pa.Schema):
+        return value
+    raise InvalidType(
+        explain(
+            f"`schema` must be a pyarrow.Schema, got {value!r}",
+            hint="pa.schema({'key': pa.string(), 'value': pa.int64()})",
+        )
+    )
+
+
+def unified_schema(schemas: Iterable[pa.Schema], label: str) -> pa.Schema:
+    """Return the columns that hold what several tasks have inferred each for itself.
+
+    Raises:
+        SinkError: when they do not go together.
+
+    Example:
+        >>> unified_schema([pa.schema({"value": pa.int64()}), pa.schema({"value": pa.float64()})], "Write")
+        value: double
+    """
+    try:
+        return pa.unify_schemas(list(schemas), promote_options="permissive")
+    except pa.ArrowException as error:
+        raise SinkError(
+            explain(f"{label!r} has rows whose columns do not go together: {error}", hint="give schema=pa.schema({…})")
+        ) from error
+
+
+def unknown_columns(label: str) -> PlanError:
+    """Return the error of a sink that would have to see rows before it knows its columns."""
+    return PlanError(
+        explain(
+            f"{label!r} does not know its columns, and a stream cannot wait for its rows to tell",
+            hint="give schema=pa.schema({…}), or .with_output_types(tuple[str, float]) to the step before",
+        )
+    )
 
 
 def _is_pair(hint: Any) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sinks import Record
 
-__all__ = ["Misfit", "fields_of", "fit", "infer_schema", "infer_schema_of_values"]
+__all__ = ["Misfit", "fields_of", "fit", "fit_places", "infer_schema", "infer_schema_of_values"]
 
 _PAIR: Final = 2
 
@@ -97,6 +97,14 @@ def fit(
         panes: whether window and pane are columns among them.
         retractions: whether `is_retraction` is.
     """
+    batch, _, misfits = fit_places(records, schema, panes=panes, retractions=retractions)
+    return batch, misfits
+
+
+def fit_places(
+    records: Sequence[Record], schema: pa.Schema, *, panes: bool, retractions: bool = False
+) -> tuple[pa.RecordBatch, list[int], list[Misfit]]:
+    """Return what `fit` does and, between the two, the places of the records that fit."""
     columns, kept, shapeless = _columns(values_of(records))
     misfits = [_misfit(records[place], reason) for place, reason in shapeless]
     if panes and kept:
@@ -128,8 +136,10 @@ def fit(
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f.with_nullable(nullable=True) for f in schema]))
     if bad:
         misfits.extend(_misfit(records[kept[row]], reason) for row, reason in sorted(bad.items()))
-        batch = batch.take(pa.array([row for row in range(len(kept)) if row not in bad], pa.int64()))
-    return pa.RecordBatch.from_arrays(batch.columns, schema=schema), misfits
+        good = [row for row in range(len(kept)) if row not in bad]
+        batch = batch.take(pa.array(good, pa.int64()))
+        kept = [kept[row] for row in good]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema), kept, misfits
 
 
 def _misfit(record: Record, reason: str) -> Misfit:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dataflow_model.errors import PlanError, explain
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read
+from dataflow_model.plan.record_ids import check_record_ids
 from dataflow_model.plan.retractions import check_retractions
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.state_checks import check_state
@@ -38,6 +39,7 @@ def check(plan: Plan, *, drained: bool = False) -> None:
     check_state(plan)
     check_retractions(plan)
     check_percentiles(plan)
+    check_record_ids(plan)
     if not drained:
         _check_that_groupings_fire(plan)
 

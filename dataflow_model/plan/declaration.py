@@ -10,7 +10,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.dofn import METADATA, DoFn
-from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec
+from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkHoldSpec, WatermarkSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -32,6 +32,7 @@ class Declaration:
         callbacks: by timer, the name of the function that runs when it fires.
         has_expiry: whether it defines `on_window_expiry`.
         time_sorted: whether it requires its input in event-time order.
+        watermarks: the specs of what it reads of its input's watermark, and of holds of its output's.
     """
 
     states: Mapping[str, StateSpec] = attrs.field(factory=dict)
@@ -39,20 +40,22 @@ class Declaration:
     callbacks: Mapping[str, str] = attrs.field(factory=dict)
     has_expiry: bool = False
     time_sorted: bool = False
+    watermarks: Mapping[str, WatermarkSpec | WatermarkHoldSpec] = attrs.field(factory=dict)
 
     @property
     def is_stateful(self) -> bool:
         """Whether it needs its input by key."""
-        return bool(self.states or self.timers or self.has_expiry or self.time_sorted)
+        return bool(self.states or self.timers or self.watermarks or self.has_expiry or self.time_sorted)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The parameters that it may name beside metadata."""
-        return (*self.states, *self.timers)
+        return (*self.states, *self.timers, *self.watermarks)
 
     def describe(self) -> str:
         """Say what it declares, for fingerprints and explanations."""
-        parts = [f"{name}: {spec.describe()}" for name, spec in sorted((self.states | self.timers).items())]  # type: ignore[operator]
+        specs: dict[str, Any] = {**self.states, **self.timers, **self.watermarks}
+        parts = [f"{name}: {spec.describe()}" for name, spec in sorted(specs.items())]
         parts += ["input sorted by event time"] if self.time_sorted else []
         return ", ".join(parts) or "nothing"
 
@@ -83,7 +86,8 @@ def _inspected(kind: Any) -> Declaration:
     found = {name: getattr(kind, name) for name in _names(kind)}
     states = {name: spec for name, spec in found.items() if isinstance(spec, StateSpec)}
     timers = {name: spec for name, spec in found.items() if isinstance(spec, TimerSpec)}
-    taken = sorted((METADATA | _TOLD_TO_TIMERS).intersection((*states, *timers)))
+    watermarks = {name: spec for name, spec in found.items() if isinstance(spec, WatermarkSpec | WatermarkHoldSpec)}
+    taken = sorted((METADATA | _TOLD_TO_TIMERS).intersection((*states, *timers, *watermarks)))
     if taken:
         raise InvalidArgument(
             explain(f"{kind.__name__} declares {taken[0]!r}, which names something else", hint="give it another name")
@@ -117,7 +121,8 @@ def _inspected(kind: Any) -> Declaration:
                 hint=f"put @dm.on_timer({silent[0]}) over the function that shall run",
             )
         )
-    return Declaration(states, timers, callbacks, callable(found.get(EXPIRY)), kind.requires_time_sorted_input)
+    sorts = kind.requires_time_sorted_input
+    return Declaration(states, timers, callbacks, callable(found.get(EXPIRY)), sorts, watermarks)
 
 
 def check_callbacks(fn: DoFn, given: Collection[str]) -> None:

@@ -29,7 +29,17 @@ __all__ = [
 ]
 
 METADATA: Final = frozenset(
-    {"timestamp", "window", "pane", "watermark_percentile", "production_time", "trigger", "is_retraction", "key"}
+    {
+        "timestamp",
+        "window",
+        "pane",
+        "watermark_percentile",
+        "production_time",
+        "trigger",
+        "is_retraction",
+        "key",
+        "record_id",
+    }
 )
 """What a DoFn is told when a parameter bears the name."""
 
@@ -89,15 +99,19 @@ class DoFn:
     `pane` (`PaneInfo`), `trigger` (the `repr` of the one that fired the pane, or `None`), `production_time`
     (`ProcessingTime`: when the element was produced), `watermark_percentile` (the lowest percentile of the watermark
     that had not passed its event time then: 1, 5, 10, 25, 50, 75, 90, 95, 99 or 100; `None` if it was late),
-    `is_retraction` (whether it takes an earlier one back), `key` (of a pair); any other name is one of the arguments
-    given to `ParDo`.
+    `is_retraction` (whether it takes an earlier one back), `key` (of a pair), `record_id` (where the record stands in
+    its source: a tuple that no other has; not behind a grouping); any other name is one of the arguments given to
+    `ParDo`.
     `setup` runs once per worker before anything else, `start_bundle` / `finish_bundle` around each bundle (the latter
     may return outputs as `TimestampedValue`s or none), `teardown` when the worker lets go.
 
     Attributes:
         late_data_horizon: how far before its input's an output's event time may lie; `None` means not at all.
         retractable: whether it may run on retractions: it then gives for an element that is taken back the outputs
-            that it gave before, which are taken back too. So it must be deterministic; `False` has it refused there.
+            that it gave before, which are taken back too. So it must be deterministic. `False` has it refused there;
+            `"memoised"` is for one that is not deterministic: it does not run on retractions, its outputs are kept by
+            input value until the window expires, and just those are taken back.
+        watermark_percentiles: which percentiles below 100 of its input's watermark it reads; see `WatermarkSpec`.
         requires_time_sorted_input: whether `process` wants each key's elements in event-time order. They then wait
             until the watermark has passed them by the allowed lateness; what comes later is dropped and counted.
 
@@ -110,6 +124,7 @@ class DoFn:
 
     late_data_horizon: Duration | None = None
     retractable: ClassVar[bool | Literal["memoised"]] = True
+    watermark_percentiles: tuple[float, ...] = ()
     requires_time_sorted_input: ClassVar[bool] = False
 
     def setup(self) -> None:
@@ -131,6 +146,10 @@ class DoFn:
     def user_function(self) -> Callable[..., Any]:
         """Return the function whose parameters and source lines are the user's."""
         return self.process
+
+    def title(self) -> str:
+        """Return what explanations call it."""
+        return type(self).__name__
 
 
 @attrs.frozen(eq=False)

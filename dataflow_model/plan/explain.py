@@ -12,6 +12,7 @@ from dataflow_model.plan.lifting import may_lift
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
     AssignWindows,
+    Deduplicate,
     Flatten,
     GroupByKeyAndWindow,
     ParDo,
@@ -21,6 +22,7 @@ from dataflow_model.plan.nodes import (
     ToPairs,
     Write,
 )
+from dataflow_model.plan.retracted import memoised
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.strategy import AccumulationMode, LateData, TimestampCombiner
@@ -89,11 +91,12 @@ def _origins(plan: Plan) -> dict[str, frozenset[str]]:
     """Return for each node the sources and keyed nodes in whose stage it runs."""
     behind: dict[Ref, frozenset[str]] = {}
     origins: dict[str, frozenset[str]] = {}
+    keeping = memoised(plan)
     for node in plan.nodes:
         main = node.inputs[:1] if isinstance(node, ParDo) else node.inputs
         origins[node.label] = frozenset().union(*(behind[ref] for ref in main))
-        keyed = isinstance(node, Read | GroupByKeyAndWindow | Reshuffle) or (
-            isinstance(node, ParDo) and node.is_stateful
+        keyed = isinstance(node, Read | GroupByKeyAndWindow | Reshuffle | Deduplicate) or (
+            isinstance(node, ParDo) and (node.is_stateful or node.label in keeping)
         )
         for ref in outputs_of(node):
             behind[ref] = frozenset({node.label}) if keyed else origins[node.label]
@@ -105,7 +108,7 @@ def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
         case Read():
             return _source(node.source)
         case ParDo():
-            return _par_do(node)
+            return _par_do(node, keeps=node.label in staged.cuts and not node.is_stateful)
         case ToPairs():
             value = "the row" if node.value is None else node.value
             return f"pairs of {node.key} and {value}, read as columns where possible"
@@ -123,6 +126,8 @@ def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
             return f"{len(node.inputs)} collections put together"
         case Reshuffle():
             return "spread over the workers anew"
+        case Deduplicate():
+            return f"the first element of each id, which is kept for {duration_text(node.horizon)}"
         case Write():
             return f"to {node.sink!r}"
         case _:
@@ -138,13 +143,15 @@ def _source(source: Source) -> str:
     return f"{type(source).__name__}{time}{clock}"
 
 
-def _par_do(node: ParDo) -> str:
-    called = type(node.fn).__name__
+def _par_do(node: ParDo, *, keeps: bool) -> str:
+    called = node.fn.title()
     if isinstance(node.fn, CallableDoFn):
         name = _called(node.fn.fn)
         kind = called.lstrip("_").removesuffix("Fn")
         called = kind if name.startswith("_") else f"{kind}({name})"
     extras = [f"by key and window, with {node.declaration.describe()}"] if node.is_stateful else []
+    if keeps:
+        extras.append("outputs kept by input value, to be taken back")
     if node.side_inputs:
         extras.append("side inputs " + ", ".join(f"{side.ref.label} as {side.view}" for side in node.side_inputs))
     if node.tags:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
     AssignWindows,
+    Deduplicate,
     Flatten,
     GroupByKeyAndWindow,
     Node,
@@ -16,6 +19,8 @@ from dataflow_model.plan.nodes import (
     ToPairs,
     Write,
 )
+from dataflow_model.plan.retracted import memoised, retracted_collections
+from dataflow_model.plan.sources import DataFrameSource, ScriptSource
 from dataflow_model.time import duration_text
 
 if TYPE_CHECKING:
@@ -23,7 +28,10 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
 
-__all__ = ["differences", "fingerprint"]
+__all__ = ["added_sources", "definitions", "differences", "fingerprint"]
+
+_ANY: Final = "…"
+"""Stands for what a node reads, where that does not count."""
 
 
 def fingerprint(plan: Plan) -> dict[str, str]:
@@ -36,7 +44,84 @@ def fingerprint(plan: Plan) -> dict[str, str]:
         >>> fingerprint(p.plan())["Sum.PerKey"][:77]
         'grouping of Create.main with Sum under GlobalWindows(), DefaultTrigger(), cle'
     """
-    return {node.label: _line(node) for node in plan.nodes}
+    keeping = memoised(plan)
+    return {
+        node.label: ("memoised " if node.label in keeping else "") + _line(node, _reads(node)) for node in plan.nodes
+    }
+
+
+def definitions(plan: Plan) -> dict[str, str]:
+    """Return what the state of each transform means, wherever its input comes from: the fingerprint without edges.
+
+    A grouping whose line here is the same can go on with the state that it had in another pipeline; a source with the
+    place that it had come to, whatever becomes of its watermark.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key()
+        >>> definitions(p.plan())["Sum.PerKey"][:72]
+        'grouping of … with Sum under GlobalWindows(), DefaultTrigger(), clear_al'
+    """
+    keeping, retracted = memoised(plan), retracted_collections(plan)
+    found = {}
+    for node in plan.nodes:
+        line = ("memoised " if node.label in keeping else "") + _line(node, _ANY)
+        if isinstance(node, Read):
+            line = f"{type(node.source).__name__}, clock {node.source.processing_time or 'wall'}"
+        if isinstance(node, ParDo) and node.side_inputs:
+            line += f" with {len(node.side_inputs)} side inputs"
+        if isinstance(node, GroupByKeyAndWindow | ParDo) and node.input in retracted:
+            line += ", of values that may be taken back"
+        found[node.label] = line
+    return found
+
+
+def added_sources(before: Mapping[str, str], plan: Plan) -> frozenset[str]:
+    """Return the labels by which a plan differs from an earlier one only in that it has more sources.
+
+    These are new sources, new element-wise transforms and sinks that only they feed, and Flattens that take them in
+    beside what they took before. None of them touches state that is there. Scripts and streaming DataFrames are not
+    among them: a script's steps have their places in the whole, and Spark itself numbers its DataFrames.
+
+    Args:
+        before: the fingerprint of the earlier plan.
+        plan: the plan.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> def build(*names):
+        ...     p = dm.Pipeline()
+        ...     sources = tuple(p | name >> dm.Create([("a", 1)]) for name in names)
+        ...     _ = sources | "all" >> dm.Flatten() | "sums" >> dm.Sum.per_key()
+        ...     return p.plan()
+        >>> sorted(added_sources(fingerprint(build("web")), build("web", "phones")))
+        ['all', 'phones']
+    """
+    found: set[str] = set()
+    keeping = memoised(plan)
+    for node in plan.nodes:
+        if node.label in before:
+            if isinstance(node, Flatten):
+                fresh = found - before.keys()
+                rest = attrs.evolve(node, inputs=tuple(ref for ref in node.inputs if ref.label not in fresh))
+                if len(rest.inputs) < len(node.inputs) and _line(rest, _reads(rest)) == before[node.label]:
+                    found.add(node.label)
+            continue
+        match node:
+            case Read():
+                source = node.source
+                streams = isinstance(source, DataFrameSource) and not source.is_bounded
+                harmless = not streams and not isinstance(source, ScriptSource)
+            case ParDo():
+                harmless = not (node.is_stateful or node.side_inputs or node.label in keeping)
+            case ToPairs() | AssignTimestamps() | AssignWindows() | Flatten() | Write():
+                harmless = True
+            case _:
+                harmless = False
+        if harmless and all(ref.label in found - before.keys() for ref in node.inputs):
+            found.add(node.label)
+    return frozenset(found)
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -56,8 +141,11 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str
     return lines
 
 
-def _line(node: Node) -> str:
-    reads = " and ".join(f"{ref.label}.{ref.tag}" for ref in node.inputs)
+def _reads(node: Node) -> str:
+    return " and ".join(f"{ref.label}.{ref.tag}" for ref in node.inputs)
+
+
+def _line(node: Node, reads: str) -> str:
     match node:
         case Read():
             source = node.source
@@ -82,6 +170,8 @@ def _line(node: Node) -> str:
             return f"windows for {reads}: {node.strategy.window_fn!r}" if node.assigns else f"trigger for {reads}"
         case ParDo() if node.is_stateful:
             return f"stateful ParDo of {reads} with {node.declaration.describe()}"
+        case Deduplicate():
+            return f"Deduplicate of {reads} for {duration_text(node.horizon)}"
         case ParDo() | ToPairs() | AssignTimestamps() | Flatten() | Reshuffle():
             return f"{type(node).__name__} of {reads}"
         case Write():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.stages import StagedPlan
 
-__all__ = ["Lift", "lifts", "may_lift"]
+__all__ = ["Lift", "lift_by_elements", "lifts", "may_lift"]
 
 _LONGEST: Final = 2**60
 """Windows longer than this, 36,000 years, are not worth the care that their bounds would take."""
@@ -84,6 +84,11 @@ def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
         if lift is not None:
             found[lift.label] = lift
     return found
+
+
+def lift_by_elements(node: GroupByKeyAndWindow) -> Lift:
+    """Return how a grouping goes on that keeps columns, and that no source feeds in columns any more."""
+    return Lift(node.label, "", "", None, type(node.combine).__dict__["kernel"])
 
 
 def may_lift(staged: StagedPlan, node: GroupByKeyAndWindow, *, streaming: bool = False) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -22,6 +22,7 @@ __all__ = [
     "MAIN",
     "AssignTimestamps",
     "AssignWindows",
+    "Deduplicate",
     "Flatten",
     "GroupByKeyAndWindow",
     "Node",
@@ -83,6 +84,7 @@ class ParDo:
         tags: the tagged outputs beside the main one.
         dead_letters: the tag that takes elements for which the DoFn raised, or `None`.
         args, kwargs: further arguments, `SideInput`s among them.
+        retractable: whether it may run on retractions, or keeps its outputs for them; what the DoFn says by default.
     """
 
     label: str
@@ -92,6 +94,7 @@ class ParDo:
     kwargs: Mapping[str, Any] = attrs.field(factory=dict)
     tags: tuple[str, ...] = ()
     dead_letters: str | None = None
+    retractable: bool | Literal["memoised"] = attrs.Factory(lambda node: node.fn.retractable, takes_self=True)
 
     @property
     def side_inputs(self) -> tuple[SideInput, ...]:
@@ -212,6 +215,24 @@ class Reshuffle:
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class Deduplicate:
+    """Pass the first element of each id: takes pairs of id and element, and gives the elements.
+
+    Attributes:
+        horizon: how long an id is kept behind its element's event time.
+    """
+
+    label: str
+    input: Ref
+    horizon: Duration
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        """The pairs."""
+        return (self.input,)
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class Write:
     """Send a collection out."""
 
@@ -226,5 +247,14 @@ class Write:
 
 
 Node: TypeAlias = (
-    Read | ParDo | ToPairs | AssignTimestamps | AssignWindows | GroupByKeyAndWindow | Flatten | Reshuffle | Write
+    Read
+    | ParDo
+    | ToPairs
+    | AssignTimestamps
+    | AssignWindows
+    | GroupByKeyAndWindow
+    | Flatten
+    | Reshuffle
+    | Deduplicate
+    | Write
 )

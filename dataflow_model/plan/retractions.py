@@ -1,4 +1,4 @@
-"""Where retractions can flow, and what a plan may not do with them."""
+"""What a plan may not do with retractions."""
 
 from __future__ import annotations
 
@@ -6,51 +6,23 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import NotYetSupported, PlanError, explain
 from dataflow_model.plan.dofn import DoFn
-from dataflow_model.plan.graph import outputs_of
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read
+from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
+from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import dynamic_sides
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.nodes import Ref
 
-__all__ = ["check_retractions", "retracted_collections"]
-
-
-def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
-    """Return the collections in which values may be taken back, each with the grouping that last did it.
-
-    A grouping's result is a retraction only under its own retracting strategy; everything between passes them on. Of
-    several groupings whose results are put together, the one that goes on longest is named.
-
-    Example:
-        >>> import dataflow_model as dm
-        >>> p = dm.Pipeline()
-        >>> minutes = dm.Window.into(dm.FixedWindows(60)).accumulating_and_retracting()
-        >>> sums = p | dm.Create([("a", 1)]) | minutes | dm.Sum.per_key()
-        >>> [ref.label for ref in retracted_collections(p.plan())]
-        ['Sum.PerKey']
-    """
-    found: dict[Ref, GroupByKeyAndWindow] = {}
-    for node in plan.nodes:
-        source: GroupByKeyAndWindow | None
-        match node:
-            case GroupByKeyAndWindow():
-                source = node if node.strategy.retracting else None
-            case Read():
-                source = None
-            case ParDo():  # what a stateful one gives are elements of its own
-                source = None if node.is_stateful else found.get(node.input)
-            case _:
-                several = [found[ref] for ref in node.inputs if ref in found]
-                source = max(several, key=lambda one: one.strategy.allowed_lateness, default=None)
-        if source is not None:
-            found.update(dict.fromkeys(outputs_of(node), source))
-    return found
+__all__ = ["check_retractions"]
 
 
 def check_retractions(plan: Plan) -> None:
-    """Raise `PlanError` where retractions would come to something that cannot apply them."""
+    """Raise where retractions would come to something that cannot apply them.
+
+    Raises:
+        PlanError: for what can never be.
+        NotYetSupported: for a function that keeps its outputs, with a side input that changes.
+    """
     retracted = retracted_collections(plan)
     if not retracted:
         return
@@ -59,30 +31,53 @@ def check_retractions(plan: Plan) -> None:
         if isinstance(node, ParDo) and node.input in retracted:
             _check_function(node, retracted[node.input])
             if any(side in changing for side in node.side_inputs):
-                raise PlanError(
-                    explain(
-                        f"{node.label!r} runs on retractions of {retracted[node.input].label!r}, and its side input "
-                        "changes: the retraction of an output might not be that output",
-                        hint="join the two with dm.CoGroupByKey, or use .accumulating()",
-                    )
-                )
+                _refuse_changing_side(node, retracted[node.input])
         if isinstance(node, GroupByKeyAndWindow) and node.input in retracted:
             _check_grouping(node, retracted[node.input])
+        if isinstance(node, Deduplicate) and node.input in retracted:
+            raise PlanError(
+                explain(
+                    f"{node.label!r} passes one element of each id, but {retracted[node.input].label!r} takes values "
+                    "back: it would take the retraction for a duplicate",
+                    hint="put dm.Deduplicate right behind the source, or use .accumulating() before it",
+                )
+            )
+
+
+def _refuse_changing_side(node: ParDo, source: GroupByKeyAndWindow) -> None:
+    if node.retractable == "memoised":
+        raise NotYetSupported(
+            explain(
+                f"{node.label!r} keeps its outputs for the retractions of {source.label!r}, and its side input changes "
+                "while the pipeline runs, which no runner joins yet",
+                hint="look the side input up in a dm.Map before the grouping, or join the two with dm.CoGroupByKey",
+            )
+        )
+    raise PlanError(
+        explain(
+            f"{node.label!r} runs on retractions of {source.label!r}, and its side input "
+            "changes: the retraction of an output might not be that output",
+            hint="join the two with dm.CoGroupByKey, or use .accumulating()",
+        )
+    )
 
 
 def _check_function(node: ParDo, source: GroupByKeyAndWindow) -> None:
-    if node.fn.retractable == "memoised":
-        raise NotYetSupported(
+    if node.is_stateful and node.retractable == "memoised":
+        raise PlanError(
             explain(
-                f"{node.label!r} wants its outputs memoised for retractions, which no runner does yet",
-                hint="make the function deterministic, and leave `retractable` at True",
+                f"{node.label!r} keeps state, and what it gives depends on that: its outputs cannot be kept by input "
+                f"for the retractions of {source.label!r}",
+                hint="leave `retractable` at True, name the parameter `is_retraction` in `process` and undo what is "
+                "taken back",
             )
         )
-    if not node.fn.retractable:
+    if not node.retractable:
         raise PlanError(
             explain(
                 f"{node.label!r} says that it is not retractable, but {source.label!r} takes values back",
-                hint="use .accumulating() before it",
+                hint='use .accumulating() before it, or say retractable="memoised" if it only gives something else '
+                "each time",
             )
         )
     if type(node.fn).finish_bundle is not DoFn.finish_bundle:

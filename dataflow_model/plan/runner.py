@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
     from dataflow_model.time import EventTime, ProcessingTime
 
@@ -63,6 +64,10 @@ class PipelineResult(Protocol):
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label: elements in and out, panes by timing, dropped by reason."""
+        ...
+
+    def report(self) -> RunReport:
+        """Return what the run tells of itself now: by transform, by stage, and what users' functions have counted."""
         ...
 
     def watermarks(self) -> Mapping[str, EventTime]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import cloudpickle
 
-from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.errors import SupersededRun, explain
+from dataflow_model.time import EventTime, ProcessingTime, format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["CollectSink", "DataFrameSink", "MessageSink", "Record", "Sink", "SinkWriter", "values_of"]
+__all__ = ["CollectSink", "DataFrameSink", "Fence", "MessageSink", "Record", "Sink", "SinkWriter", "values_of"]
 
 
 @attrs.frozen
@@ -49,6 +50,44 @@ def values_of(records: Sequence[Record]) -> list[Any]:
     """
     values = getattr(records, "values", None)
     return values if isinstance(values, list) else [record.value for record in records]
+
+
+@attrs.frozen
+class Fence:
+    """Which start of a run writes: each takes a greater sequencer, and only the newest may write.
+
+    Attributes:
+        run_id: the run; one that is resumed keeps it.
+        sequencer: of this start: when it began, in microseconds since the epoch, or one more than the one before.
+
+    Source: the MillWheel paper's sequencers, section 5.2.
+    """
+
+    run_id: str
+    sequencer: int
+
+    def refusal(self, newer: int, place: str, who: str = "") -> SupersededRun:
+        """Return the error of a run that finds a newer sequencer than its own.
+
+        Args:
+            newer: that sequencer.
+            place: where it was found.
+            who: more about the newer run.
+
+        Example:
+            >>> print(Fence("7c1f", 0).refusal(1_000_000, "the checkpoint '/checkpoints/delays'"))
+            run 7c1f, started at 1970-01-01T00:00:00Z, may not write any more:
+            the checkpoint '/checkpoints/delays' was taken over at 1970-01-01T00:00:01Z by a newer start of the run
+            Hint: end this process and let the newer one go on; or stop the newer one, then start this pipeline again
+        """
+        return SupersededRun(
+            explain(
+                f"run {self.run_id}, started at {format_instant(self.sequencer)}, may not write any more:\n"
+                f"{place} was taken over at {format_instant(newer)} by a newer start of the run{who}",
+                hint="end this process and let the newer one go on; or stop the newer one, then start this pipeline "
+                "again",
+            )
+        )
 
 
 class SinkWriter(abc.ABC):
@@ -87,9 +126,33 @@ class Sink(abc.ABC):
         del messages
         return {}
 
+    def fenced(self, fence: Fence) -> Sink:
+        """Return the sink as one start of a run uses it; one that can, refuses in its commits what an older one writes.
+
+        Whatever the sink, the runner looks for newer starts before each commit.
+        """
+        del fence
+        return self
+
+    def claim(self) -> None:  # noqa: B027 - most sinks leave it to the runner
+        """Let no older start of the run write from here on; called on a fenced sink when a run starts."""
+
     @abc.abstractmethod
     def open(self, commit_id: str, task_id: str) -> SinkWriter:
         """Begin one task's part of one commit."""
+
+    def open_weak(self, commit_id: str, part: str) -> SinkWriter | None:
+        """Begin a part of a micro-batch that `close` publishes at once, or return `None` if the sink cannot do so.
+
+        Under `productions="weak"`. The micro-batch may fail after that, and comes again with the same parts, so
+        what is published again under the same commit id and part should take the place of what is there.
+
+        Args:
+            commit_id: names the micro-batch.
+            part: names the part in it.
+        """
+        del commit_id, part
+        return None
 
     @abc.abstractmethod
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:

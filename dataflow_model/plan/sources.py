@@ -56,7 +56,8 @@ class Source(abc.ABC):  # noqa: B024 - a closed family; what they share is attri
 
     Attributes that every source has: `is_bounded`; `event_time`, a column's name, `ARRIVAL` or `None` (the source
     gives event times itself); `processing_time`, the replay clock's column or `None` for the wall clock; `watermark`,
-    the estimator; `watermark_origins`, the parts that each have a watermark.
+    the estimator; `watermark_origins`, the parts that each have a watermark; `id_columns`, the columns that together
+    name a row, empty where origin and place do.
     """
 
     event_time: str | Arrival | None = None
@@ -64,6 +65,7 @@ class Source(abc.ABC):  # noqa: B024 - a closed family; what they share is attri
     watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
     watermark_origins: WatermarkOrigins = EVERYTHING
     is_bounded: bool = True
+    id_columns: tuple[str, ...] = ()
 
 
 class RowSource(Source):
@@ -177,11 +179,12 @@ class DataFrameSource(RowSource):
     origin: str | None = None
     sequence: str | None = None
     watermark_origins: WatermarkOrigins = EVERYTHING
+    id_columns: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel without the DataFrame, which is a handle of the driver's."""
         rest = (self.event_time, self.processing_time, self.watermark, self.is_bounded, self.origin, self.sequence)
-        return type(self), (None, *rest, self.watermark_origins)
+        return type(self), (None, *rest, self.watermark_origins, self.id_columns)
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ import attrs
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
+    Deduplicate,
     GroupByKeyAndWindow,
     Node,
     ParDo,
@@ -22,15 +23,17 @@ from dataflow_model.plan.nodes import (
     SideInput,
     Write,
 )
+from dataflow_model.plan.retracted import memoised
 from dataflow_model.plan.sources import ScriptSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["KeyedNode", "StagedPlan", "cut_into_stages", "dynamic_sides", "side_cut"]
+__all__ = ["KeyedNode", "StagedPlan", "cut_into_stages", "dynamic_sides", "owner_of_cut", "side_cut"]
 
-KeyedNode: TypeAlias = GroupByKeyAndWindow | Reshuffle | ParDo
-"""What has a shard of its own: groupings, reshuffles, stateful ParDos, and those whose side inputs change."""
+KeyedNode: TypeAlias = GroupByKeyAndWindow | Reshuffle | Deduplicate | ParDo
+"""What has a shard of its own: groupings, reshuffles, and ParDos that are stateful, keep their outputs for retractions,
+or have side inputs that change."""
 
 
 @attrs.frozen(eq=False)
@@ -107,6 +110,7 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
     side_feeds: dict[str, Mapping[SideInput, Mapping[str, int]]] = {}
     stages: list[list[KeyedNode]] = []
     owners: dict[str, str] = {}
+    keeping = memoised(plan)
     for node in plan.nodes:
         main = [node.inputs[0]] if isinstance(node, ParDo) else list(node.inputs)
         flow = _union([reached[ref] for ref in main])
@@ -116,8 +120,8 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
         waits = isinstance(node, ParDo) and any(id(side) in sides for side in node.side_inputs)
         if isinstance(node, Read):
             flow, depths[node.label] = {node.label: 0}, 0
-        elif isinstance(node, GroupByKeyAndWindow | Reshuffle) or (
-            isinstance(node, ParDo) and (waits or node.is_stateful)
+        elif isinstance(node, GroupByKeyAndWindow | Reshuffle | Deduplicate) or (
+            isinstance(node, ParDo) and (waits or node.is_stateful or node.label in keeping)
         ):
             feeds[node.label] = flow
             before = set(flow)
@@ -139,6 +143,16 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
             reached[ref] = {producer: back + horizon for producer, back in flow.items()}
     cuts = frozenset(feeds) | frozenset(owners)
     return StagedPlan(plan, tuple(map(tuple, stages)), depths, cuts, feeds, side_feeds, owners)
+
+
+def owner_of_cut(cut: str) -> str:
+    """Return the label of the node that a cut belongs to: its own, or that of the ParDo whose side input it is.
+
+    Example:
+        >>> owner_of_cut("join"), owner_of_cut(side_cut("join", 0))
+        ('join', 'join')
+    """
+    return cut.partition("\0")[0]
 
 
 def side_cut(label: str, number: int) -> str:

@@ -29,6 +29,8 @@ __all__ = [
     "StateSpec",
     "TimerSpec",
     "ValueStateSpec",
+    "WatermarkHoldSpec",
+    "WatermarkSpec",
     "on_timer",
 ]
 
@@ -207,6 +209,65 @@ class TimerSpec:
     def describe(self) -> str:
         """Say what it is."""
         return f"{self.domain.name.lower().replace('_', '-')} timer"
+
+
+@attrs.frozen(eq=False)
+class WatermarkHoldSpec:
+    """Declare a `WatermarkHold`: for a DoFn that keeps what it is still to give at event times of its own choosing.
+
+    Source: Beam's Java SDK has `WatermarkHoldState` inside; MillWheel's state carries a timestamp.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Pairs(dm.DoFn):
+        ...     first = dm.ValueStateSpec(default=None)
+        ...     since = dm.WatermarkHoldSpec()
+        ...     def process(self, pair, timestamp, first: dm.ValueState, since: dm.WatermarkHold):
+        ...         if first.read() is None:
+        ...             first.write(pair[1])
+        ...             since.set(timestamp)
+        ...         else:
+        ...             yield dm.TimestampedValue((first.read(), pair[1]), since.read())  # where the first one stood
+        ...             first.clear()
+        ...             since.clear()
+        >>> timed = [dm.TimestampedValue(("a", 1), 5), dm.TimestampedValue(("a", 2), 9)]
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create(timed) | dm.ParDo(Pairs()) | "out" >> dm.io.Collect()
+        >>> [(record.value, int(record.event_time)) for record in p.result.collected("out")]
+        [((1, 2), 5000000)]
+    """
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return "watermark hold"
+
+
+@attrs.frozen(eq=False)
+class WatermarkSpec:
+    """Declare a `Watermark`: for a DoFn that looks at the watermark of its input.
+
+    An element is late if it stands before `watermark.read()`. In a bounded job the watermark follows the elements of
+    each key, so that none is late there.
+
+    Source: MillWheel's `low_watermark`; Beam has none.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.testing import TestStream
+        >>> class Late(dm.DoFn):
+        ...     watermark = dm.WatermarkSpec()
+        ...     def process(self, pair, timestamp, watermark: dm.Watermark):
+        ...         yield pair[1], timestamp < watermark.read()
+        >>> with dm.Pipeline() as p:
+        ...     events = p | TestStream().add("a", 5, key="k").watermark(8).add("b", 7, key="k")
+        ...     _ = events | dm.ParDo(Late()) | "out" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("out")]
+        [('a', False), ('b', True)]
+    """
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return "watermark"
 
 
 def on_timer(timer: TimerSpec | str) -> Callable[[FunctionT], FunctionT]:

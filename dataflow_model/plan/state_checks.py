@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import NotYetSupported, PlanError, explain
 from dataflow_model.plan.nodes import ParDo
-from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import dynamic_sides
 
 if TYPE_CHECKING:

@@ -8,17 +8,29 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from dataflow_model.errors import InvalidType, explain
-from dataflow_model.time import duration, event_time, processing_time
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.time import EventTime, duration, event_time, processing_time
 from dataflow_model.triggers import TimeDomain
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.time import DurationLike, InstantLike
 
-__all__ = ["BagState", "CombiningState", "MapState", "SetState", "Timer", "TimerBoard", "ValueState"]
+__all__ = [
+    "BagState",
+    "CombiningState",
+    "HoldBoard",
+    "MapState",
+    "SetState",
+    "Timer",
+    "TimerBoard",
+    "ValueState",
+    "Watermark",
+    "WatermarkHold",
+]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -232,6 +244,95 @@ class Timer:
     def _set(self, time: int, tag: str, output_timestamp: InstantLike | None) -> None:
         output_time = None if output_timestamp is None else int(event_time(output_timestamp))
         self._board.set_timer(self._name, self._domain, _text(tag), time, output_time)
+
+
+class HoldBoard(Protocol):
+    """What a hold's handle needs of the engine that runs it."""
+
+    def set_hold(self, name: str, time: int) -> None:
+        """Set or move a hold."""
+        ...
+
+    def clear_hold(self, name: str) -> None:
+        """Let go, if there is a hold."""
+        ...
+
+    def read_hold(self, name: str) -> int | None:
+        """Return where the watermark is held; `None` where it is not."""
+        ...
+
+
+class WatermarkHold:
+    """A hold of the output's watermark for one key and window: what is still to be given from it on will be on time.
+
+    While it stands, outputs and timers may stand as early as it does.
+    """
+
+    __slots__ = ("_board", "_name")
+
+    def __init__(self, board: HoldBoard, name: str) -> None:
+        self._board = board
+        self._name = name
+
+    def set(self, timestamp: InstantLike) -> None:
+        """Hold the watermark, or move the hold; what is behind the input's watermark already can hold nothing.
+
+        Raises:
+            InvalidArgument: for an instant before that of the element or timer, unless the hold stood there before.
+        """
+        self._board.set_hold(self._name, int(event_time(timestamp)))
+
+    def read(self) -> EventTime | None:
+        """Return where it stands, or `None`."""
+        time = self._board.read_hold(self._name)
+        return None if time is None else EventTime(time)
+
+    def clear(self) -> None:
+        """Let the watermark go on."""
+        self._board.clear_hold(self._name)
+
+
+class Watermark:
+    """The watermark of a DoFn's input, as it stands while a function runs.
+
+    Args:
+        low: the low watermark.
+        percentiles: the further ones that the DoFn has named.
+
+    Example:
+        >>> Watermark(5, {90: 7}).read(90)
+        EventTime(1970-01-01T00:00:00.000007Z)
+        >>> Watermark(5, {90: 7}).read(50)
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: the watermark's percentile 50 is not told, only [90, 100]
+        Hint: name it on the class: watermark_percentiles = (50, 90)
+    """
+
+    __slots__ = ("_low", "_percentiles")
+
+    def __init__(self, low: int, percentiles: Mapping[float, int]) -> None:
+        self._low = low
+        self._percentiles = percentiles
+
+    def read(self, percentile: float = LOW_WATERMARK) -> EventTime:
+        """Return the low watermark, or a percentile of it that the DoFn names in `watermark_percentiles`.
+
+        Raises:
+            InvalidArgument: for another percentile.
+        """
+        if percentile == LOW_WATERMARK:
+            return EventTime(self._low)
+        if percentile not in self._percentiles:
+            named = ", ".join(f"{one:g}" for one in sorted({*self._percentiles, percentile}))
+            told = [f"{one:g}" for one in sorted({*self._percentiles, LOW_WATERMARK})]
+            raise InvalidArgument(
+                explain(
+                    f"the watermark's percentile {percentile!r} is not told, only [{', '.join(told)}]",
+                    hint=f"name it on the class: watermark_percentiles = ({named})",
+                )
+            )
+        return EventTime(self._percentiles[percentile])
 
 
 def _text(tag: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import PlanError, explain
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read, Reshuffle
+from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
 from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.triggers import TriggerMachine
 
@@ -30,6 +30,7 @@ def awaited_percentiles(plan: Plan) -> tuple[float, ...]:
         ()
     """
     awaited = {one for machine in _machines(plan) for one in machine.percentiles}
+    awaited.update(one for node in plan.nodes if isinstance(node, ParDo) for one in node.fn.watermark_percentiles)
     return tuple(sorted(awaited.union(TOLD if asks_for_percentile(plan) else ())))
 
 
@@ -62,7 +63,7 @@ def _unknown_before(plan: Plan, node: ParDo) -> str | None:
     while refs:
         before = plan[refs.pop().label]
         match before:
-            case GroupByKeyAndWindow() | Reshuffle():
+            case GroupByKeyAndWindow() | Reshuffle() | Deduplicate():
                 continue
             case Read():
                 return before.label

@@ -12,7 +12,7 @@ from dataflow_model.io import Collect
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Write
-from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.strategy import AccumulationMode
 from dataflow_model.transforms import PCollection, Pipeline

@@ -7,6 +7,7 @@ from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.collectors import Distinct, ToList, Top, ToSet
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
+from dataflow_model.transforms.deduplicate import Deduplicate
 from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
 from dataflow_model.transforms.endpoints import Create, Read, Write
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
@@ -33,6 +34,7 @@ __all__ = [
     "Combiner",
     "Count",
     "Create",
+    "Deduplicate",
     "Distinct",
     "Filter",
     "FlatMap",

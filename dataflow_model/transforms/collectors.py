@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
-from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.combiners import Count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.plan import nodes
@@ -14,7 +14,7 @@ from dataflow_model.transforms import typehints
 from dataflow_model.transforms.pcollection import OutputTuple
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
-from dataflow_model.transforms.state import check_stateful_input
+from dataflow_model.transforms.state import check_named_percentiles, check_stateful_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,7 @@ class ParDo(PTransform):
     _tags: tuple[str, ...] | None = None
     _main: str = nodes.MAIN
     _dead_letters: str | None = None
+    _retractable: bool | Literal["memoised"] | None = None
 
     def __init__(self, fn: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(fn, type) and issubclass(fn, DoFn):
@@ -66,6 +67,8 @@ class ParDo(PTransform):
                     hint=f"write late_data_horizon = dm.duration({fn.late_data_horizon!r})",
                 )
             )
+        _check_retractable(fn.retractable, f"`retractable` of {type(fn).__name__}")
+        check_named_percentiles(fn.watermark_percentiles, f"`watermark_percentiles` of {type(fn).__name__}")
         self.fn: DoFn = fn
         self.args = args
         self.kwargs: Mapping[str, Any] = kwargs
@@ -109,6 +112,34 @@ class ParDo(PTransform):
             raise InvalidArgument(f"the dead letters need a tag of their own, got {tag!r}")
         return self._but(_dead_letters=tag)
 
+    def retractable(self, how: bool | Literal["memoised"]) -> Self:  # noqa: FBT001 - as the attribute of a DoFn
+        """Say what becomes of the function where values are taken back: what `DoFn.retractable` says for a class.
+
+        Args:
+            how: `True` for a function that gives the same each time; `False` for one that must not run on retractions;
+                `"memoised"` for one that gives something else each time: its outputs are kept, by input value, until
+                the window expires, and an element that is taken back takes back just those.
+
+        Raises:
+            InvalidArgument: for anything else.
+
+        Example:
+            >>> import random
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> each = dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
+            >>> sums = p | dm.Create([("a", 1), ("a", 2)]) | each | dm.Sum.per_key()
+            >>> drawn = sums | dm.Map(lambda pair: (pair[0], random.random())).retractable("memoised")
+            >>> _ = drawn | "panes" >> dm.io.Collect()
+            >>> result = p.run()
+            >>> _ = result.wait_until_finish()
+            >>> first, taken_back, second = result.collected("panes")
+            >>> first.value == taken_back.value, taken_back.is_retraction
+            (True, True)
+        """
+        _check_retractable(how, "`retractable`")
+        return self._but(_retractable=how)
+
     def output_type(self, element_type: Any) -> Any:
         """Return what hints tell of the main output's elements."""
         del element_type
@@ -131,6 +162,7 @@ class ParDo(PTransform):
             kwargs={name: resolve(value, pipeline, label) for name, value in self.kwargs.items()},
             tags=self._tags or (),
             dead_letters=self._dead_letters,
+            retractable=self.fn.retractable if self._retractable is None else self._retractable,
         )
         known = self._output_type if self._output_type is not None else self.output_type(pcoll.element_type)
         types: dict[str, Any] = {nodes.MAIN: known}
@@ -152,6 +184,16 @@ def _callable(fn: Any, transform: PTransform) -> Any:
             )
         )
     return fn
+
+
+def _check_retractable(how: object, name: str) -> None:
+    if not (isinstance(how, bool) or how == "memoised"):
+        raise InvalidArgument(
+            explain(
+                f"{name} must be True, False or 'memoised', got {how!r}",
+                hint="'memoised' keeps the outputs of a function that gives something else each time",
+            )
+        )
 
 
 def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

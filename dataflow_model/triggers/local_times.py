@@ -144,7 +144,8 @@ def next_time(micros: int, reference: int, length: Period, timezone: str | None)
         return reference - (reference - micros) // step * step
     if micros > _LAST:
         return int(MAX_TIMESTAMP)
-    start, now = _to_local(reference, timezone), _to_local(max(micros, _FIRST), timezone)
+    micros = max(micros, _FIRST)  # no calendar reaches further back
+    start, now = _to_local(reference, timezone), _to_local(micros, timezone)
     if months is None:
         step = int(length) // _DAY  # type: ignore[arg-type]
         n = (now.date() - start.date()).days // step

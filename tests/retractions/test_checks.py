@@ -9,7 +9,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.explain import explain
-from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
@@ -89,13 +89,6 @@ class Careful(dm.DoFn):
         yield element
 
 
-class Remembering(dm.DoFn):
-    retractable = "memoised"
-
-    def process(self, element: Any) -> Iterator[Any]:
-        yield element
-
-
 class Closing(dm.DoFn):
     def process(self, element: Any) -> Iterator[Any]:
         yield element
@@ -120,15 +113,6 @@ def test_it_is_fine_where_nothing_is_taken_back() -> None:
         | "too" >> dm.ParDo(Careful())
     )
     check(p.plan())
-
-
-def test_memoised_outputs_are_not_there_yet() -> None:
-    p = dm.Pipeline()
-    _ = retracted(p) | "memo" >> dm.ParDo(Remembering())
-    with pytest.raises(
-        dm.NotYetSupported, match=r"'memo' wants its outputs memoised(.|\n)*Hint: make the function det"
-    ):
-        check(p.plan())
 
 
 def test_outputs_at_the_end_of_a_bundle_are_refused() -> None:

@@ -51,11 +51,17 @@ class Store:
 
 def streamed(pipeline: dm.Pipeline, steps: int, *, cached: bool) -> Iterator[Record]:
     """Run a pipeline of scripts as Spark's stages would, in process, on two shards."""
+    for _, records in by_sink(pipeline, steps, cached=cached):
+        yield from records
+
+
+def by_sink(pipeline: dm.Pipeline, steps: int, *, cached: bool) -> Iterator[tuple[str, list[Record]]]:
+    """Do the same, and tell which sink receives each of the records."""
     plan = pipeline.plan()
     dynamic = dynamic_sides(plan)
     made = Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), (0, 1), "run")
     program = made.pack().unpack()
-    feed = Feed(program.staged.sources, steps, 1)
+    feed = Feed(program.staged.sources, steps, 1, program.awaited)
     stores = {(depth, shard): Store() for depth in range(1, len(program.staged.stages) + 1) for shard in (0, 1)}
     start: dict[str, Any] = begin()
     while not start["last"]:
@@ -73,7 +79,7 @@ def streamed(pipeline: dm.Pipeline, steps: int, *, cached: bool) -> Iterator[Rec
         for row in rows:
             if row.kind == Kind.OUTPUT:
                 packed = load(row.payload)
-                yield from records_of(packed.bundle, packed.instants())
+                yield packed.cut, records_of(packed.bundle, packed.instants())
         start = end
 
 

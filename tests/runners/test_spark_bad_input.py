@@ -301,7 +301,9 @@ def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name
     assert "'counts' is new: grouping of" in message
     assert "'sums' is gone; it was: grouping of" in message
     assert "'pair'" not in message
-    assert message.splitlines()[-1].startswith("Hint: give a new directory as checkpoint=")
+    assert "\nHint: restore the pipeline as it was; or stop the run, carry what has not changed over" in message
+    command = f"dataflow-model upgrade {tmp_path / 'checkpoint'} {tmp_path / 'checkpoint'}-2 --drop sums"
+    assert message.splitlines()[-1].strip() == command
     assert values(run(runner_of(spark, "streaming", tmp_path), build)) == [("UA", 1)]
 
 

@@ -235,3 +235,13 @@ def test_a_reference_may_be_given_in_every_form() -> None:
     naive = datetime.datetime(2013, 1, 1, 8)  # noqa: DTZ001 - local time in the trigger's zone
     assert eight == dm.AtPeriod(datetime.timedelta(days=1), reference=naive, timezone=NEW_YORK)
     assert dm.AtPeriod(pendulum.duration(months=14), timezone="UTC") == dm.AtPeriod("14 months", timezone="UTC")
+
+
+@pytest.mark.parametrize("period", ["1 day", "7 days", "1 month"])
+@pytest.mark.parametrize("timezone", ["UTC", "America/New_York"])
+def test_a_calendar_has_a_first_time_for_a_clock_that_stands_at_minus_infinity(period: str, timezone: str) -> None:
+    """As it does in a bounded job."""
+    length = local_times.period(period)
+    first = local_times.next_time(int(dm.MIN_TIMESTAMP), 0, length, timezone)
+    assert dm.MIN_TIMESTAMP < first < 0
+    assert local_times.next_time(first, 0, length, timezone) == first

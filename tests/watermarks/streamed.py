@@ -18,6 +18,7 @@ from dataflow_model.runners.spark.publishing import Publisher, read_collected, r
 from dataflow_model.runners.spark.requests import forget_signals, pending_signals, request_signal
 from dataflow_model.runners.spark.rows import Kind, Row, dump
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
+from dataflow_model.runners.spark.tallies import counting
 from tests.runners.test_side_state import Store
 
 if TYPE_CHECKING:
@@ -79,17 +80,16 @@ class Streamed:
         end = feed.next(self.offset, drain=drain, signals=pending_signals(self.folder), committed=committed)
         control = feed.control(self.offset, end)
         rows = [Row(shard, 1, Kind.CONTROL, dump(control)) for shard in program.labels]
-        if control.first:
-            at = None if control.steps is None else (0, STATIC_STEP)
-            for read in program.staged.sources:
-                if isinstance(read.source, ElementsSource):
-                    rows += read_static(program, read.label, at, 0)
+        at = None if control.steps is None else (0, STATIC_STEP)
+        for read in program.staged.sources:
+            if isinstance(read.source, ElementsSource) and read.label in control.begins:
+                rows += counting(program, 0, read_static(program, read.label, at, 0))
         if feed.scripts:
             for label, first, last, places in feed.script_rows(self.offset, end):
-                rows += read_script(program, label, first, last, places, 0)
+                rows += counting(program, 0, read_script(program, label, first, last, places, 0))
         else:
             for part in feed.slices(self.offset, end):
-                rows += read_slice(program, part, control.wall, 0)
+                rows += counting(program, 0, read_slice(program, part, control.wall, 0))
         for (depth, shard), store in self.stores.items():
             others = [row for row in rows if row.shard != shard or row.stage != depth]
             mine = [row for row in rows if row.shard == shard and row.stage == depth]

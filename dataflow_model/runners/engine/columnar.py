@@ -207,6 +207,11 @@ class ColumnarEngine:
         parts = self._parts.values()
         return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in parts)
 
+    def state_size(self) -> tuple[int, int]:
+        """Return how many partials the settled state holds, and the bytes of those in columns."""
+        tables = [part.table for part in self._parts.values() if part.table is not None]
+        return self.stored_keys(), sum(table.nbytes for table in tables)
+
     def _add(self, tables: list[pa.Table], folded: _Folded) -> bytes:
         number = max((int.from_bytes(name) for name in (*self._parts, *self._gone)), default=0) + 1
         name = number.to_bytes(8)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 
 from dataflow_model.errors import InvalidType, explain
+from dataflow_model.metrics.collecting import enter, gave, took
 from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import (
     MAIN,
     AssignTimestamps,
     AssignWindows,
+    Deduplicate,
     Flatten,
     GroupByKeyAndWindow,
     Node,
@@ -24,8 +27,10 @@ from dataflow_model.plan.nodes import (
     ToPairs,
     Write,
 )
+from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.record_ids import record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
 
@@ -87,6 +92,7 @@ class Fragment:
                 self._consumers.setdefault(ref, []).append(node)
         self._metadata_names: dict[str, tuple[str, ...]] = {}
         self._set_up: set[str] = set()
+        self._record_id: tuple[Any, ...] = ()
         self._root = Bundle()
 
     def run(self, bundle: Bundle, tag: str = MAIN) -> dict[str, Bundle]:
@@ -102,6 +108,7 @@ class Fragment:
         node = self._plan[label]
         assert isinstance(node, ParDo)  # noqa: S101 - callers have it from a join with side inputs
         self._root = bundle
+        enter(label)
         flow = _Flow(bundle.values, list(range(len(bundle))), bundle.times, bundle.windows)
         return {tag: self._gather([output]) for tag, output in self._par_do(node, flow).items()}
 
@@ -120,23 +127,28 @@ class Fragment:
                     if cut in self._cuts:
                         arrived.setdefault(cut, []).append(flow)
                 continue
-            match node:
-                case Flatten():
-                    self._spread(Ref(node.label), flow, arrived)
-                case ParDo():
-                    if ref == node.input:
-                        for tag, output in self._par_do(node, flow).items():
-                            self._spread(Ref(node.label, tag), output, arrived)
-                case ToPairs():
-                    self._spread(Ref(node.label), self._to_pairs(node, flow), arrived)
-                case AssignTimestamps():
-                    self._spread(Ref(node.label), self._assign_timestamps(node, flow), arrived)
-                case AssignWindows():
-                    self._spread(Ref(node.label), self._assign_windows(node, flow), arrived)
-                case GroupByKeyAndWindow() | Reshuffle() | Write() | Read():
-                    raise AssertionError(f"{node.label!r} is no element-wise transform and no cut")
-                case _:
-                    assert_never(node)
+            took(node.label, 0 if isinstance(node, ParDo) and ref != node.input else len(flow.values))
+            for tag, output in self._apply(node, ref, flow).items():
+                gave(node.label, len(output.values))
+                self._spread(Ref(node.label, tag), output, arrived)
+
+    def _apply(self, node: Node, ref: Ref, flow: _Flow) -> dict[str, _Flow]:
+        """Run one transform on what comes from one of its inputs; return its outputs by tag."""
+        match node:
+            case Flatten():
+                return {MAIN: flow}
+            case ParDo():
+                return self._par_do(node, flow) if ref == node.input else {}
+            case ToPairs():
+                return {MAIN: self._to_pairs(node, flow)}
+            case AssignTimestamps():
+                return {MAIN: self._assign_timestamps(node, flow)}
+            case AssignWindows():
+                return {MAIN: self._assign_windows(node, flow)}
+            case GroupByKeyAndWindow() | Reshuffle() | Deduplicate() | Write() | Read():
+                raise AssertionError(f"{node.label!r} is no element-wise transform and no cut")
+            case _:
+                assert_never(node)
 
     def _gather(self, flows: list[_Flow]) -> Bundle:
         """Put what has arrived by several ways in order of cause, and number it within each."""
@@ -229,7 +241,10 @@ class Fragment:
         with life_cycle(node.label, "start_bundle"):
             node.fn.start_bundle()
         windowed = "window" in self._metadata_names[node.label] or bool(node.side_inputs)
-        for value, cause, time, windows in zip(flow.values, flow.causes, flow.times, flow.windows, strict=True):
+        asks = RECORD_ID in self._metadata_names[node.label]
+        ids = record_ids(self._plan, self._producer, self._root, flow.causes) if asks else itertools.repeat(())
+        rows = zip(flow.values, flow.causes, flow.times, flow.windows, ids, strict=False)
+        for value, cause, time, windows, self._record_id in rows:
             for seen in [(window,) for window in windows] if windowed else [windows]:
                 try:
                     results = self._call(node, value, cause, time, seen)
@@ -275,6 +290,8 @@ class Fragment:
                 return ProcessingTime(self._root.produced[cause])
             case "watermark_percentile":
                 return self._root.percentiles[cause]
+            case "record_id":
+                return self._record_id
             case "is_retraction":
                 return self._root.is_retraction(cause)
             case _:

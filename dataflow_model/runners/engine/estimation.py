@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
+from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.watermarks import (
     ARRIVAL,
     AdaptiveLateness,
@@ -156,14 +157,17 @@ class SourceProgress:
     def _advance(
         self, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        courses = [_follow(origin, source, ready, percentiles) for _, origin in sorted(self.origins.items())]
+        courses = [_follow(name, origin, source, ready, percentiles) for name, origin in sorted(self.origins.items())]
         low = np.full(len(ready), _END, np.int64)
         counted = np.zeros(len(ready), np.bool_)
         for course in courses:
             counts = course.holds & ~course.ended
             low = np.where(counts, np.minimum(low, course.watermark), low)
             counted |= counts
-        low = np.maximum.accumulate(np.maximum(np.where(counted, low, NOTHING_YET), self.low))
+        newest = NOTHING_YET
+        if isinstance(source.watermark, OldestFile):  # when all are finished: what is still to come is newer
+            newest = max((int(course.watermark[-1]) for course in courses), default=NOTHING_YET)
+        low = np.maximum.accumulate(np.maximum(np.where(counted, low, newest), self.low))
         high = np.empty((len(ready), len(percentiles)), np.int64)
         if percentiles and courses:
             if source.watermark_origins.by is None:
@@ -179,7 +183,9 @@ class SourceProgress:
         return low, high
 
 
-def _follow(origin: OriginProgress, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float]) -> _Course:
+def _follow(
+    name: str, origin: OriginProgress, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float]
+) -> _Course:
     """Return an origin's course over complete ticks, and fold what was observed of it."""
     reported = origin.last != NOTHING_YET
     none = np.empty(0, np.int64)
@@ -206,6 +212,9 @@ def _follow(origin: OriginProgress, source: Source, ready: NDArray[np.int64], pe
         watermark = np.where(delays[:, 0] == UNKNOWN, NOTHING_YET, watermark - delays[:, 0])
     if origin.declared and not isinstance(source.watermark, WallTime):
         watermark = np.where(last == NOTHING_YET, NOTHING_YET, watermark)
+    if isinstance(source.watermark, OldestFile):  # known before the first record, and silence changes nothing
+        watermark = np.full(len(ready), int(source.watermark.created_at(name)), np.int64)
+        holds = np.ones(len(ready), np.bool_)
     ended = np.zeros(len(ready), np.bool_) if origin.ended is None else ready >= origin.ended
     course = _Course(watermark, records[place], holds, ended, peaks[place], delays)
     origin.greatest, origin.peak = int(greatest[-1]), int(peaks[-1])
@@ -226,9 +235,11 @@ def _learn(
         own = (1 - source.watermark.fraction,) if isinstance(source.watermark, AdaptiveLateness) else ()
         over_one = source.watermark_origins.by is None
         origin.sketch = SkewSketch((*own, *(quantiles_of(percentiles) if over_one or not adaptive else ())))
+    # Before an upgrade nobody may have wanted to learn from what is only complete now.
+    counts = np.zeros_like(seen.counts) if seen.times is None else seen.counts
     times = np.empty(0, np.int64) if seen.times is None else seen.times
     before = np.array([origin.sketch.learned], np.int64)
-    rows = np.repeat(np.arange(len(seen.ticks)), seen.counts)
+    rows = np.repeat(np.arange(len(seen.ticks)), counts)
     tops = np.full(len(seen.ticks), NOTHING_YET, np.int64)
     np.maximum.at(tops, rows, times)
     peaks = np.maximum.accumulate(np.concatenate([[origin.peak], tops]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidType, explain
+from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import encode_key
 
@@ -36,6 +37,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
                 )
             )
     replacing, alone = _matched(inbox) if inbox.updates else ({}, {})
+    element = engine.element if follow else timed_keys(engine.label, engine.element)
     columns = zip(inbox.values, inbox.times, inbox.windows, inbox.orders, strict=True)
     for row, (value, time, windows, order) in enumerate(columns):
         try:
@@ -44,9 +46,9 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
             if row in alone:
                 engine.retraction(value[0], value[1], time, alone[row], order)
             elif row in replacing:
-                engine.element(value[0], value[1], time, windows, order, replacing[row])
+                element(value[0], value[1], time, windows, order, replacing[row])
             elif not (inbox.updates and inbox.is_retraction(row)):
-                engine.element(value[0], value[1], time, windows, order)
+                element(value[0], value[1], time, windows, order)
         except Exception as error:
             raise user_error(error, engine.label, value, hint=None) from error
 

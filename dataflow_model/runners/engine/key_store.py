@@ -8,6 +8,7 @@ import attrs
 
 from dataflow_model.runners.engine.cells import WHATEVER_COMES, Dues, KeyState
 from dataflow_model.runners.engine.queues import DeadlineQueue
+from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import Window
 
@@ -58,7 +59,7 @@ class KeyStore:
         self._strategy = strategy
         self._lateness = int(strategy.allowed_lateness)
         self._thaw = thaw
-        self._settled: dict[bytes, StoredKey] = {}
+        self._settled: SettledKeys[StoredKey] = SettledKeys()
         self._stale: set[tuple[bytes, Window]] = set()
         self._percentiles = percentiles
         self._nothing_due: Dues = (None,) * (2 + len(percentiles))
@@ -187,6 +188,10 @@ class KeyStore:
     def stored(self, encoded: bytes) -> StoredKey | None:
         """Return a settled key's state; `None` where there is none."""
         return self._settled.get(encoded)
+
+    def size(self) -> tuple[int, int]:
+        """Return how many keys there are, and how many bytes the settled ones have."""
+        return len(self.keys) + len(self._settled), self._settled.bytes
 
     def _store(self, encoded: bytes, entry: StoredKey) -> None:
         self._settled[encoded] = entry

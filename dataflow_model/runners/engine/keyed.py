@@ -39,6 +39,10 @@ class KeyedStore(Protocol):
         """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
         ...
 
+    def size(self) -> tuple[int, int]:
+        """Return how many entries there are, and how many bytes those that are settled have."""
+        ...
+
 
 def percentile_at(time: int, low: int, percentiles: Mapping[float, int]) -> float | None:
     """Return the lowest percentile whose watermark has not passed an event time; `None` behind the low watermark.
@@ -153,6 +157,10 @@ class KeyedEngine:
             "percentiles": tuple(self.percentiles.values()),
             "output_percentiles": tuple(self._output_percentiles),
         }
+
+    def state_size(self) -> tuple[int, int]:
+        """Return how many entries its state has, and how many bytes those that are settled have."""
+        return self._store.size()
 
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
         """Take in changes that another worker has made durable; `None` for a key that has no state left."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.keyed import percentile_at
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataflow_model.plan.nodes import Reshuffle
 
 __all__ = ["RelayEngine"]
 
 
 class RelayEngine:
-    """One reshuffle on one shard; keeps no state.
+    """One reshuffle on one shard; keeps nothing but how far its watermark has come.
 
     Args:
         node: the reshuffle.
@@ -31,6 +33,16 @@ class RelayEngine:
         self.counters: Counter[str] = Counter()
         self.watermark = int(MIN_TIMESTAMP)
         self._output = Bundle()
+
+    def reach(self, watermark: int, percentiles: Sequence[int] = ()) -> None:
+        """Take the watermarks forward, never back: a source that is added later begins far behind."""
+        self.watermark = max(self.watermark, watermark)
+        for percentile, value in zip(self.percentiles, percentiles, strict=False):
+            self.percentiles[percentile] = max(self.percentiles[percentile], value)
+
+    def position(self) -> dict[str, Any]:
+        """Return how far the watermarks have come, for `reach`."""
+        return {"watermark": self.watermark, "percentiles": tuple(self.percentiles.values())}
 
     def relay(self, bundle: Bundle) -> None:
         """Pass elements on; the shard has brought them into order."""

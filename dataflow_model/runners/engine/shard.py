@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
-from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.metrics.collecting import gave, took
+from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
+from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import PaneTable
+from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrivals", "Engine", "StageShard", "join_arrivals", "route"]
 
-Engine: TypeAlias = GroupingEngine | RelayEngine | ColumnarEngine | SideJoinEngine | StatefulEngine
+Engine: TypeAlias = (
+    GroupingEngine | RelayEngine | DeduplicatingEngine | ColumnarEngine | SideJoinEngine | StatefulEngine | MemoEngine
+)
 Arrivals = dict[str, "Bundle"]
 """Bundles by the cut that takes them, their orders as that cut's stage compares them."""
 
@@ -90,10 +95,11 @@ class StageShard:
         self._tells_percentile = asks_for_percentile(self.staged.plan)
         retracted = retracted_collections(self.staged.plan)
         for node in self.staged.stages[self.depth - 1]:
-            self.engines[node.label] = self._engine(node, takes_back=node.inputs[0] in retracted)
+            self.engines[node.label] = self._engine(node, retracted.get(node.inputs[0]))
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
-    def _engine(self, node: Any, *, takes_back: bool) -> Engine:
+    def _engine(self, node: Any, source: GroupByKeyAndWindow | None) -> Engine:
+        """Return what runs a node; `source` is the grouping that takes back what it was given, if there is one."""
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
@@ -103,13 +109,25 @@ class StageShard:
                     self.staged.plan.late_data,
                     self.thaw,
                     self._awaited,
-                    takes_back=takes_back,
+                    takes_back=source is not None,
                     tells_percentile=self._tells_percentile,
                 )
             case Reshuffle():
                 return RelayEngine(node, self._awaited, tells_percentile=self._tells_percentile)
+            case Deduplicate():
+                return DeduplicatingEngine(node, self._awaited, tells_percentile=self._tells_percentile)
             case ParDo() if node.is_stateful:
                 return StatefulEngine(node, self.staged.plan, self.side_values, self.thaw, self._awaited)
+            case ParDo() if source is not None and node.label not in self.staged.side_feeds:
+                return MemoEngine(
+                    node,
+                    self.staged,
+                    max(self.staged.plan.strategy(node.input).allowed_lateness, source.strategy.allowed_lateness),
+                    self.side_values,
+                    self.thaw,
+                    self._awaited,
+                    tells_percentile=self._tells_percentile,
+                )
             case ParDo():
                 return SideJoinEngine(node, self.staged, self.side_values)
             case _:
@@ -147,6 +165,7 @@ class StageShard:
         arrivals: Arrivals = {}
         outputs: dict[str, int] = {}
         for label, engine in self.engines.items():
+            took(label, len(inboxes.get(label, ())))
             match engine:
                 case GroupingEngine():
                     self._group(engine, now, arrivals)
@@ -154,21 +173,27 @@ class StageShard:
                     self._combine_columns(engine, now, arrivals)
                 case StatefulEngine():
                     self._run_stateful(engine, now, arrivals)
+                case MemoEngine():
+                    self._memoise(engine, now, arrivals)
                 case SideJoinEngine():
                     self._join(engine, now, arrivals)
                 case RelayEngine():
                     self._relay(engine, now, arrivals)
+                case DeduplicatingEngine():
+                    self._deduplicate(engine, now, arrivals)
             outputs[label] = engine.output_watermark()
         return arrivals, outputs
 
     def behind(self, label: str, output: Bundle, arrivals: Arrivals) -> None:
         """Run the fragment behind a keyed node on what it gave, and add what arrives at later cuts."""
         if output:
+            gave(label, len(output))
             route(self.staged, self.depth, self._fragments[label].run(output), arrivals)
 
     def behind_outputs(self, label: str, outputs: Mapping[str, Bundle], arrivals: Arrivals) -> None:
         """Do the same for a node with tagged outputs."""
         for tag, output in outputs.items():
+            gave(label, len(output))
             route(self.staged, self.depth, self._fragments[label].run(output, tag), arrivals)
 
     def behind_columns(self, label: str, engine: ColumnarEngine, arrivals: Arrivals) -> None:
@@ -177,6 +202,7 @@ class StageShard:
         direct = all(isinstance(node, Write) for node in consumers)
         for panes in engine.take_panes():
             if direct and isinstance(panes, PaneTable):
+                gave(label, len(panes))
                 for node in consumers:
                     self.panes.setdefault(node.label, []).append(panes)
             else:
@@ -208,6 +234,7 @@ class StageShard:
         label = engine.label
         engine.advance_clock(now.clock)
         for table, elements in now.partials.get(label, ()):
+            took(label, elements)
             engine.absorb(table, elements)
         inbox = now.inboxes.get(label)
         if inbox:
@@ -222,14 +249,28 @@ class StageShard:
         self.percentile_outputs[label] = engine.output_percentiles()
         self.behind_outputs(label, outputs, arrivals)
 
+    def _memoise(self, engine: MemoEngine, now: _Instant, arrivals: Arrivals) -> None:
+        label = engine.label
+        watermark, percentiles = self.input_watermark(label), self.input_percentiles(label)
+        outputs = engine.instant(now.clock, now.inboxes.get(label), watermark, percentiles)
+        self.percentile_outputs[label] = engine.output_percentiles()
+        self.behind_outputs(label, outputs, arrivals)
+
     def _relay(self, engine: RelayEngine, now: _Instant, arrivals: Arrivals) -> None:
         label = engine.label
         inbox = now.inboxes.get(label)
         if inbox:
             engine.relay(inbox.in_order())
         self.stand_relay(engine)
-        self.percentile_outputs[label] = self.input_percentiles(label)
+        self.percentile_outputs[label] = tuple(engine.percentiles.values())
         self.behind(label, engine.take_output(), arrivals)
+
+    def _deduplicate(self, engine: DeduplicatingEngine, now: _Instant, arrivals: Arrivals) -> None:
+        label = engine.label
+        watermark, percentiles = self.input_watermark(label), self.input_percentiles(label)
+        passed = engine.instant(now.clock, now.inboxes.get(label), watermark, percentiles)
+        self.percentile_outputs[label] = engine.output_percentiles()
+        self.behind(label, passed, arrivals)
 
     def _join(self, engine: SideJoinEngine, now: _Instant, arrivals: Arrivals) -> None:
         """Run the events of one instant of a ParDo with changing side inputs."""
@@ -245,12 +286,12 @@ class StageShard:
             [least_watermark(feed, self.watermarks) for feed in feeds],
         )
         for tag, output in engine.take_output().items():
+            gave(label, len(output))
             route(self.staged, self.depth, engine.behind(output, tag), arrivals)
 
     def stand_relay(self, engine: RelayEngine) -> None:
-        """Set a relay's watermarks: it keeps none, they follow from its input's."""
-        engine.watermark = self.input_watermark(engine.label)
-        engine.percentiles = dict(zip(self._awaited, self.input_percentiles(engine.label), strict=True))
+        """Take a relay's watermarks on: they follow from its input's."""
+        engine.reach(self.input_watermark(engine.label), self.input_percentiles(engine.label))
 
     def input_watermark(self, label: str) -> int:
         """Return the low watermark of a node's input: the least over the producers that feed it."""
@@ -275,7 +316,7 @@ class StageShard:
         for fragment in self._fragments.values():
             fragment.tear_down()
         for engine in self.engines.values():
-            if isinstance(engine, SideJoinEngine | StatefulEngine):
+            if isinstance(engine, SideJoinEngine | StatefulEngine | MemoEngine):
                 engine.tear_down()
 
 

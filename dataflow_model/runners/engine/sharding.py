@@ -1,4 +1,7 @@
-"""Which shard owns an element: by its key at a grouping, by its place in the input at a reshuffle."""
+"""Which shard owns an element: by its key at a grouping, by its place in the input at a reshuffle.
+
+Where outputs are kept for retractions it is by value: an element and what takes it back have to meet.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidType, KeyEncodingError, explain
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo
+from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
+from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import encode_key, shard_hash
 
@@ -34,7 +38,9 @@ def split_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Bu
 
 def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
     """Return the shard of each element."""
-    if not (isinstance(node, GroupByKeyAndWindow) or (isinstance(node, ParDo) and node.is_stateful)):
+    if isinstance(node, ParDo) and not node.is_stateful and node.retractable == "memoised":
+        return [shard_hash(key_of_value(node.label, value)) % shards for value in bundle.values]
+    if not (isinstance(node, GroupByKeyAndWindow | Deduplicate) or (isinstance(node, ParDo) and node.is_stateful)):
         return [zlib.crc32(repr(order).encode()) % shards for order in bundle.orders]
     known: dict[Any, int] = {}
     found = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.plan.retractions import retracted_collections
+from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.runners.engine.bundle import Bundle, Order
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.sides import STANDING, owner_of, view_of

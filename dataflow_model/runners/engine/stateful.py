@@ -11,6 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidType, KeyEncodingError, explain
+from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.emission import AT, BEFORE, ELEMENT, WATERMARK
 from dataflow_model.runners.engine.keyed import KeyedEngine
@@ -203,7 +204,7 @@ class StatefulEngine(KeyedEngine):
         due = self.state.event_due(window, cell)
         if cell.waiting and cell.waiting[0][0] <= due:
             _, _, element = heapq.heappop(cell.waiting)
-            self._process(keyed, window, cell, element)
+            self._process(keyed, window, cell, element, element.time)  # it has held the watermark there
         elif cell.event_timers.first() == due:
             self._fire(keyed, window, cell, _EVENT, self.clock)
         else:
@@ -212,8 +213,10 @@ class StatefulEngine(KeyedEngine):
                 self._calls.expire(self._call(keyed, window, cell, at, self.clock, at))
             del keyed.cells[window]
 
-    def _process(self, keyed: KeyCells, window: Window, cell: StateCell, element: Arrived) -> None:
-        call = self._call(keyed, window, cell, element.time, self.clock, element.time)
+    def _process(
+        self, keyed: KeyCells, window: Window, cell: StateCell, element: Arrived, freed: int | None = None
+    ) -> None:
+        call = self._call(keyed, window, cell, element.time, self.clock, element.time, freed)
         call.pane = element.pane
         self._calls.process(call, element)
 
@@ -221,7 +224,7 @@ class StatefulEngine(KeyedEngine):
         (name, tag), timer = cell.timers(domain).pop()
         self.counters["timers_fired"] += 1
         event_now = timer.time if domain is _EVENT else timer.output_time
-        call = self._call(keyed, window, cell, timer.output_time, clock, event_now)
+        call = self._call(keyed, window, cell, timer.output_time, clock, event_now, timer.hold)
         self._calls.fire(call, name, tag, timer.time)
 
     def _catch_up(self, keyed: KeyCells, window: Window, cell: StateCell, clock: int) -> None:
@@ -233,9 +236,19 @@ class StatefulEngine(KeyedEngine):
                 return
             self._fire(keyed, window, cell, _EVENT, clock)
 
-    def _call(self, keyed: KeyCells, window: Window, cell: StateCell, time: int, clock: int, event_now: int) -> Call:
-        expiry = self._expiry(window)
-        return Call(cell, keyed.key, window, expiry, time, clock, event_now, self._calls.horizon)
+    def _call(
+        self,
+        keyed: KeyCells,
+        window: Window,
+        cell: StateCell,
+        time: int,
+        clock: int,
+        event_now: int,
+        freed: int | None = None,
+    ) -> Call:
+        expiry, horizon = self._expiry(window), self._calls.horizon
+        watermarks = self.watermark, self.percentiles
+        return Call(cell, keyed.key, window, expiry, time, clock, event_now, horizon, *watermarks, freed)
 
     def _tidy(self, encoded: bytes, keyed: KeyCells, window: Window, cell: StateCell) -> None:
         """Forget a window in which nothing is left, and have the queues look at it."""
@@ -256,6 +269,7 @@ def feed_elements(engine: StatefulEngine, inbox: Bundle, *, follow: bool = False
         InvalidType: for an element that is no pair.
         UserCodeError: when the DoFn raises, or a key has no deterministic encoding.
     """
+    take = engine.element if follow else timed_keys(engine.label, engine.element)
     columns = zip(inbox.values, inbox.times, inbox.windows, inbox.panes, inbox.orders, inbox.produced, strict=True)
     for row, (value, time, windows, pane, order, produced) in enumerate(columns):
         if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
@@ -269,6 +283,6 @@ def feed_elements(engine: StatefulEngine, inbox: Bundle, *, follow: bool = False
             engine.advance_watermark(max(time - 1, int(MIN_TIMESTAMP)))
         element = Arrived(value, time, pane, produced, bool(inbox.updates) and inbox.is_retraction(row))
         try:
-            engine.element(value[0], element, windows, order)
+            take(value[0], element, windows, order)
         except KeyEncodingError as error:
             raise user_error(error, engine.label, value, hint=None) from error

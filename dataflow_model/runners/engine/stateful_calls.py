@@ -12,10 +12,11 @@ from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.plan.declaration import EXPIRY, parameters_of
 from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import MAIN, SideInput
-from dataflow_model.plan.state_handles import Timer
+from dataflow_model.plan.state import WatermarkSpec
+from dataflow_model.plan.state_handles import Timer, Watermark, WatermarkHold
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.emission import ELEMENT
-from dataflow_model.runners.engine.stateful_cells import PendingTimer
+from dataflow_model.runners.engine.stateful_cells import Hold, PendingTimer
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import Duration, EventTime, ProcessingTime, format_instant
 from dataflow_model.triggers import TimeDomain
@@ -36,7 +37,7 @@ _EVENT: Final = TimeDomain.EVENT_TIME
 
 @attrs.define
 class Call:
-    """One call of a function of the user's; a `TimerBoard` for it.
+    """One call of a function of the user's; a `TimerBoard` and a `HoldBoard` for it.
 
     Attributes:
         cell: what is kept for the key and window.
@@ -46,7 +47,10 @@ class Call:
         clock: the processing time.
         event_now: what a delay in event time counts from.
         horizon: how far back outputs may go.
+        watermark, percentiles: those of the input.
+        freed: the earliest hold that has gone in this event, such as that of the timer that fires.
         pane: of the element, for its outputs.
+        earliest: before which event time no output may stand.
     """
 
     cell: StateCell
@@ -57,7 +61,16 @@ class Call:
     clock: int
     event_now: int
     horizon: int
+    watermark: int
+    percentiles: Mapping[float, int]
+    freed: int | None
     pane: PaneInfo = NO_FIRING
+    earliest: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Find the earliest outputs: as the holds stand before the call, whatever that makes of them."""
+        earliest, held = self.time - self.horizon, self.cell.earliest()
+        self.earliest = earliest if held is None else min(earliest, held)
 
     def set_timer(self, name: str, domain: TimeDomain, tag: str, time: int, output_time: int | None) -> None:
         """Set or reset a timer, if it can ever fire and holds no watermark that has passed."""
@@ -72,23 +85,65 @@ class Call:
         if output_time is None:
             inside = min(time, int(self.window.max_timestamp)) if domain is _EVENT else self.time
             output_time = max(inside, self.time)
-        elif output_time < self.time - self.horizon or (domain is _EVENT and output_time > max(time, self.time)):
+        elif output_time < self.earliest or (domain is _EVENT and output_time > max(time, self.time)):
             latest = f" and {format_instant(max(time, self.time))}" if domain is _EVENT else " and later"
             raise InvalidArgument(
                 explain(
                     f"the output timestamp of the timer {name!r} must lie between "
-                    f"{format_instant(self.time - self.horizon)}{latest}, got {format_instant(output_time)}",
+                    f"{format_instant(self.earliest)}{latest}, got {format_instant(output_time)}",
                     hint="declare late_data_horizon=… to give outputs earlier than what causes them",
                 )
             )
         if domain is not _EVENT:
             time = max(time, self.clock)
         self.cell.count += 1
-        self.cell.timers(domain).set((name, tag), PendingTimer(time, output_time, self.cell.count))
+        self.clear_timer(name, domain, tag)
+        timer = PendingTimer(time, output_time, self.cell.count, self._hold_at(output_time))
+        self.cell.timers(domain).set((name, tag), timer)
 
     def clear_timer(self, name: str, domain: TimeDomain, tag: str) -> None:
         """Clear a timer, if it is set."""
-        self.cell.timers(domain).clear((name, tag))
+        self._free(self.cell.timers(domain).clear((name, tag)))
+
+    def set_hold(self, name: str, time: int) -> None:
+        """Set or move a hold of the user's."""
+        if time < self.earliest:
+            raise InvalidArgument(
+                explain(
+                    f"the watermark cannot be held at {format_instant(time)}: that is before "
+                    f"{format_instant(self.earliest)}, where what is processed stands",
+                    hint="hold it from the first element on, and set it again where it stood",
+                )
+            )
+        self.clear_hold(name)
+        self.cell.holds[name] = Hold(time, self._hold_at(time))
+
+    def clear_hold(self, name: str) -> None:
+        """Let go, if there is a hold."""
+        self._free(self.cell.holds.pop(name, None))
+
+    def read_hold(self, name: str) -> int | None:
+        """Return where the watermark is held; `None` where it is not."""
+        hold = self.cell.holds.get(name)
+        return None if hold is None else hold.time
+
+    def _free(self, gone: PendingTimer | Hold | None) -> None:
+        """Note that a hold has gone: in this event another may stand where it did."""
+        if gone is not None and gone.hold is not None:
+            self.freed = gone.hold if self.freed is None else min(self.freed, gone.hold)
+
+    def _hold_at(self, time: int) -> int | None:
+        """Return where the watermark has to be held for outputs at an event time; `None` where it has passed that.
+
+        Behind the DoFn it is taken back by the horizon. What has passed stays so: else how far the output's watermark
+        is would depend on which keys share a shard.
+        """
+        at = int(EventTime(time) + Duration(self.horizon)) if self.horizon else time
+        if at < self.watermark:
+            held = [hold for hold in (self.freed, self.cell.hold()) if hold is not None]
+            if not held or at < min(held):
+                return None
+        return at
 
     def after(self, domain: TimeDomain, delay: int) -> int:
         """Return the instant a delay after the present one; from ±∞ there is no way."""
@@ -224,7 +279,12 @@ class UserCalls:
         spec = self._declaration.states.get(name)
         if spec is not None:
             return spec.bind(call.cell.values, name)
-        return Timer(call, name, self._declaration.timers[name].domain)
+        if name in self._declaration.timers:
+            return Timer(call, name, self._declaration.timers[name].domain)
+        if isinstance(self._declaration.watermarks[name], WatermarkSpec):
+            named = self._node.fn.watermark_percentiles
+            return Watermark(call.watermark, {one: call.percentiles[one] for one in named})
+        return WatermarkHold(call, name)
 
     def _argument(self, given: Any, window: Window) -> Any:
         return self._side_values[given](window) if isinstance(given, SideInput) else given
@@ -258,7 +318,7 @@ class UserCalls:
             if isinstance(value, TimestampedValue):
                 at, value = int(value.event_time), value.value
             check_tag(tag, self._tags, self._node.label)
-            if at < call.time - self._horizon:
+            if at < call.earliest:
                 raise InvalidType(
                     explain(
                         f"{self._node.label!r} moves an event time back from {format_instant(call.time)} "

@@ -9,13 +9,14 @@ import attrs
 
 from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.runners.engine.queues import DeadlineQueue
+from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import PaneInfo, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Arrived", "CellStore", "KeyCells", "PendingTimer", "StateCell", "TimerSet"]
+__all__ = ["Arrived", "CellStore", "Hold", "KeyCells", "PendingTimer", "StateCell", "TimerSet"]
 
 _Name: TypeAlias = tuple[str, str]
 """A timer's spec and tag."""
@@ -47,13 +48,28 @@ class PendingTimer:
 
     Attributes:
         time: when it is to fire.
-        output_time: the event time of what it gives, which holds the watermark.
+        output_time: the event time of what it gives.
         number: rises as timers are set; among equal times the first one set fires first.
+        hold: where it holds the watermark; `None` where that had passed when it was set.
     """
 
     time: int
     output_time: int
     number: int
+    hold: int | None = None
+
+
+@attrs.frozen
+class Hold:
+    """A hold of the user's.
+
+    Attributes:
+        time: the event time that is meant.
+        hold: where it holds the watermark; `None` where that had passed when it was set.
+    """
+
+    time: int
+    hold: int | None
 
 
 class TimerSet:
@@ -63,7 +79,7 @@ class TimerSet:
         >>> timers = TimerSet()
         >>> timers.set(("flush", ""), PendingTimer(9, 9, 1)); timers.set(("flush", ""), PendingTimer(5, 5, 2))
         >>> timers.first(), timers.pop()
-        (5, (('flush', ''), PendingTimer(time=5, output_time=5, number=2)))
+        (5, (('flush', ''), PendingTimer(time=5, output_time=5, number=2, hold=None)))
         >>> print(timers.first())
         None
     """
@@ -83,9 +99,9 @@ class TimerSet:
         self.pending[name] = timer
         heapq.heappush(self._heap, (timer.time, timer.number, name))
 
-    def clear(self, name: _Name) -> None:
-        """Clear a timer, if it is set."""
-        self.pending.pop(name, None)
+    def clear(self, name: _Name) -> PendingTimer | None:
+        """Clear a timer, and return it if it was set."""
+        return self.pending.pop(name, None)
 
     def first(self) -> int | None:
         """Return when the earliest is to fire."""
@@ -114,6 +130,7 @@ class StateCell:
         event_timers, clock_timers: the timers by domain.
         waiting: a heap of the elements that wait for their turn in event-time order: place, number, element.
         count: numbers timers and waiting elements.
+        holds: by name, where the user holds the watermark.
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
@@ -121,6 +138,7 @@ class StateCell:
     clock_timers: TimerSet = attrs.field(factory=TimerSet)
     waiting: list[tuple[int, int, Arrived]] = attrs.field(factory=list)
     count: int = 0
+    holds: dict[str, Hold] = attrs.field(factory=dict)
 
     def timers(self, domain: TimeDomain) -> TimerSet:
         """Return the timers of a domain."""
@@ -133,14 +151,20 @@ class StateCell:
 
     def is_empty(self) -> bool:
         """Tell whether nothing is in it."""
-        return not (self.values or self.waiting or self.event_timers.pending or self.clock_timers.pending)
+        pending = self.event_timers.pending or self.clock_timers.pending
+        return not (self.values or self.waiting or pending or self.holds)
 
     def hold(self) -> int | None:
-        """Return the earliest event time of what timers and waiting elements are still to give."""
-        times = [timer.output_time for timer in self.event_timers.pending.values()]
-        times += [timer.output_time for timer in self.clock_timers.pending.values()]
-        times += [element.time for _, _, element in self.waiting]
-        return min(times, default=None)
+        """Return the earliest event time of what timers, waiting elements and holds are still to give."""
+        holds = [timer.hold for timer in self.event_timers.pending.values()]
+        holds += [timer.hold for timer in self.clock_timers.pending.values()]
+        holds += [hold.hold for hold in self.holds.values()]
+        holds += [element.time for _, _, element in self.waiting]
+        return min((hold for hold in holds if hold is not None), default=None)
+
+    def earliest(self) -> int | None:
+        """Return the earliest event time at which the user holds the watermark."""
+        return min((hold.time for hold in self.holds.values()), default=None)
 
 
 @attrs.define
@@ -172,7 +196,7 @@ class CellStore:
         self._holds_to_end = holds_to_end
         self._thaw = thaw
         self._touched: set[bytes] = set()
-        self._settled: dict[bytes, StoredKey] = {}
+        self._settled: SettledKeys[StoredKey] = SettledKeys()
         self._stale: set[tuple[bytes, Window]] = set()
         self._event: DeadlineQueue[_Place] = DeadlineQueue()
         self._clock: DeadlineQueue[_Place] = DeadlineQueue()
@@ -265,6 +289,10 @@ class CellStore:
     def stored(self, encoded: bytes) -> StoredKey | None:
         """Return a settled key's state; `None` where there is none."""
         return self._settled.get(encoded)
+
+    def size(self) -> tuple[int, int]:
+        """Return how many keys there are, and how many bytes the settled ones have."""
+        return len(self.keys) + len(self._settled), self._settled.bytes
 
     def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> StoredKey | None:
         keyed = self.keys.get(encoded)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
+from dataflow_model.metrics.collecting import gave, in_scratch, took
 from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import ParDo, Ref, Write
 from dataflow_model.plan.sinks import Record
@@ -39,22 +40,32 @@ class Line:
         """Return the outputs and the place of each one's input, `None` where each input has its output.
 
         The whole result is `None` when a function gives more than a plain value: the caller then takes the general way,
-        on which the functions are called once more.
+        on which the functions are called once more, and only then count.
         """
+        with in_scratch() as keep:
+            ran = self._run(values)
+            if ran is not None:
+                keep()
+        return ran
+
+    def _run(self, values: list[Any]) -> tuple[list[Any], list[int] | None] | None:
         places: list[int] | None = None
         for node in self.steps:
             fn: Callable[[Any], Any] = node.fn.fn  # type: ignore[attr-defined]
+            took(node.label, len(values))
             rest: Any = iter(values)
             try:
                 if isinstance(node.fn, FilterFn):
                     kept = [row for row, value in enumerate(rest) if fn(value)]
                     places = kept if places is None else [places[row] for row in kept]
                     values = [values[row] for row in kept]
+                    gave(node.label, len(values))
                     continue
                 mapped = [fn(value) for value in rest]
             except Exception as error:
                 raise user_error(error, node.label, values[len(values) - rest.__length_hint__() - 1]) from error
             values = mapped
+            gave(node.label, len(values))
             if not {TaggedOutput, TimestampedValue}.isdisjoint(map(type, values)):
                 return None
         return values, places

@@ -121,6 +121,23 @@ class ReplayProgress:
         """Note that all that these origins of a source's watermark will give has been observed."""
         self.sources.setdefault(label, SourceProgress()).end(names)
 
+    def forget_all_but(self, labels: Collection[str]) -> None:
+        """Forget the sources that a changed pipeline does not have, or has otherwise."""
+        for by_place in (self.reached, self.names):
+            for place in [place for place in by_place if place[0] not in labels]:
+                del by_place[place]
+        for by_label in (self.sources, self.last):
+            for label in by_label.keys() - set(labels):
+                del by_label[label]
+        self.over &= set(labels)
+
+    def forget_percentiles(self) -> None:
+        """Forget what was learned for percentiles of the watermark: a changed pipeline asks for others."""
+        for progress in self.sources.values():
+            progress.high = ()
+            for origin in progress.origins.values():
+                origin.sketch = None
+
     def bound(self, open_origins: Sequence[tuple[str, str]]) -> int | None:
         """Return the tick before which all are complete; `None` when nothing is open, so that all are."""
         return min((self.reached.get(place, NOTHING_YET) for place in open_origins), default=None)

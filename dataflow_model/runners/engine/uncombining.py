@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Multiset", "MultisetFn", "able_to_subtract"]
+__all__ = ["Multiset", "MultisetFn", "able_to_subtract", "key_of_value"]
 
+_LONG: Final = 64
 Multiset: TypeAlias = dict[bytes, tuple[Any, int]]
 """Values by their encoding, each with how often it is there; less than 0 where it was taken back before it came."""
 
@@ -75,6 +78,27 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
 def able_to_subtract(combine: CombineFn[Any, Any, Any]) -> CombineFn[Any, Any, Any]:
     """Return the combiner itself if it can take inputs back, else one over its inputs' multiset."""
     return combine if combine.can_subtract else MultisetFn(combine)
+
+
+def key_of_value(label: str, value: Any) -> bytes:
+    """Return bytes that are equal for values that `MultisetFn` takes for the same; at most 64, however large the value.
+
+    Args:
+        label: of the transform that asks.
+        value: the value.
+
+    Raises:
+        UserCodeError: for a value that cannot be pickled.
+
+    Example:
+        >>> key_of_value("x", {1: "a", 2: "b"}) == key_of_value("x", {2: "b", 1: "a"})
+        True
+    """
+    try:
+        encoded = _encoded(value)
+    except Exception as error:
+        raise user_error(error, label, value, hint=None) from error
+    return encoded if len(encoded) <= _LONG else b"#" + hashlib.blake2b(encoded, digest_size=32).digest()
 
 
 def _put(multiset: Multiset, encoded: bytes, value: Any, count: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.metrics.collecting import took
+from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
@@ -17,6 +19,7 @@ from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.local.inputs import instants_of
+from dataflow_model.runners.reporting import Measured, state_sizes
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -36,6 +39,10 @@ class Execution:
     Args:
         plan: a checked plan.
         clock: the wall clock's one value, for sources without a replay clock; `None` reads the wall.
+
+    Attributes:
+        tally: what was counted on the way, where the runner has set it up.
+        reached: how far the clock of the run has come.
     """
 
     def __init__(self, plan: Plan, clock: int | None = None) -> None:
@@ -45,6 +52,8 @@ class Execution:
         self.staged = cut_into_stages(plan, dynamic)
         self.watermarks: dict[str, int] = {}
         self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in plan.nodes}
+        self.tally = Tally()
+        self.reached = 0
         sides = side_values(plan, clock, but=dynamic)
         self._fragments = {
             read.label: Fragment(plan, read.label, self.staged.cuts, sides) for read in self.staged.sources
@@ -56,6 +65,7 @@ class Execution:
     def run(self) -> Iterator[dict[str, list[Record]]]:
         """Yield what reaches each sink, instant by instant; run it to the end."""
         for instant in instants_of(self.staged.sources, self._through, self.clock, self._awaited):
+            self.reached = instant.clock
             arrivals = instant.arrivals
             signals = (*self._taken_signals(), *instant.signals)
             percentiles = instant.percentiles if self._awaited.percentiles else {}
@@ -78,6 +88,7 @@ class Execution:
             for sink in self.staged.sinks:
                 bundle = arrivals.get(sink.label)
                 if bundle:
+                    took(sink.label, len(bundle))
                     instants = [(instant.clock, instant.step)] * len(bundle)
                     records[sink.label] = records_of(bundle.in_order(), instants)
                     self.counters[sink.label]["elements_in"] += len(bundle)
@@ -102,6 +113,19 @@ class Execution:
             for label, engine in shard.engines.items():
                 counted[label] = engine.counters
         return counted
+
+    def measured(self, *, commits: int, pending_since: int | None) -> Measured:
+        """Return what is known of the run now."""
+        engines = {label: engine for shard in self._shards for label, engine in shard.engines.items()}
+        return Measured(
+            counters=self.metrics(),
+            watermarks=dict(self.watermarks),
+            tally=self.tally.copy(),
+            state={label: (entries, None) for label, (entries, _) in state_sizes(engines).items()},
+            clock=self.reached,
+            commits=commits,
+            pending_since=pending_since,
+        )
 
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
         """Run what is fused behind a source."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import threading
+import time
 import uuid
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner, explain
+from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock, RunnerState
@@ -16,11 +18,13 @@ from dataflow_model.plan.signals import check_signal
 from dataflow_model.plan.sinks import CollectSink, DataFrameSink, Record
 from dataflow_model.runners.local.execution import Execution
 from dataflow_model.runners.progress import Progress, live_progress
+from dataflow_model.runners.reporting import make_report
 from dataflow_model.time import EventTime, InstantLike, duration_text, processing_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
     from dataflow_model.time import DurationLike, ProcessingTime
 
@@ -102,6 +106,7 @@ class LocalResult:
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._state = RunnerState.RUNNING
+        self._began = time.time_ns() // 1_000
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._collected: dict[str, list[Record]] = {}
@@ -144,6 +149,13 @@ class LocalResult:
         """Return counters by transform label."""
         return {label: dict(counters) for label, counters in self._execution.metrics().items()}
 
+    def report(self) -> RunReport:
+        """Return what the run has counted so far; it commits at its end, so until then all is pending."""
+        running = self._state is RunnerState.RUNNING
+        commits = int(self._state is RunnerState.DONE)
+        measured = self._execution.measured(commits=commits, pending_since=self._began if running else None)
+        return make_report(self._execution.staged, measured)
+
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return the output watermark of each source and grouping by label."""
         return {label: EventTime(watermark) for label, watermark in self._execution.watermarks.items()}
@@ -154,7 +166,7 @@ class LocalResult:
 
     def _work(self) -> None:
         try:
-            with live_progress() as progress:
+            with live_progress(self._execution.staged) as progress, collecting(self._execution.tally):
                 self._execute(progress)
         except DataflowError as error:
             self._fail(error)
@@ -174,12 +186,13 @@ class LocalResult:
             for label, some in reached.items():
                 records[label].extend(some)
             if count % _REPORT_EVERY == 0:
-                progress.update(self._execution.metrics(), self._execution.watermarks)
+                progress.update(self.report)
         for node in self._execution.staged.sinks:
             self._publish(node, records[node.label])
         self._state = RunnerState.DONE
 
     def _publish(self, node: Write, records: list[Record]) -> None:
+        enter(node.label)
         if isinstance(node.sink, CollectSink):  # the records are here already
             self._collected[node.label] = records
             return

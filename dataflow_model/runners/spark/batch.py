@@ -13,17 +13,26 @@ from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource
+from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.spark.bound import bound_plan
 from dataflow_model.runners.spark.dataframes import with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error
 from dataflow_model.runners.spark.job import ONLY_COMMIT, run_buckets
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import PackedProgram, Program
-from dataflow_model.runners.spark.publishing import Publisher, Staging, read_collected, read_counters, read_watermarks
+from dataflow_model.runners.spark.publishing import (
+    Publisher,
+    Staging,
+    read_collected,
+    read_counters,
+    read_measured,
+    read_watermarks,
+)
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, arrow_batches, load, rows_of_batches
 from dataflow_model.runners.spark.shipping import register, ship_package
 from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, program_options
 from dataflow_model.runners.spark.static_sides import spark_side_values
+from dataflow_model.runners.spark.tallies import counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.spark.runner import SparkRunner
@@ -81,13 +91,17 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
 
 def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return arrow_batches(run_buckets(packed.unpack(), depth, rows_of_batches(batches)))
+        program = packed.unpack()
+        rows = run_buckets(program, depth, rows_of_batches(batches))
+        return arrow_batches(counting(program, program.labels[0], rows))
 
     return run
 
 
 def _staging(kind: str, payload: Any) -> Staging:
     """Take what a task tells the driver: what it has staged, or what it has counted."""
+    if kind == Kind.TALLY:
+        return Staging(tallies=[payload])
     return payload if kind == Kind.STAGED else Staging(metrics=[payload])
 
 
@@ -100,6 +114,7 @@ class BatchResult:
         self._directory = directory
         self._staged = program.staged
         self._state = RunnerState.RUNNING
+        self._began = time.time_ns() // 1_000
         self._error: BaseException | None = None
         self._tag = f"dataflow_model-{uuid.uuid4().hex[:8]}"
         self._thread = threading.Thread(target=self._work, args=(frame,), name="SparkRunner batch", daemon=True)
@@ -140,6 +155,11 @@ class BatchResult:
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label; empty before the end."""
         return read_counters(self._directory, self._staged.plan)
+
+    def report(self) -> RunReport:
+        """Return what the run has counted, once it is over, and how long it has been at it until then."""
+        pending = self._began if self._state is RunnerState.RUNNING else None
+        return make_report(self._staged, read_measured(self._directory, self._staged.plan, pending))
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return +∞ for every source and keyed node, once the run is over."""

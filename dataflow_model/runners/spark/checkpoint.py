@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
-import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.errors import CheckpointMismatch, SinkError, explain
-from dataflow_model.plan.fingerprint import differences, fingerprint
+from dataflow_model.plan.fingerprint import added_sources, differences
+from dataflow_model.plan.lifting import lift_by_elements
+from dataflow_model.plan.nodes import GroupByKeyAndWindow
+from dataflow_model.runners.spark.offsets import begin
+from dataflow_model.runners.spark.run_record import RunRecord
+from dataflow_model.runners.spark.spark_logs import last_logged, offset_of
+from dataflow_model.runners.spark.upgrade_adopting import adopt, seed_in, upgrade_command
+from dataflow_model.runners.spark.upgrade_seed import Seed
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.graph import Plan
+    from collections.abc import Mapping
+
+    from dataflow_model.plan.lifting import Lift
+    from dataflow_model.plan.stages import StagedPlan
 
 __all__ = ["Checkpoint"]
 
@@ -27,13 +35,11 @@ class Checkpoint:
 
     Attributes:
         path: the directory; `spark/` in it is Spark's, `dataflow/` ours.
-        run_id: names the run's commits.
-        shards: how many shards own the state; fixed when the run begins.
+        record: what it remembers of the run and its pipeline.
     """
 
     path: pathlib.Path
-    run_id: str = ""
-    shards: int = 0
+    record: RunRecord
 
     @property
     def spark(self) -> str:
@@ -50,17 +56,44 @@ class Checkpoint:
         """Where `drain` leaves its request."""
         return self.path / "dataflow" / "requests"
 
+    @property
+    def run_id(self) -> str:
+        """What names the run's commits."""
+        return self.record.run_id
+
+    @property
+    def shards(self) -> int:
+        """How many shards own the state; fixed when the run begins."""
+        return self.record.shards
+
+    @property
+    def seed(self) -> Seed | None:
+        """What the shards begin with, where the run was upgraded from an older one."""
+        upgraded = self.record.upgraded
+        if upgraded is None:
+            return None
+        return Seed(str(seed_in(self.ours)), frozenset(upgraded["known"]), frozenset(upgraded["anew"]))
+
+    @property
+    def begins(self) -> dict[str, Any]:
+        """Where the sources begin."""
+        upgraded = self.record.upgraded
+        offset: dict[str, Any] = begin() if upgraded is None else upgraded["offset"]
+        return offset
+
     @classmethod
-    def open(cls, path: str, plan: Plan, shards: int) -> Checkpoint:
+    def open(cls, path: str, staged: StagedPlan, shards: int) -> Checkpoint:
         """Open the checkpoint of a run that goes on, or make one for a new run.
+
+        A run that goes on may have more sources than before; they begin now.
 
         Raises:
             CheckpointMismatch: if another pipeline made it, or the run was drained.
             SinkError: if the directory cannot be written.
         """
-        checkpoint = cls(pathlib.Path(path).absolute(), uuid.uuid4().hex[:12], shards)
-        known = pathlib.Path(checkpoint.ours, "run.json")
-        if not known.exists():
+        checkpoint = cls(pathlib.Path(path).absolute(), RunRecord.of(staged, shards))
+        before = RunRecord.read(checkpoint.ours)
+        if before is None:
             if any((checkpoint.path / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(
                     explain(
@@ -68,47 +101,87 @@ class Checkpoint:
                         hint="give a directory of its own as checkpoint=",
                     )
                 )
-            try:
-                checkpoint.requests.mkdir(parents=True, exist_ok=True)
-                run = {"run_id": checkpoint.run_id, "shards": shards, "fingerprint": fingerprint(plan)}
-                fresh = known.with_name("_run.json")  # a run that is killed here has not begun
-                fresh.write_text(json.dumps(run, indent=1))
-                fresh.replace(known)
-            except OSError as error:
-                raise SinkError(
-                    explain(
-                        f"the checkpoint directory {path!r} cannot be written: {error}",
-                        hint="give another as checkpoint=",
-                    )
-                ) from error
+            checkpoint.record = adopt(path, checkpoint.ours, staged, checkpoint.record) or checkpoint.record
+            checkpoint._write(path)
             return checkpoint
-        try:
-            run = json.loads(known.read_text())
-        except (OSError, ValueError) as error:
-            raise CheckpointMismatch(
-                explain(
-                    f"{str(known)!r} cannot be read: {error}",
-                    hint="restore it from a copy, or give a new directory as checkpoint=",
-                )
-            ) from error
-        _check(path, run, plan, drained=(checkpoint.requests / "drained").exists())
-        checkpoint.run_id, checkpoint.shards = run["run_id"], run["shards"]
+        added = checkpoint._check(path, before, staged)
+        checkpoint.record = attrs.evolve(
+            checkpoint.record,
+            run_id=before.run_id,
+            shards=before.shards,
+            columns=before.columns,
+            edition=before.edition,
+            upgraded=before.upgraded,
+        )
+        if added:
+            checkpoint._write(path)
         return checkpoint
 
+    def feeding(self, staged: StagedPlan, lifted: Mapping[str, Lift]) -> tuple[dict[str, Lift], dict[str, Lift]]:
+        """Return which groupings are fed in columns, and which keep columns though they are fed elements.
 
-def _check(path: str, run: dict[str, Any], plan: Plan, *, drained: bool) -> None:
-    changed = differences(run["fingerprint"], fingerprint(plan))
-    if changed:
-        raise CheckpointMismatch(
-            explain(
-                f"the checkpoint {path!r} was made by another pipeline:\n  " + "\n  ".join(changed),
-                hint="give a new directory as checkpoint=, or restore the pipeline as it was",
-            )
+        How a grouping keeps its state is decided when it begins: what would be fed otherwise in a changed pipeline
+        goes on with the state that it has.
+
+        Args:
+            staged: the plan.
+            lifted: the groupings that could be fed in columns now.
+        """
+        groupings = {node.label: node for node in staged.keyed if isinstance(node, GroupByKeyAndWindow)}
+        columns = {label: self.record.columns.get(label, label in lifted) for label in groupings}
+        if columns != self.record.columns:
+            self.record = attrs.evolve(self.record, columns=columns)
+            self.record.write(self.ours)
+        kept = [label for label, in_columns in columns.items() if in_columns]
+        fed = {label: lifted[label] for label in kept if label in lifted}
+        return fed, {label: lift_by_elements(groupings[label]) for label in kept if label not in lifted}
+
+    def _write(self, path: str) -> None:
+        try:
+            self.requests.mkdir(parents=True, exist_ok=True)
+            self.record.write(self.ours)
+        except OSError as error:
+            raise SinkError(
+                explain(
+                    f"the checkpoint directory {path!r} cannot be written: {error}",
+                    hint="give another as checkpoint=",
+                )
+            ) from error
+
+    def _check(self, path: str, before: RunRecord, staged: StagedPlan) -> frozenset[str]:
+        """Refuse a changed pipeline, or return the labels by which it only has more sources."""
+        now = self.record
+        added = added_sources(before.fingerprint, staged.plan)
+        changed = differences(
+            {label: line for label, line in before.fingerprint.items() if label not in added},
+            {label: line for label, line in now.fingerprint.items() if label not in added},
         )
-    if drained:
-        raise CheckpointMismatch(
-            explain(
-                f"the run in {path!r} was drained: its windows are closed for good",
-                hint="give a new directory as checkpoint=",
+        if before.percentiles != now.percentiles:
+            changed.append(f"the watermark's percentiles were {before.percentiles}; they are {now.percentiles}")
+        if changed:
+            lost = [label for stage in before.stages for label in stage]
+            lost += [label for label, line in before.fingerprint.items() if line.startswith("source ")]
+            drop = [label for label in lost if before.definitions[label] != now.definitions.get(label)]
+            raise CheckpointMismatch(
+                explain(
+                    f"the checkpoint {path!r} was made by another pipeline:\n  " + "\n  ".join(changed),
+                    hint="restore the pipeline as it was; or stop the run, carry what has not changed over, and run "
+                    f"the new pipeline from there:\n  {upgrade_command(path, drop)}",
+                )
             )
-        )
+        if (self.requests / "drained").exists():
+            raise CheckpointMismatch(
+                explain(
+                    f"the run in {path!r} was drained: its windows are closed for good",
+                    hint="give a new directory as checkpoint=",
+                )
+            )
+        last = last_logged(self.spark) if added else None
+        if last is not None and offset_of(self.spark, last)[0]["last"]:
+            raise CheckpointMismatch(
+                explain(
+                    f"the input of the run in {path!r} is over, and {', '.join(map(repr, sorted(added)))} came later",
+                    hint="give a new directory as checkpoint=",
+                )
+            )
+        return added

@@ -43,6 +43,7 @@ class CollectedSource(ColumnSource):
     watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
     watermark_origins: WatermarkOrigins = EVERYTHING
     is_bounded: bool = True
+    id_columns: tuple[str, ...] = ()
 
     def origins(self) -> list[Origin]:
         """Return the one that there is."""
@@ -99,6 +100,7 @@ def _collected(node: Any, directory: str) -> Any:
         processing_time=source.processing_time,
         watermark=source.watermark,
         watermark_origins=source.watermark_origins,
+        id_columns=source.id_columns,
     )
     return attrs.evolve(node, source=kept)
 

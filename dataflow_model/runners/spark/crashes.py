@@ -13,6 +13,8 @@ from typing import Final
 
 import attrs
 
+from dataflow_model.runners.spark.tasks import micro_batch_of_task
+
 __all__ = ["POINTS", "Crash", "arm", "armed", "disarm"]
 
 POINTS: Final = (
@@ -52,7 +54,7 @@ class Crash:
         """Die here, if this is the point and no process has died at it before."""
         if point != self.point:
             return
-        number = _micro_batch_of_task() if micro_batch is None else micro_batch
+        number = micro_batch_of_task() if micro_batch is None else micro_batch
         if self.micro_batch not in {None, number}:
             return
         try:
@@ -75,11 +77,3 @@ def disarm() -> None:
 def armed() -> Crash | None:
     """Return the crash that a run carries which starts now."""
     return _armed[0] if _armed else None
-
-
-def _micro_batch_of_task() -> int | None:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
-    return None if number is None else int(number)

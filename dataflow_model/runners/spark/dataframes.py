@@ -14,9 +14,11 @@ from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.spark.job import ONLY_COMMIT
-from dataflow_model.runners.spark.publishing import Stager, Staging
+from dataflow_model.runners.spark.publishing import Stager
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
 from dataflow_model.runners.spark.stage0 import NOW, pack_arrivals
+from dataflow_model.runners.spark.tallies import counting
+from dataflow_model.runners.spark.tasks import partition_of_task
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
@@ -87,7 +89,9 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
 
 def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return arrow_batches(_staged_rows(packed.unpack(), label, batches, _partition()))
+        program, partition = packed.unpack(), partition_of_task()
+        home = program.labels[partition % len(program.labels)]
+        return arrow_batches(counting(program, home, _staged_rows(program, label, batches, partition)))
 
     return run
 
@@ -101,9 +105,7 @@ def _staged_rows(program: Program, label: str, batches: Iterable[pa.RecordBatch]
         return
     with Stager(program, ONLY_COMMIT) as stager:
         yield from frame_rows(program, label, batches, partition, stager)
-        messages = stager.close()
-        if messages:
-            yield Row(program.labels[0], len(program.staged.stages) + 1, Kind.STAGED, dump(Staging(messages)))
+        yield from stager.finish(program.labels[0])
 
 
 def frame_rows(
@@ -229,10 +231,3 @@ def _micros(column: pa.Array) -> int:
     import pyarrow as pa
 
     return int(column.slice(0, 1).cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())[0].as_py())
-
-
-def _partition() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else int(context.partitionId())

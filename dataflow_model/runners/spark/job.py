@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
+from dataflow_model.metrics.collecting import SlowestKeys, took
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, ScriptSource
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc
+from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.feeding import feed_pairs
+from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine, feed_elements
-from dataflow_model.runners.spark.publishing import Stager, Staging
+from dataflow_model.runners.spark.publishing import Stager
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.spark.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dataflow_model.plan.sources import Origin, Source
     from dataflow_model.runners.engine.bundle import Order
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.spark.program import Program
 
-__all__ = ["ONLY_COMMIT", "JobWork", "count_elements", "do_work", "plan_work", "run_buckets"]
+__all__ = ["ONLY_COMMIT", "JobWork", "count_elements", "do_work", "home_of", "plan_work", "run_buckets", "share_out"]
 
 ONLY_COMMIT: Final = 0
 """A bounded job publishes once."""
@@ -68,14 +72,24 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
         cuts = -(-rows // fair)
         bounds = [rows * part // cuts for part in range(cuts + 1)] if cuts else []
         parts += [Slice(label, origin.name, first, last) for first, last in itertools.pairwise(bounds)]
-    # The largest first, each to the task that has least; small files share a task, which costs a while to start.
-    loads: list[tuple[int, int, list[Slice]]] = [(0, number, []) for number in range(parallelism)]
-    for part in sorted(parts, key=_size, reverse=True):
-        load_, number, some = heapq.heappop(loads)
-        heapq.heappush(loads, (load_ + _size(part), number, [*some, part]))
-    works: list[tuple[list[Slice], str | None]] = [(some, None) for _, _, some in sorted(loads, key=_number) if some]
+    works: list[tuple[list[Slice], str | None]] = [(some, None) for some in share_out(parts, parallelism)]
     works += [([], label) for label in static]
     return [JobWork(number, some, label) for number, (some, label) in enumerate(works)] or [JobWork(0)]
+
+
+def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
+    """Share row ranges out among so many tasks at most; small files share one, since each costs a while to start.
+
+    Example:
+        >>> parts = [Slice("rows", name, 0, rows) for name, rows in (("a", 5), ("b", 9), ("c", 3), ("d", 2))]
+        >>> [[part.origin for part in some] for some in share_out(parts, 2)]
+        [['b'], ['a', 'c', 'd']]
+    """
+    loads: list[tuple[int, int, list[Slice]]] = [(0, number, []) for number in range(tasks)]
+    for part in sorted(parts, key=_size, reverse=True):  # the largest first, each to the task that has least
+        load_, number, some = heapq.heappop(loads)
+        heapq.heappush(loads, (load_ + _size(part), number, [*some, part]))
+    return [some for _, _, some in sorted(loads, key=_number) if some]
 
 
 def _size(part: Slice) -> int:
@@ -86,9 +100,14 @@ def _number(task: tuple[int, int, list[Slice]]) -> int:
     return task[1]
 
 
+def home_of(program: Program, work: JobWork) -> int:
+    """Return the shard label of a task's rows that need none."""
+    return program.labels[work.number % len(program.labels)]
+
+
 def do_work(program: Program, work: JobWork) -> Iterator[Row]:
     """Read what one task reads, packed by shard and bucket."""
-    home = program.labels[work.number % len(program.labels)]
+    home = home_of(program, work)
     counts: dict[str, Counter[str]] = {}
     with Stager(program, ONLY_COMMIT) as stager:
         if work.label is not None:
@@ -105,13 +124,7 @@ def do_work(program: Program, work: JobWork) -> Iterator[Row]:
             counts.setdefault(part.label, Counter()).update(seen)
         if counts:
             yield _metrics(program, home, {}, counts)
-        yield from _staged(program, home, stager)
-
-
-def _staged(program: Program, home: int, stager: Stager) -> Iterator[Row]:
-    messages = stager.close()
-    if messages:
-        yield Row(home, len(program.staged.stages) + 1, Kind.STAGED, dump(Staging(messages)))
+        yield from stager.finish(home)
 
 
 def count_elements(source: Source, first: int = 0, last: int | None = None) -> int:
@@ -157,19 +170,21 @@ def run_buckets(program: Program, depth: int, rows: Iterable[Row]) -> Iterator[R
                     continue
                 engine = stage.engines[packed.cut]
                 assert isinstance(engine, ColumnarEngine)  # noqa: S101 - partials go to lifted groupings
+                took(packed.cut, packed.elements)
                 engine.absorb(from_ipc(packed.table), packed.elements)
             yield from pack_arrivals(program, _run_bucket(stage, inboxes), home, FIRST, stager)
             yield from pack_panes(program, depth, stage, FIRST, home, stager)
         counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
         stage.tear_down()
         yield _metrics(program, home, counters, {})
-        yield from _staged(program, home, stager)
+        yield from stager.finish(home)
 
 
 def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
     arrivals: Arrivals = {}
     for label, inbox in inboxes.items():
         engine = stage.engines[label]
+        took(label, len(inbox))
         if isinstance(engine, ColumnarEngine):
             engine.fold(inbox)
             engine.advance_watermark(int(MAX_TIMESTAMP))
@@ -180,6 +195,12 @@ def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
         if isinstance(engine, RelayEngine):
             engine.relay(inbox.in_order())
             stage.behind(label, engine.take_output(), arrivals)
+        elif isinstance(engine, DeduplicatingEngine):
+            stage.behind(label, engine.run_bounded(inbox), arrivals)
+        elif isinstance(engine, MemoEngine):  # a bucket has all elements of a value, and all that are taken back
+            stage.behind_outputs(label, engine.elements(inbox.in_order()), arrivals)
+            engine.advance_watermark(int(MAX_TIMESTAMP))
+            engine.stand_at(watermark=_NEVER, clock=_NEVER, output_watermark=_NEVER)
         else:
             stage.behind_outputs(label, _run_keys(engine, inbox), arrivals)
     return arrivals
@@ -192,10 +213,12 @@ def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[st
         what came of them by tag, with orders that rise as it was emitted: here watermarks come between elements.
     """
     outputs: dict[str, Bundle] = {}
+    slowest = SlowestKeys()
     encoded = [encode_key(value[0]) for value in inbox.values]
     rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], inbox.times[row], inbox.orders[row]))
     for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
         engine.stand_at(watermark=_NEVER, clock=_NEVER, output_watermark=_NEVER)
+        began = time.perf_counter()
         elements = inbox.take(list(of_key))
         elements.orders = _rising(elements.orders)
         if isinstance(engine, StatefulEngine):
@@ -208,6 +231,8 @@ def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[st
             if bundle:
                 bundle.orders = _rising(bundle.orders)
                 outputs.setdefault(tag, Bundle()).extend(bundle)
+        slowest.offer(elements.values[0][0], time.perf_counter() - began, len(elements))
+    slowest.tell(engine.label)
     return outputs
 
 

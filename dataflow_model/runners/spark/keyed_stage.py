@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
+from dataflow_model.metrics.collecting import counted_rows
+from dataflow_model.metrics.tally import Tally
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.panes import from_ipc
+from dataflow_model.runners.reporting import state_sizes
+from dataflow_model.runners.spark.counted_store import CountedStore
 from dataflow_model.runners.spark.instants import make_timeline, progress_of_sources
+from dataflow_model.runners.spark.kept_draws import KeptDraws
+from dataflow_model.runners.spark.publishing import Stager
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.spark.shard_state import ShardState
 from dataflow_model.runners.spark.stage0 import FIRST, NOW, pack_arrivals, pack_panes
+from dataflow_model.runners.spark.tallies import tally_row
+from dataflow_model.runners.spark.tasks import micro_batch_of_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
@@ -27,6 +38,10 @@ if TYPE_CHECKING:
     from dataflow_model.runners.spark.state_log import StateStore
 
 __all__ = ["run_shard"]
+
+
+_RUNS: Final = itertools.count()
+"""How many shards this worker has run: each begins elsewhere in the row of bundles of which some are timed."""
 
 
 @attrs.define
@@ -54,7 +69,8 @@ def run_shard(program: Program, depth: int, label: int, rows: Iterable[Row], sto
             yield row
         else:
             _receive(inbox, row)
-    state = ShardState.open(program, depth, label, store)
+    counted = CountedStore(store)
+    state = ShardState.open(program, depth, label, counted)
     timeline = inbox.timeline
     if timeline is None:
         if inbox.control is None:
@@ -62,10 +78,34 @@ def run_shard(program: Program, depth: int, label: int, rows: Iterable[Row], sto
         for one, counts in inbox.seen:
             state.meta.counters.setdefault(one.label, Counter()).update(counts)
         timeline = make_timeline(program, state, inbox.control, [one for one, _ in inbox.seen])
-    yield from _run(program, depth, label, state, timeline, inbox)
+    draws = KeptDraws.open(program, depth, label, micro_batch_of_task(), state.shard.engines.values())
+    tally = Tally(bundles=next(_RUNS))
+    yield from counted_rows(tally, _run_staged(program, depth, label, state, timeline, inbox))
+    if draws is not None:
+        draws.keep()
     metrics = _metrics(depth, label, state) | (progress_of_sources(state) if depth == 1 else {})
     state.commit(program, depth, label)
+    metrics |= {"state": state_sizes(state.shard.engines), "clock": timeline.at[-1][0] if timeline.at else None}
     yield Row(label, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
+    tally.of_stage(depth, {**counted.counts(), f"cache_{state.how}": 1})
+    yield from tally_row(program, label, tally)
+
+
+def _run_staged(
+    program: Program, depth: int, label: int, state: ShardState, timeline: Timeline, inbox: _Inbox
+) -> Iterator[Row]:
+    """Run the instants, and publish what the sinks are given where that does not wait for the commit."""
+    with _stager(program, depth, label) as stager:
+        yield from _run(program, depth, label, state, timeline, inbox, stager)
+        if stager is not None:
+            yield from stager.finish(label)
+
+
+def _stager(program: Program, depth: int, label: int) -> AbstractContextManager[Stager | None]:
+    """Return what publishes a shard's productions before its state is durable, if that is wanted."""
+    if not program.weak:
+        return nullcontext()
+    return Stager(program, micro_batch_of_task() or 0, f"stage-{depth}-shard-{label}")
 
 
 def _receive(inbox: _Inbox, row: Row) -> None:
@@ -92,7 +132,13 @@ def _receive(inbox: _Inbox, row: Row) -> None:
 
 
 def _run(
-    program: Program, depth: int, label: int, state: ShardState, timeline: Timeline, inbox: _Inbox
+    program: Program,
+    depth: int,
+    label: int,
+    state: ShardState,
+    timeline: Timeline,
+    inbox: _Inbox,
+    stager: Stager | None,
 ) -> Iterator[Row]:
     """Run the instants in order, and pack what comes of them."""
     elements = _by_instant(state, timeline, inbox.bundles)
@@ -117,14 +163,14 @@ def _run(
             percentiles={producer: values[number] for producer, values in percentiles.items()},
             signals=timeline.signals.get(number, ()),
         )
-        yield from pack_panes(program, depth, state.shard, at, label)
+        yield from pack_panes(program, depth, state.shard, at, label, stager)
         for cut, bundle in arrivals.items():
             passed.setdefault(cut, Bundle()).extend(bundle)
             places.setdefault(cut, []).extend([at] * len(bundle))
         for name, watermark in output.items():
             outputs[name].append(watermark)
             highs[name].append(state.shard.percentile_outputs.get(name, (watermark,) * awaited))
-    yield from pack_arrivals(program, passed, label, places)
+    yield from pack_arrivals(program, passed, label, places, stager)
     last = len(program.staged.stages)
     for later in range(depth + 1, last + 1):
         for name, values in outputs.items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ElementsSource, ScriptSource
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
 from dataflow_model.runners.spark.pacing import advance
@@ -34,18 +35,18 @@ class Control:
 
     Attributes:
         wall: the tick of the wall clock, or `None` under a replay clock or a script.
-        first: whether this is the run's first micro-batch.
+        begins: the labels of sources that begin with this micro-batch: all of a new run's, later those added.
         open_origins: (label, origin) of what may still give rows in a later micro-batch.
         ended: the labels of sources whose last row is in this micro-batch or an earlier one.
         steps: for scripts, the steps of this micro-batch; `None` otherwise.
         last: whether the input is over with this micro-batch.
         signals: the names of those that take effect at its start.
-        declared: at the first micro-batch, by label, watermark origins that must all report.
+        declared: of sources that begin, by label, watermark origins that must all report.
         finished: by label, watermark origins whose last row is in this micro-batch.
     """
 
     wall: int | None
-    first: bool
+    begins: tuple[str, ...]
     open_origins: tuple[tuple[str, str], ...]
     ended: tuple[str, ...]
     steps: tuple[ScriptPlace, ...] | None
@@ -60,6 +61,7 @@ def begin() -> Offset:
     return {
         "batch": 0,
         "clock": 0,
+        "begun": [],
         "rows": {},
         "totals": {},
         "listed": False,
@@ -116,6 +118,7 @@ class Feed:
         if start["last"]:
             return start
         end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, time.time_ns() // 1_000)}
+        end["begun"] = [read.label for read in self.reads]
         end["signals"] = list(signals)
         if self.scripts:
             steps = len(self._script())
@@ -124,27 +127,30 @@ class Feed:
             return end
         follows = self._follows() and not (until_drained and start.get("listed"))
         end["listed"] = until_drained
-        totals = start["totals"] if start["batch"] and not follows else self._listing(start["totals"])
+        begins = not set(end["begun"]) <= set(start["begun"])
+        totals = self._listing(start["totals"]) if begins or follows else start["totals"]
         rows = {label: dict(found) for label, found in start["rows"].items()}
         enough = bool(committed.get("enough"))
         if not drain and not enough:
             advance(rows, totals, self.rows_per_batch, self.reads, committed)
         end["rows"], end["totals"] = rows, totals
         over = not (follows or self._left(start["rows"], totals))
-        end["last"] = enough or (bool(start["batch"]) and (over or drain) if totals or not drain else True)
+        end["last"] = enough or (not begins and (over or drain) if totals or not drain else True)
         return end
 
     def control(self, start: Offset, end: Offset) -> Control:
         """Return what every shard is told about a micro-batch."""
-        static = tuple(read.label for read in self.reads if isinstance(read.source, ElementsSource))
-        first = start["batch"] == 0
+        # A micro-batch that is run again after a restart with more sources knows nothing of them: the next one does.
+        begun = [read for read in self.reads if read.label in end["begun"]]
+        begins = tuple(read.label for read in begun if read.label not in start["begun"])
+        static = tuple(read.label for read in begun if isinstance(read.source, ElementsSource))
         signals = tuple(signal_of(request) for request in end["signals"] if request not in start["signals"])
         if self.scripts:
             steps = tuple(self._script()[start["step"] : end["step"]])
-            return Control(None, first, (), (), steps, end["last"], signals)
+            return Control(None, begins, (), (), steps, end["last"], signals)
         open_origins: list[tuple[str, str]] = []
         ended = list(static)
-        for read in self.reads:
+        for read in begun:
             if isinstance(read.source, DataFrameSource) and end["last"]:
                 ended.append(read.label)
             if not isinstance(read.source, ColumnSource):
@@ -161,13 +167,13 @@ class Feed:
         wall = None if self.replays else end["clock"]
         return Control(
             wall,
-            first,
+            begins,
             tuple(open_origins) if self.replays and not end["last"] else (),
             tuple(ended),
             None,
             end["last"],
             signals,
-            self._declared(end) if first else (),
+            self._declared(start, end, begins),
             self._finished(start, end),
         )
 
@@ -188,13 +194,14 @@ class Feed:
             found.setdefault(place.label, {})[place.row] = place.at
         return [(label, min(places), max(places) + 1, places) for label, places in found.items() if label]
 
-    def _declared(self, end: Offset) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def _declared(self, start: Offset, end: Offset, begins: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         found = []
         for read in self.reads:
             origins = read.source.watermark_origins
-            names = set(origins.partitions)
-            if origins.by == "file" and read.source.is_bounded:
-                names.update(end["totals"].get(read.label, {}))
+            listed = isinstance(read.source.watermark, OldestFile)  # what has been listed holds, whether read or not
+            names = set(origins.partitions) if read.label in begins else set()
+            if listed or (origins.by == "file" and read.source.is_bounded and read.label in begins):
+                names.update(set(end["totals"].get(read.label, {})).difference(start["totals"].get(read.label, {})))
             if names:
                 found.append((read.label, tuple(sorted(names))))
         return tuple(found)

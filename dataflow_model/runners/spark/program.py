@@ -12,6 +12,7 @@ import cloudpickle
 
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
+from dataflow_model.plan.sinks import Fence
 from dataflow_model.plan.sources import ColumnSource
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.elementwise import Fragment
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.nodes import Node, SideInput
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.spark.upgrade_seed import Seed
     from dataflow_model.values import Window
 
 __all__ = ["PackedProgram", "Program"]
@@ -46,7 +48,13 @@ class Program:
         lifts: the groupings that are fed in columns.
         buckets: into how many parts a bounded job cuts each shard's keys, so that one fits in memory.
         wall: the wall clock when the run began: a bounded job's one value of it.
+        sequencer: of this start of the run, among those on its checkpoint; 0 where there is none.
+        directory: our part of the checkpoint.
+        weak: whether sinks that can publish what they are given before the micro-batch commits.
         crash: the point at which a test lets a process of the run die.
+        edition: tells the run's commits from those before an upgrade.
+        folded: groupings that keep their state in columns though they are fed elements.
+        seed: what the shards begin with, where the run was upgraded from an older one.
         digest: names the program in this worker.
     """
 
@@ -57,7 +65,13 @@ class Program:
     buckets: int = 1
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     wall: int = 0
+    sequencer: int = 0
+    directory: str = ""
+    weak: bool = False
     crash: Crash | None = attrs.field(factory=armed)
+    edition: str = ""
+    folded: Mapping[str, Lift] = attrs.field(factory=dict)
+    seed: Seed | None = None
     digest: str = ""
 
     def pack(self) -> PackedProgram:
@@ -69,6 +83,11 @@ class Program:
         """Pass a named point, or die there if a test has armed it."""
         if self.crash is not None:
             self.crash.reach(point, micro_batch)
+
+    @property
+    def fence(self) -> Fence | None:
+        """What tells this start of the run from older ones; `None` for a bounded job."""
+        return Fence(self.run_id, self.sequencer) if self.sequencer else None
 
     def fragment(self, producer: str, skip: frozenset[str] = frozenset()) -> Fragment:
         """Return this worker's fragment behind a source, without some nodes; DoFns are set up once per worker."""
@@ -121,6 +140,8 @@ class Program:
         """Return what turns the rows into pairs of two columns, if nothing else takes them as elements."""
         rest = self.rest(read)
         pairs = rest[0] if len(rest) == 1 else None
+        if self.staged.plan[read].source.id_columns:  # type: ignore[union-attr] # a record's id wants its columns
+            return None
         return pairs if isinstance(pairs, ToPairs) and isinstance(pairs.key, str) and pairs.value is not None else None
 
     def source(self, read: str) -> ColumnSource:

@@ -12,46 +12,64 @@ from urllib.parse import quote
 
 import attrs
 
+from dataflow_model.errors import SupersededRun
+from dataflow_model.metrics.collecting import collecting, enter, took
+from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.sinks import MessageSink, Record
 from dataflow_model.runners.engine.records import records_of
-from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, dump, load
+from dataflow_model.runners.reporting import Measured
+from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, Row, dump, load
+from dataflow_model.runners.spark.sequencers import check_newest
+from dataflow_model.runners.spark.tasks import partition_of_task
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.sinks import Sink, SinkWriter
     from dataflow_model.runners.spark.program import Program
-    from dataflow_model.runners.spark.rows import Row
 
 __all__ = [
     "Publisher",
     "Stager",
     "Staging",
+    "claim_sinks",
     "commit_id",
+    "last_published",
     "read_collected",
     "read_counters",
+    "read_measured",
     "read_progress",
     "read_watermarks",
 ]
 
 _PROGRESS: Final = "progress.json"
+_PUBLISHING: Final = "publishing"
 
 
 @attrs.define
 class Staging:
-    """What one task has staged: the sinks' messages by label, and metrics in passing."""
+    """What one task has staged: the sinks' messages by label, and metrics in passing.
+
+    Attributes:
+        messages: of what waits for the commit.
+        published: of what is published already.
+        parts: what was staged on the way here.
+    """
 
     messages: dict[str, bytes] = attrs.field(factory=dict)
+    published: dict[str, bytes] = attrs.field(factory=dict)
+    parts: list[Staging] = attrs.field(factory=list)
     metrics: list[dict[str, Any]] = attrs.field(factory=list)
+    tallies: list[Tally] = attrs.field(factory=list)
 
 
 def commit_id(program: Program, batch: int) -> str:
     """Name a commit."""
-    return f"{program.run_id}-{batch:08d}"
+    return f"{program.run_id}{program.edition}-{batch:08d}"
 
 
 @attrs.define
@@ -61,12 +79,15 @@ class Stager:
     Args:
         program: the program.
         batch: the micro-batch.
+        part: names what this task does in it; under weak productions `close` publishes what sinks take at once.
     """
 
     program: Program
     batch: int
+    part: str = ""
     _task: str = attrs.field(init=False, factory=lambda: uuid.uuid4().hex[:12])
     _writers: dict[str, SinkWriter] = attrs.field(init=False, factory=dict)
+    _weak: set[str] = attrs.field(init=False, factory=set)
 
     def __enter__(self) -> Self:
         return self
@@ -80,24 +101,39 @@ class Stager:
 
     def write(self, label: str, records: Sequence[Record]) -> None:
         """Stage records for a sink."""
+        took(label, len(records))
         self._writer(label).write(records)
 
     def write_panes(self, packed: PackedPanes) -> None:
         """Stage panes in columns, if the sink takes columns."""
         writer, records = self._writer(packed.cut), packed.records()
+        took(packed.cut, len(records))
         write_columns = getattr(writer, "write_columns", None)
         if write_columns is None:
             writer.write(records)
         else:
             write_columns(records.panes.columns(panes=bool(getattr(self._sink(packed.cut), "panes", False))))
 
-    def close(self) -> dict[str, bytes]:
-        """Finish, and return the sinks' messages by label."""
-        return {label: writer.close() for label, writer in self._writers.items()}
+    def close(self) -> Staging:
+        """Finish, publish what is weak, and return the sinks' messages."""
+        if self._weak:
+            check_newest(self.program.directory, self.program.fence)
+        messages = {label: writer.close() for label, writer in self._writers.items() if label not in self._weak}
+        return Staging(messages, {label: self._writers[label].close() for label in sorted(self._weak)})
+
+    def finish(self, home: int) -> Iterator[Row]:
+        """Finish as `close` does, and yield a row that tells the commit, unless there is nothing to tell."""
+        staging = self.close()
+        if staging != Staging():
+            yield Row(home, len(self.program.staged.stages) + 1, Kind.STAGED, dump(staging))
 
     def _writer(self, label: str) -> SinkWriter:
         if label not in self._writers:
-            self._writers[label] = self._sink(label).open(commit_id(self.program, self.batch), self._task)
+            sink, commit = self._sink(label), commit_id(self.program, self.batch)
+            weak = _fenced(sink, self.program).open_weak(commit, self.part) if self.program.weak and self.part else None
+            if weak is not None:
+                self._weak.add(label)
+            self._writers[label] = sink.open(commit, self._task) if weak is None else weak
         return self._writers[label]
 
     def _sink(self, label: str) -> Sink:
@@ -121,30 +157,47 @@ class Publisher:
     def stage(self, batch: int, rows: Iterable[Row]) -> Staging:
         """Write one task's rows to where no reader sees them yet."""
         staging = Staging()
-        with Stager(self.program, batch) as stager:
+        with collecting() as tally, Stager(self.program, batch, f"task-{partition_of_task()}") as stager:
+            staging.tallies.append(tally)
             for row in rows:
                 if row.kind == Kind.METRICS:
                     staging.metrics.append(load(row.payload))
+                elif row.kind == Kind.TALLY:
+                    staging.tallies.append(load(row.payload))
+                elif row.kind == Kind.STAGED:
+                    staging.parts.append(load(row.payload))
                 elif row.kind == Kind.OUTPUT:
                     packed: PackedBundle = load(row.payload)
                     stager.write(packed.cut, records_of(packed.bundle, packed.instants()))
                 elif row.kind == Kind.PANES:
                     stager.write_panes(load(row.payload))
-            staging.messages = stager.close()
+            staging.parts.append(stager.close())
             self.program.reach("after_staging", batch)
         return staging
 
     def commit(self, batch: int, staged: Sequence[Staging]) -> None:
-        """Publish what the tasks have staged; again for the same micro-batch, it changes nothing."""
+        """Publish what the tasks have staged; again for the same micro-batch, it changes nothing.
+
+        Raises:
+            SupersededRun: if a newer start of the run has taken the checkpoint over.
+        """
+        staged = _with_parts(staged)
+        check_newest(self.directory, self.program.fence)
         if self.program.staged.stages and not any(staging.metrics for staging in staged):
             self.abort(batch, staged)  # no shard has run: a DataFrame's rows that came behind the end of the input
             return
+        if self.program.sequencer:
+            _replace(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
         rows: dict[str, Counter[str]] = {}
+        tally = Tally()
         self.program.reach("before_publishing", batch)
         for write in self.program.staged.sinks:
             messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
-            write.sink.commit(commit_id(self.program, batch), messages)
-            rows[write.label] = Counter(write.sink.counts(messages))
+            with collecting(tally):
+                enter(write.label)
+                _fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
+            published = [staging.published[write.label] for staging in staged if write.label in staging.published]
+            rows[write.label] = Counter(write.sink.counts([*messages, *published]))
             if isinstance(write.sink, MessageSink):
                 records = write.sink.records(messages)
                 rows[write.label]["elements_in"] += len(records)
@@ -152,19 +205,41 @@ class Publisher:
                     _keep(self._collected(write.label), commit_id(self.program, batch), records)
             self.program.reach("while_publishing", batch)
         self.program.reach("after_publishing", batch)
-        _write_progress(
-            pathlib.Path(self.directory), batch, [part for staging in staged for part in staging.metrics], rows
-        )
+        for staging in staged:
+            for counted in staging.tallies:
+                tally.merge(counted)
+        metrics = [part for staging in staged for part in staging.metrics]
+        check_newest(self.directory, self.program.fence)
+        _write_progress(pathlib.Path(self.directory), batch, metrics, rows, tally)
         self.program.reach("after_progress", batch)
 
     def abort(self, batch: int, staged: Sequence[Staging]) -> None:
-        """Remove what the tasks have staged."""
+        """Remove what the tasks have staged, unless a newer start of the run may be staging there now."""
+        staged = _with_parts(staged)
+        try:
+            check_newest(self.directory, self.program.fence)
+        except SupersededRun:
+            return
         for write in self.program.staged.sinks:
             messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
             write.sink.abort(commit_id(self.program, batch), messages)
 
     def _collected(self, label: str) -> pathlib.Path:
         return _collected(self.directory, label)
+
+
+def claim_sinks(program: Program) -> None:
+    """Let no older start of the run write to sinks that can tell, from here on."""
+    for write in program.staged.sinks:
+        _fenced(write.sink, program).claim()
+
+
+def last_published(directory: str) -> int | None:
+    """Return the last micro-batch of which anything may have been published; `None` if there is none."""
+    try:
+        return int(pathlib.Path(directory, _PUBLISHING).read_text())
+    except FileNotFoundError:
+        return None
 
 
 def read_collected(directory: str, label: str) -> list[Record]:
@@ -200,6 +275,28 @@ def read_watermarks(directory: str) -> dict[str, EventTime]:
     return {label: EventTime(watermark) for label, watermark in read_progress(directory).get("watermarks", {}).items()}
 
 
+def read_measured(directory: str, plan: Plan, pending_since: int | None = None) -> Measured:
+    """Return what is known of a run as of the last commit."""
+    progress = read_progress(directory)
+    return Measured(
+        counters=read_counters(directory, plan),
+        watermarks=progress.get("watermarks", {}),
+        tally=Tally.from_json(progress.get("tally", {})),
+        state={label: (entries, stored) for label, (entries, stored) in progress.get("state", {}).items()},
+        clock=progress.get("clock", 0),
+        commits=progress.get("commits", 0),
+        pending_since=pending_since,
+    )
+
+
+def _fenced(sink: Sink, program: Program) -> Sink:
+    return sink if program.fence is None else sink.fenced(program.fence)
+
+
+def _with_parts(staged: Sequence[Staging]) -> list[Staging]:
+    return [part for staging in staged for part in (staging, *staging.parts)]
+
+
 def _collected(directory: str, label: str) -> pathlib.Path:
     return pathlib.Path(directory, "collected", quote(label, safe=""))
 
@@ -217,10 +314,13 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def _write_progress(
-    directory: pathlib.Path, batch: int, metrics: Sequence[dict[str, Any]], rows: dict[str, Counter[str]]
+    directory: pathlib.Path, batch: int, metrics: Sequence[dict[str, Any]], rows: dict[str, Counter[str]], tally: Tally
 ) -> None:
-    """Write counters and watermarks; those of shards are totals, those of sinks are added up over commits."""
+    """Write counters and watermarks; those of shards are totals, those of sinks and tasks are added up over commits."""
     before = read_progress(str(directory))
+    total = Tally.from_json(before.get("tally", {}))
+    commits = before.get("commits", 0)
+    state: dict[str, list[int]] = {}
     counters: dict[str, Counter[str]] = {}
     watermarks: dict[str, int] = {}
     cache: Counter[str] = Counter(before.get("cache", {}))
@@ -236,17 +336,26 @@ def _write_progress(
         for label, watermark in part["watermarks"].items():
             watermarks[label] = min(watermark, watermarks.get(label, watermark))
         cache[part["cache"]] += 1
+        for label, size in part.get("state", {}).items():
+            state[label] = [had + more for had, more in zip(state.get(label, (0, 0)), size, strict=True)]
         sources.update({name: part[name] for name in ("reach", "enough") if name in part})  # every shard tells the same
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
     if before.get("batch", -1) < batch:
         for label, counts in rows.items():
             sinks[label].update(counts)
+        total.merge(tally)
+        commits += 1
+    clocks = [part["clock"] for part in metrics if part.get("clock") is not None]
     progress = {
         "batch": batch,
         "counters": counters or before.get("counters", {}),
         "sinks": sinks,
         "watermarks": watermarks or before.get("watermarks", {}),
         "cache": cache,
+        "tally": total.to_json(),
+        "state": state or before.get("state", {}),
+        "clock": max(clocks, default=before.get("clock", 0)),
+        "commits": commits,
         **sources,
     }
     directory.mkdir(parents=True, exist_ok=True)

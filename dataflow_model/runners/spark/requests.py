@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-__all__ = ["forget_signals", "pending_signals", "request_signal", "signal_of"]
+__all__ = ["copy_signals", "forget_signals", "pending_signals", "request_signal", "signal_of"]
 
 _SIGNALS: Final = "signals"
 
@@ -36,6 +36,13 @@ def forget_signals(requests: Path, taken: Collection[str]) -> None:
     """Remove requests."""
     for name in taken:
         (requests / _SIGNALS / name).unlink(missing_ok=True)
+
+
+def copy_signals(requests: Path, others: Path) -> None:
+    """Make the requests for signals of one run those of another too."""
+    for name in pending_signals(requests):
+        (others / _SIGNALS).mkdir(parents=True, exist_ok=True)
+        (others / _SIGNALS / name).touch()
 
 
 def signal_of(request: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
-import cloudpickle
 import pyarrow as pa
 
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable, from_ipc
+from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,7 +49,8 @@ class Kind:
     `DATA` elements for keyed nodes; `PARTIAL` partials for lifted groupings; `OUTPUT` elements for sinks; `PANES`
     panes in columns for sinks; `STAGED` what a task of a bounded job has staged; `CONTROL` what the driver decided
     for a micro-batch; `SEEN` what a read of a row range observed; `TIMELINE` the instants of a micro-batch;
-    `WATERMARK` a keyed node's output watermark at each of them; `METRICS` counters.
+    `WATERMARK` a keyed node's output watermark at each of them; `METRICS` counters; `TALLY` what a task has
+    counted.
     """
 
     DATA: Final = "data"
@@ -63,6 +63,7 @@ class Kind:
     TIMELINE: Final = "timeline"
     WATERMARK: Final = "watermark"
     METRICS: Final = "metrics"
+    TALLY: Final = "tally"
 
 
 @attrs.frozen
@@ -129,20 +130,6 @@ class PackedPanes:
         """Return the panes as sinks take them, made when they are looked at."""
         table = from_ipc(self.table) if isinstance(self.table, bytes) else self.table
         return PaneRecords(PaneTable(table, self.produced, self.trigger), (*self.at, *(1,) * self.passed), (0,))
-
-
-def dump(value: Any) -> bytes:
-    """Pickle a payload; what plain pickle cannot name, such as classes of the main program, goes by value."""
-    try:
-        return pickle.dumps(value, protocol=5)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        by_value: bytes = cloudpickle.dumps(value, protocol=5)
-        return by_value
-
-
-def load(payload: bytes) -> Any:
-    """Read what `dump` wrote."""
-    return pickle.loads(payload)
 
 
 def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

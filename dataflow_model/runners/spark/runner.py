@@ -10,6 +10,7 @@ from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.weak import check_weak
 from dataflow_model.time import DurationLike, duration
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkRunner"]
 
 _MODES: Final = ("batch", "streaming", "microbatch")
+_PRODUCTIONS: Final = ("strong", "weak")
 _MOST_SHARDS: Final = 64
 
 
@@ -42,9 +44,13 @@ class SparkRunner:
         interval: in microbatch, how long a round is.
         max_rows_per_batch: in streaming, how many rows of files a micro-batch reads at most (steps of a script
             likewise).
+        productions: in streaming, `"strong"` publishes what a micro-batch has produced when all of its state is
+            durable. `"weak"` publishes it before, from the tasks that produce it: sooner, but a task or micro-batch
+            that fails is run again, and what it has published by then is published again. For idempotent work only.
 
     Raises:
-        InvalidArgument: for an unknown mode, a missing checkpoint or interval, or numbers out of range.
+        InvalidArgument: for an unknown mode, a missing checkpoint or interval, or numbers out of range; for weak
+            productions of a bounded job, which publishes once, at its end.
 
     Source: Beam's SparkRunner, whose Python pipelines cannot stream.
 
@@ -65,6 +71,7 @@ class SparkRunner:
         interval: DurationLike | None = None,
         shards: int | None = None,
         max_rows_per_batch: int = 400_000,
+        productions: str = "strong",
     ) -> None:
         if mode not in _MODES:
             raise InvalidArgument(f"`mode` must be 'batch', 'streaming' or 'microbatch', got {mode!r}")
@@ -79,8 +86,18 @@ class SparkRunner:
             given: object = value
             if given is not None and (not isinstance(given, int) or given < 1):
                 raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}")
+        if productions not in _PRODUCTIONS:
+            raise InvalidArgument(f"`productions` must be 'strong' or 'weak', got {productions!r}")
+        if productions == "weak" and mode == "batch":
+            raise InvalidArgument(
+                explain(
+                    "mode='batch' has no weak productions: a bounded job publishes once, at its end",
+                    hint="use mode='streaming', or leave `productions` out",
+                )
+            )
         self.spark = spark
         self.mode = mode
+        self.productions = productions
         self.checkpoint = None if checkpoint is None else str(checkpoint)
         self.trigger_interval = duration(0 if trigger_interval is None else trigger_interval)
         self.max_rows_per_batch = max_rows_per_batch
@@ -91,7 +108,8 @@ class SparkRunner:
         """Start the plan and return at once.
 
         Raises:
-            PlanError: for unbounded sources in batch, or a sink that cannot take a stream.
+            PlanError: for unbounded sources in batch, a sink that cannot take a stream, or weak productions of values
+                that may be taken back.
             UnsupportedOnRunner: for `io.ToDataFrame` in streaming, and DataFrames that a stream cannot take.
             CheckpointMismatch: for a checkpoint of another pipeline.
         """
@@ -99,6 +117,8 @@ class SparkRunner:
 
         if self.interval is not None:
             plan = in_rounds(plan, self.interval)
+        if self.productions == "weak":
+            check_weak(plan)
         streams = self.mode != "batch"
         unbounded = unbounded_collections(plan)
         for node in plan.nodes:

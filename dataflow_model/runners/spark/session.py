@@ -8,13 +8,35 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-__all__ = ["ROCKSDB", "local_session"]
+__all__ = ["ROCKSDB", "STREAM_SETTINGS", "local_session", "settings_of"]
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STREAM_SETTINGS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    # From 2 on state files have ids of their own, so that an attempt thought dead cannot overwrite another's.
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+"""How a stream's state is written, and read."""
+
+
+@contextlib.contextmanager
+def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Have a session take settings, such as a query takes with it when it starts; the user's come back after that."""
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, known in before.items():
+            if known is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, known)
 
 
 def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | None = None) -> SparkSession:

@@ -12,52 +12,27 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard
-from dataflow_model.runners.engine.side_join import JoinState, SideJoinEngine
+from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
-from dataflow_model.runners.engine.timeline import ReplayProgress
 from dataflow_model.runners.spark.rows import dump
+from dataflow_model.runners.spark.shard_meta import ShardMeta
 from dataflow_model.runners.spark.state_log import Delta, StateLog, keys_of
+from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections import Counter
-
-    from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.spark.program import Program
-    from dataflow_model.runners.spark.rows import PackedBundle
     from dataflow_model.runners.spark.state_log import StateStore
 
-__all__ = ["ShardMeta", "ShardState"]
+__all__ = ["ShardState"]
 
 _KEPT: Final = 64
-_KEYED: Final = (GroupingEngine, ColumnarEngine, StatefulEngine)
+_KEYED: Final = (GroupingEngine, ColumnarEngine, StatefulEngine, MemoEngine, DeduplicatingEngine)
 _cache: dict[tuple[str, int, int], ShardState] = {}
-
-
-@attrs.define
-class ShardMeta:
-    """What a shard keeps beside its keys; small, and stored whole with every delta.
-
-    Attributes:
-        positions: the clocks of each engine.
-        watermarks, percentiles: what each producer's output watermarks are known to be.
-        counters: of each keyed node, and at the first shard of the sources.
-        replay: how far the sources have come; only stage 1 uses it.
-        waiting: elements whose instant is not complete.
-        joins: what each ParDo with changing side inputs keeps.
-        latest: the last instant so far; what comes for an earlier one is behind the clock.
-    """
-
-    positions: dict[str, dict[str, Any]] = attrs.field(factory=dict)
-    watermarks: dict[str, int] = attrs.field(factory=dict)
-    percentiles: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
-    counters: dict[str, Counter[str]] = attrs.field(factory=dict)
-    replay: ReplayProgress = attrs.field(factory=ReplayProgress)
-    waiting: list[PackedBundle] = attrs.field(factory=list)
-    joins: dict[str, JoinState] = attrs.field(factory=dict)
-    latest: At | None = None
 
 
 @attrs.define
@@ -88,6 +63,10 @@ class ShardState:
         """
         log = StateLog(store, f"shard {label} of stage {depth}")
         token = log.open()
+        if not token and program.seed is not None:  # as if a micro-batch before the first had written it
+            index = program.labels.index(label)
+            delta = program.seed.of_shard(program, cls._new(program, depth).shard, index)
+            token = log.append(delta, delta.entries.__getitem__, [])
         state = _cache.pop((program.digest, depth, label), None)
         how = "fresh"
         if state is None or state.token != token:
@@ -101,7 +80,8 @@ class ShardState:
 
     @classmethod
     def _new(cls, program: Program, depth: int) -> ShardState:
-        return cls(StageShard(program.staged, depth, program.side_values, thaw=pickle.loads, lifts=program.lifts))
+        lifts = {**program.lifts, **program.folded}
+        return cls(StageShard(program.staged, depth, program.side_values, thaw=pickle.loads, lifts=lifts))
 
     def commit(self, program: Program, depth: int, label: int) -> None:
         """Make what has changed durable, then let the cache have it."""
@@ -111,6 +91,8 @@ class ShardState:
             if isinstance(engine, _KEYED):
                 self.meta.positions[name] = engine.position()
                 entries.update({(name, encoded): entry for encoded, entry in engine.settle(dump).items()})
+            if isinstance(engine, RelayEngine):
+                self.meta.positions[name] = engine.position()
             if isinstance(engine, SideJoinEngine):
                 self.meta.joins[name] = engine.state
             self.meta.counters[name] = engine.counters
@@ -153,6 +135,7 @@ class ShardState:
         self.shard.percentiles = dict(self.meta.percentiles)
         for engine in self.shard.engines.values():
             if isinstance(engine, RelayEngine):
+                engine.reach(**self.meta.positions.get(engine.label, {"watermark": int(MIN_TIMESTAMP)}))
                 self.shard.stand_relay(engine)
 
     def _current(self, place: tuple[str, bytes]) -> Any:

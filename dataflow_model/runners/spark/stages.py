@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import pathlib
 import pickle
 from typing import TYPE_CHECKING, Any, Final
@@ -21,13 +22,16 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.runners.engine.observing import Observations
-from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, plan_work
+from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, home_of, plan_work, share_out
 from dataflow_model.runners.spark.keyed_stage import run_shard
-from dataflow_model.runners.spark.offsets import Feed, begin
+from dataflow_model.runners.spark.offsets import Feed
 from dataflow_model.runners.spark.publishing import Publisher, Staging, read_progress
 from dataflow_model.runners.spark.requests import forget_signals, pending_signals
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump, rows_of_batches
+from dataflow_model.runners.spark.sequencers import check_newest
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
+from dataflow_model.runners.spark.tallies import counting
+from dataflow_model.runners.spark.tasks import micro_batch_of_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,13 +69,13 @@ class Work(InputPartition):
         control: Control,
         *,
         leads: bool,
-        part: Slice | None = None,
+        parts: list[Slice] | None = None,
         scripts: list[tuple[str, int, int, dict[int, Any]]] | None = None,
     ) -> None:
         self.number = number
         self.control = control
         self.leads = leads
-        self.part = part
+        self.parts = parts or []
         self.scripts = scripts or []
 
 
@@ -87,7 +91,8 @@ class _JobReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, JobWork)  # noqa: S101 - as `partitions` made it
-        return arrow_batches(do_work(self.packed.unpack(), partition))
+        program = self.packed.unpack()
+        return arrow_batches(counting(program, home_of(program, partition), do_work(program, partition)))
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -99,16 +104,18 @@ class _StreamReader(DataSourceStreamReader):
         self.parallelism = int(options["parallelism"])
         self.requests = pathlib.Path(options["requests"])
         self.directory = options["directory"]
+        self.begin: dict[str, Any] = json.loads(options["begin"])
 
     def _feed(self) -> Feed:
         program = self.packed.unpack()
         return Feed(program.staged.sources, self.rows, self.parallelism, program.awaited)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return begin()
+        return self.begin
 
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         del limit
+        check_newest(self.directory, self.packed.unpack().fence)
         drain, until_drained = ((self.requests / name).exists() for name in ("drain", "until_drained"))
         return self._feed().next(
             start,
@@ -121,16 +128,18 @@ class _StreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:
         feed = self._feed()
         control = feed.control(start, end)
-        parts: list[Slice | None] = [*feed.slices(start, end)] if not feed.scripts else []
+        parts = share_out(feed.slices(start, end), self.parallelism) if not feed.scripts else []
         scripts = feed.script_rows(start, end) if feed.scripts else []
         return [
-            Work(number, control, leads=number == 0, part=part, scripts=scripts if number == 0 else None)
-            for number, part in enumerate(parts or [None])
+            Work(number, control, leads=number == 0, parts=some, scripts=scripts if number == 0 else None)
+            for number, some in enumerate(parts or [[]])
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Work)  # noqa: S101 - as `partitions` made it
-        return arrow_batches(self._rows(partition))
+        program = self.packed.unpack()
+        home = program.labels[partition.number % len(program.labels)]
+        return arrow_batches(counting(program, home, self._rows(partition)))
 
     def _rows(self, work: Work) -> Iterator[Row]:
         program = self.packed.unpack()
@@ -139,18 +148,17 @@ class _StreamReader(DataSourceStreamReader):
             if program.staged.stages:
                 payload = dump(work.control)
                 yield from (Row(label, 1, Kind.CONTROL, payload) for label in program.labels)
-            if work.control.first:
-                at = None if work.control.steps is None else (0, STATIC_STEP)
-                for read in program.staged.sources:
-                    if isinstance(read.source, ElementsSource):
-                        yield from read_static(program, read.label, at, home)
-                        yield from _counted(program, read.label, count_elements(read.source))
+            at = None if work.control.steps is None else (0, STATIC_STEP)
+            for read in program.staged.sources:
+                if isinstance(read.source, ElementsSource) and read.label in work.control.begins:
+                    yield from read_static(program, read.label, at, home)
+                    yield from _counted(program, read.label, count_elements(read.source))
         for label, first, last, places in work.scripts:
             yield from read_script(program, label, first, last, places, home)
             source = program.staged.plan[label].source  # type: ignore[union-attr]
             yield from _counted(program, label, count_elements(source, first, last))
-        if work.part is not None:
-            yield from read_slice(program, work.part, work.control.wall, home)
+        for part in work.parts:
+            yield from read_slice(program, part, work.control.wall, home)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Forget the requests that were taken; the sources keep what they have."""
@@ -269,7 +277,8 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self.directory = options["directory"]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _Staged(Publisher(self.packed.unpack(), self.directory).stage(_batch_id(), rows_of_batches(iterator)))
+        publisher = Publisher(self.packed.unpack(), self.directory)
+        return _Staged(publisher.stage(micro_batch_of_task() or 0, rows_of_batches(iterator)))
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         Publisher(self.packed.unpack(), self.directory).commit(batchId, _stagings(messages))
@@ -294,11 +303,3 @@ class SinkProvider(DataSource):
         """Return what writes in a stream."""
         del schema, overwrite
         return _StreamWriter(_packed(self.options), dict(self.options))
-
-
-def _batch_id() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    found = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-    return int(found) if found else 0

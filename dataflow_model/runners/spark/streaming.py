@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +16,7 @@ from dataflow_model.plan.signals import check_signal
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.runners.progress import live_progress
+from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.spark.bound import bound_plan
 from dataflow_model.runners.spark.checkpoint import Checkpoint
 from dataflow_model.runners.spark.collected import collect_bounded
@@ -21,10 +24,19 @@ from dataflow_model.runners.spark.dataframes import check_streaming, with_datafr
 from dataflow_model.runners.spark.failures import find_our_error
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.publishing import read_collected, read_counters, read_progress, read_watermarks
+from dataflow_model.runners.spark.publishing import (
+    claim_sinks,
+    read_collected,
+    read_counters,
+    read_measured,
+    read_progress,
+    read_watermarks,
+)
 from dataflow_model.runners.spark.requests import request_signal
 from dataflow_model.runners.spark.rows import SCHEMA_DDL
-from dataflow_model.runners.spark.session import ROCKSDB
+from dataflow_model.runners.spark.running import RunningMark
+from dataflow_model.runners.spark.sequencers import check_newest, take_sequencer
+from dataflow_model.runners.spark.session import STREAM_SETTINGS, settings_of
 from dataflow_model.runners.spark.shipping import processor, register, ship_package
 from dataflow_model.runners.spark.stages import (
     OUR_SINK,
@@ -39,20 +51,17 @@ from dataflow_model.runners.spark.static_sides import spark_side_values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.metrics.report import RunReport
+    from dataflow_model.plan.sinks import Fence, Record
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.spark.runner import SparkRunner
     from dataflow_model.time import EventTime
 
 __all__ = ["StreamingResult", "start"]
 
-_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
-_FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-"""From 2 on state files have ids of their own, so that an attempt thought dead cannot overwrite another's."""
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _NAME: Final = "dataflow_model"
 """Our source in the checkpoint: with a name, sources can be added beside it later."""
@@ -64,7 +73,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_streaming(staged.sources, until=until)
     spark = runner.spark
     assert runner.checkpoint is not None  # noqa: S101 - checked at construction
-    checkpoint = Checkpoint.open(runner.checkpoint, staged.plan, runner.shards())
+    checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards())
     ship_package(spark)
     if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
         (checkpoint.requests / "until_drained").touch()
@@ -72,8 +81,21 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         (checkpoint.requests / "until_drained").unlink(missing_ok=True)
     staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.ours))
     sides = spark_side_values(runner, staged.plan, but=dynamic_sides(staged.plan))
-    lifted = lifts(staged, streaming=True)
-    program = Program(bound_plan(staged), sides, shard_labels(checkpoint.shards), checkpoint.run_id, lifts=lifted)
+    lifted, folded = checkpoint.feeding(staged, lifts(staged, streaming=True))
+    program = Program(
+        bound_plan(staged),
+        sides,
+        shard_labels(checkpoint.shards),
+        checkpoint.run_id,
+        lifts=lifted,
+        sequencer=take_sequencer(checkpoint.ours),
+        directory=checkpoint.ours,
+        weak=runner.productions == "weak",
+        edition=checkpoint.record.edition,
+        folded=folded,
+        seed=checkpoint.seed,
+    )
+    claim_sinks(program)
     packed = program.pack()
     register(spark, SourceProvider)
     register(spark, SinkProvider)
@@ -83,13 +105,14 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         parallelism=str(checkpoint.shards),
         requests=str(checkpoint.requests),
         directory=checkpoint.ours,
+        begin=json.dumps(checkpoint.begins),
     )
-    settings = {_PROVIDER: ROCKSDB, _PARTITIONS: str(checkpoint.shards), _FORMAT: "2"}
+    settings = {**STREAM_SETTINGS, _PARTITIONS: str(checkpoint.shards)}
     ours = spark.readStream.format(OUR_SOURCE).options(**options)
     named = not any(isinstance(read.source, DataFrameSource) for read in staged.sources)
     if named:  # once one source has a name, Spark wants one for each, and DataFrames are the user's
         settings[_NAMES] = "true"
-    with _Settings(spark, settings):
+    with settings_of(spark, settings):
         frame = with_dataframes((ours.name(_NAME) if named else ours).load(), staged.sources, packed)
         for depth in range(1, len(staged.stages) + 1):
             stage = processor(spark, KeyedStage, packed, depth)
@@ -101,40 +124,24 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
             .trigger(processingTime=f"{int(runner.trigger_interval) // 1000} milliseconds")
             .start()
         )
-    return StreamingResult(query, checkpoint, staged)
-
-
-class _Settings:
-    """Session settings that a query takes with it when it starts; the user's come back after that."""
-
-    def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
-        self.spark = spark
-        self.settings = settings
-        self.before: dict[str, str | None] = {}
-
-    def __enter__(self) -> None:
-        for name, value in self.settings.items():
-            self.before[name] = self.spark.conf.get(name, None)
-            self.spark.conf.set(name, value)
-
-    def __exit__(self, *_: object) -> None:
-        for name, value in self.before.items():
-            if value is None:
-                self.spark.conf.unset(name)
-            else:
-                self.spark.conf.set(name, value)
+    return StreamingResult(query, checkpoint, staged, program.fence)
 
 
 class StreamingResult:
     """A streaming run; see `PipelineResult`. A watcher thread stops the query when its input is over."""
 
-    def __init__(self, query: StreamingQuery, checkpoint: Checkpoint, staged: StagedPlan) -> None:
+    def __init__(
+        self, query: StreamingQuery, checkpoint: Checkpoint, staged: StagedPlan, fence: Fence | None = None
+    ) -> None:
         self.query = query
+        self._fence = fence
         self._checkpoint = checkpoint
         self._staged = staged
         self._state = RunnerState.RUNNING
         self._error: BaseException | None = None
         self._over = threading.Event()
+        self._mark = RunningMark(checkpoint.ours)
+        self._mark.beat()
         self._watcher = threading.Thread(target=self._watch, name="dataflow_model watcher", daemon=True)
         self._watcher.start()
 
@@ -176,6 +183,11 @@ class StreamingResult:
         """Return counters by transform label, as of the last micro-batch."""
         return read_counters(self._checkpoint.ours, self._staged.plan)
 
+    def report(self) -> RunReport:
+        """Return what the run has counted, as of the last micro-batch, and how far it is behind."""
+        pending = self._pending_since() if self._state is RunnerState.RUNNING else None
+        return make_report(self._staged, read_measured(self._checkpoint.ours, self._staged.plan, pending))
+
     def cache(self) -> Mapping[str, int]:
         """Return how often a worker's copy of a shard was fresh, behind or void."""
         return dict(read_progress(self._checkpoint.ours).get("cache", {}))
@@ -190,15 +202,17 @@ class StreamingResult:
 
     def _watch(self) -> None:
         try:
-            with live_progress() as progress:
+            with live_progress(self._staged) as progress:
                 while self.query.isActive and not self._is_last():
-                    progress.update(self.metrics(), self.watermarks())
+                    self._mark.beat()
+                    progress.update(self.report)
                     time.sleep(_POLL_SECONDS)
             finished = self._is_last()
             if self.query.isActive:
                 self.query.stop()
             failure = self.query.exception()
             if failure is not None and not finished:
+                check_newest(self._checkpoint.ours, self._fence)  # Spark may notice first, in words of its own
                 self._error, self._state = find_our_error(failure), RunnerState.FAILED
             elif not finished:
                 self._state = RunnerState.STOPPED
@@ -210,7 +224,18 @@ class StreamingResult:
         except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
             self._error, self._state = find_our_error(error), RunnerState.FAILED
         finally:
+            self._mark.remove()
             self._over.set()
+
+    def _pending_since(self) -> int | None:
+        """Return when the micro-batch in hand saw its data: Spark logs its offsets then."""
+        committed = read_progress(self._checkpoint.ours).get("batch", -1)
+        offsets = pathlib.Path(self._checkpoint.spark, "offsets")
+        try:
+            logged = [path for path in offsets.iterdir() if path.name.isdigit() and int(path.name) > committed]
+            return min((path.stat().st_mtime_ns // 1_000 for path in logged), default=None)
+        except OSError:  # there are none yet, or Spark cleans up
+            return None
 
     def _is_last(self) -> bool:
         """Tell whether the micro-batch that ends the input has been committed."""

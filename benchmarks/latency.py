@@ -1,0 +1,203 @@
+"""How long a record takes from source to sink, and how far watermarks are behind: `python -m benchmarks latency`.
+
+After the MillWheel paper's measurements (section 7). **Latency**: one keyed stage that numbers the records of each of
+100 keys; from a record's file appearing to its output's being published, at several rates, with strong productions,
+with weak ones, and by hand with `transformWithStateInPandas`. **Lag**: three sums per second in a row; how far each
+one's watermark is behind the wall clock, beside the one watermark of `groupBy(window)` by hand. All in one session, one
+after the other, warm; micro-batches follow each other as fast as they can.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.latency_feed import Feed, Watcher, published_by_spark, published_by_us, write_records
+from benchmarks.session import open_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["Lag", "Latency", "main"]
+
+RATES: Final = (100, 1_000, 5_000)
+SIDES: Final = ("strong", "weak", "by hand")
+_RESULTS: Final = Path(__file__).resolve().parent / "results_latency.json"
+_WARM: Final = 100
+"""How many records come first and are not measured: one of each key."""
+_PATIENCE: Final = 60.0
+_LAG_RATE: Final = 1_000
+_LOOK_SECONDS: Final = 0.05
+
+
+@attrs.frozen
+class Latency:
+    """Record-to-sink latencies of one side at one rate.
+
+    Attributes:
+        side: `"strong"`, `"weak"` or `"by hand"`.
+        rate: records a second.
+        records: how many were measured.
+        p50_ms, p95_ms, p99_ms: percentiles, in milliseconds.
+        complete: whether each record came once, with its number.
+    """
+
+    side: str
+    rate: int
+    records: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    complete: bool
+
+
+@attrs.frozen
+class Lag:
+    """How far the watermark of one stage was behind the wall clock, in milliseconds."""
+
+    side: str
+    stage: str
+    rate: int
+    p50_ms: float
+    p95_ms: float
+    looks: int
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the measurements; 1 when a record was lost, or came twice."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks latency", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rates", type=int, nargs="+", default=list(RATES), help="records a second")
+    parser.add_argument("--seconds", type=float, default=12.0, help="how long each is measured (default: %(default)s)")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--output", type=Path, default=_RESULTS, help="the JSON file to write (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=110)  # a log file has room for the tables
+    spark = open_session(2)
+    spark.sparkContext.setLogLevel("OFF")  # a query by hand that is stopped in a micro-batch logs an error
+    latencies: list[Latency] = []
+    lags: list[Lag] = []
+    try:
+        for rate in options.rates:
+            for side in options.sides:
+                with console.status(f"latency, {side}, {rate} records a second"):
+                    latencies.append(_latency(spark, side, rate, options.seconds))
+        for side in ("ours", "by hand"):
+            with console.status(f"watermark lag, {side}"):
+                lags += _lags(spark, side, options.seconds)
+    finally:
+        spark.stop()
+    console.print(_latency_table(latencies))
+    console.print(_lag_table(lags))
+    found = {"latency": [attrs.asdict(one) for one in latencies], "lag": [attrs.asdict(one) for one in lags]}
+    options.output.write_text(json.dumps(found, indent=2) + "\n")
+    return int(not all(one.complete for one in latencies))
+
+
+def _latency(spark: SparkSession, side: str, rate: int, seconds: float) -> Latency:
+    from benchmarks.latency_sides import OURS, count_by_hand, count_by_us
+
+    ours = side in OURS
+    with tempfile.TemporaryDirectory() as scratch, Feed(Path(scratch, "in"), _WARM, rate, seconds) as feed:
+        source, out, checkpoint = (Path(scratch, name) for name in ("in", "out", "checkpoint"))
+        source.mkdir()
+        write_records(source, 0, _WARM)
+        published = published_by_us(out) if ours else published_by_spark(out)
+        with Watcher(published) as watcher:
+            run: Any
+            run = (
+                count_by_us(spark, source, out, checkpoint, side)
+                if ours
+                else count_by_hand(spark, source, out, checkpoint)
+            )
+            watcher.wait_for(_WARM, _PATIENCE)
+            feed.go()
+            time.sleep(seconds)
+            outputs = watcher.wait_for(_WARM + feed.records, _PATIENCE)
+            run.stop()
+    measured = [(seen - record["sent"]) / 1_000 for seen, record in outputs if record["n"] >= _WARM]
+    p50, p95, p99 = _percentiles(measured, (50, 95, 99))
+    return Latency(side, rate, len(measured), p50, p95, p99, _is_complete(outputs, _WARM + feed.records))
+
+
+def _is_complete(outputs: Sequence[tuple[int, dict[str, Any]]], records: int) -> bool:
+    """Tell whether each record has come once, and the numbers of each key count up from 1."""
+    numbers: dict[int, list[int]] = {}
+    for _, record in outputs:
+        numbers.setdefault(record["key"], []).append(record["count"])
+    counted = all(sorted(some) == list(range(1, len(some) + 1)) for some in numbers.values())
+    return counted and sorted(record["n"] for _, record in outputs) == list(range(records))
+
+
+def _lags(spark: SparkSession, side: str, seconds: float) -> list[Lag]:
+    from benchmarks.latency_sides import STAGES, lags_by_hand, lags_by_us, sum_by_hand, sum_by_us
+
+    start: Callable[..., Any] = sum_by_us if side == "ours" else sum_by_hand
+    look: Callable[[Any], dict[str, float]] = lags_by_us if side == "ours" else lags_by_hand
+    looks: dict[str, list[float]] = {stage: [] for stage in STAGES}
+    more = 2 * seconds + _PATIENCE  # records come until the feed is ended
+    with tempfile.TemporaryDirectory() as scratch, Feed(Path(scratch, "in"), _WARM, _LAG_RATE, more) as feed:
+        source = Path(scratch, "in")
+        source.mkdir()
+        write_records(source, 0, _WARM)
+        run = start(spark, source, Path(scratch, "out"), Path(scratch, "checkpoint"))
+        feed.go()
+        deadline = time.monotonic() + _PATIENCE
+        while len(look(run)) < len(STAGES) and time.monotonic() < deadline:  # each stage has a watermark at last
+            time.sleep(_LOOK_SECONDS)
+        time.sleep(seconds / 4)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for stage, lag in look(run).items():
+                looks[stage].append(lag)
+            time.sleep(_LOOK_SECONDS)
+        run.stop()
+    lags = []
+    for stage, some in looks.items():
+        p50, p95 = _percentiles(some, (50, 95))
+        lags.append(Lag(side, stage, _LAG_RATE, p50, p95, len(some)))
+    return lags
+
+
+def _percentiles(values: Sequence[float], wanted: Sequence[int]) -> list[float]:
+    if len(values) < 2:
+        return [float("nan")] * len(wanted)
+    cuts = statistics.quantiles(values, n=100, method="inclusive")
+    return [round(cuts[percentile - 1], 1) for percentile in wanted]
+
+
+def _latency_table(latencies: Sequence[Latency]) -> Table:
+    table = Table(title="Record-to-sink latency in ms: one keyed stage")
+    table.add_column("records a second", justify="right")
+    table.add_column("productions")
+    for heading in ("p50", "p95", "p99", "records", "complete"):
+        table.add_column(heading, justify="right")
+    for one in latencies:
+        percentiles = (f"{value:,.0f}" for value in (one.p50_ms, one.p95_ms, one.p99_ms))
+        table.add_row(
+            f"{one.rate:,}", one.side, *percentiles, f"{one.records:,}", "yes" if one.complete else "[red]NO[/]"
+        )
+    return table
+
+
+def _lag_table(lags: Sequence[Lag]) -> Table:
+    table = Table(title=f"Watermark lag in ms: three sums in a row, {_LAG_RATE:,} records a second")
+    table.add_column("side")
+    table.add_column("stage")
+    for heading in ("p50", "p95", "looks"):
+        table.add_column(heading, justify="right")
+    for one in lags:
+        table.add_row(one.side, one.stage, f"{one.p50_ms:,.0f}", f"{one.p95_ms:,.0f}", f"{one.looks:,}")
+    return table

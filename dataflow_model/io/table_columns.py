@@ -1,0 +1,144 @@
+"""Columns of database tables: which type a column of Arrow's becomes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.types import TypeDecorator
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.io.table_values import is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sqlalchemy.engine import Dialect
+    from sqlalchemy.types import TypeEngine
+
+__all__ = ["check_columns", "columns_of", "is_held_as"]
+
+_UINT64_DIGITS: Final = 20
+_FINEST: Final = ("s", "ms", "us")
+
+
+class _ExactDecimal(TypeDecorator[Any]):
+    """Decimals; as text in SQLite, whose numbers are binary floats."""
+
+    impl = sa.Numeric
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        native: TypeEngine[Any] = sa.Text() if dialect.name == "sqlite" else self.impl_instance
+        return dialect.type_descriptor(native)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return str(value) if value is not None and dialect.name == "sqlite" else value
+
+
+class _Span(TypeDecorator[Any]):
+    """Durations; as microseconds in SQLite, which has no type for them."""
+
+    impl = sa.Interval
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        native: TypeEngine[Any] = sa.BigInteger() if dialect.name == "sqlite" else self.impl_instance
+        return dialect.type_descriptor(native)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return value // _MICROSECOND if value is not None and dialect.name == "sqlite" else value
+
+
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+_TYPES: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], TypeEngine[Any]]], ...]] = (
+    (pa.types.is_boolean, lambda _: sa.Boolean()),
+    (lambda kind: kind in {pa.int8(), pa.int16(), pa.uint8()}, lambda _: sa.SmallInteger()),
+    (lambda kind: kind in {pa.int32(), pa.uint16()}, lambda _: sa.Integer()),
+    (lambda kind: kind in {pa.int64(), pa.uint32()}, lambda _: sa.BigInteger()),
+    (pa.types.is_integer, lambda _: _ExactDecimal(_UINT64_DIGITS, 0)),
+    (lambda kind: kind in {pa.float16(), pa.float32()}, lambda _: sa.REAL()),
+    (pa.types.is_floating, lambda _: sa.Double()),
+    (pa.types.is_decimal, lambda kind: _ExactDecimal(kind.precision, kind.scale)),
+    (is_text, lambda _: sa.Text()),
+    (pa.types.is_null, lambda _: sa.Text()),
+    (lambda kind: "binary" in str(kind) and not pa.types.is_nested(kind), lambda _: sa.LargeBinary()),
+    (pa.types.is_date, lambda _: sa.Date()),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.unit in _FINEST, lambda kind: sa.DateTime(kind.tz is not None)),
+    (lambda kind: pa.types.is_time(kind) and kind.unit in _FINEST, lambda _: sa.Time()),
+    (lambda kind: pa.types.is_duration(kind) and kind.unit in _FINEST, lambda _: _Span()),
+    (pa.types.is_nested, lambda _: sa.JSON()),
+)
+
+
+def check_columns(schema: pa.Schema, keys: Sequence[str], label: str) -> None:
+    """Raise `InvalidArgument` for a key that is no column, or a column that no table can have.
+
+    Example:
+        >>> check_columns(pa.schema({"key": pa.string(), "value": pa.int64()}), ["carrier"], "delays")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: 'delays' has the key 'carrier', and its rows have no such column
+        Hint: the columns are key, value
+    """
+    for name in keys:
+        if name not in schema.names:
+            raise InvalidArgument(
+                explain(
+                    f"{label!r} has the key {name!r}, and its rows have no such column",
+                    hint=f"the columns are {', '.join(schema.names)}",
+                )
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise InvalidArgument(
+                explain(
+                    f"{label!r} has the key {name!r}, which is {schema.field(name).type}: databases compare plain "
+                    "values only",
+                    hint="name a column of numbers, text or instants",
+                )
+            )
+    for field in schema:
+        _type_of(field, label)
+
+
+def columns_of(schema: pa.Schema, keys: Sequence[str], label: str) -> list[sa.Column[Any]]:
+    """Return the columns of a table that has such rows; the keys are its primary key."""
+    return [
+        sa.Column(
+            field.name,
+            _type_of(field, label),
+            primary_key=field.name in keys,
+            autoincrement=False,
+            nullable=field.nullable and field.name not in keys,
+        )
+        for field in schema
+    ]
+
+
+def is_held_as(wanted: TypeEngine[Any], there: TypeEngine[Any], dialect: Dialect) -> bool:
+    """Tell whether a column that is there holds values of a type without loss; one of an unknown type is trusted."""
+    if isinstance(wanted, TypeDecorator):
+        wanted = wanted.load_dialect_impl(dialect)
+    try:
+        ours, theirs = wanted.python_type, there.python_type
+    except NotImplementedError:
+        return True
+    if ours is dt.datetime and theirs is dt.datetime and dialect.name != "sqlite":
+        return bool(getattr(wanted, "timezone", False)) == bool(getattr(there, "timezone", False))
+    return theirs is ours or (ours is int and theirs is decimal.Decimal) or {ours, theirs} <= {dict, list}
+
+
+def _type_of(field: pa.Field, label: str) -> TypeEngine[Any]:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    for test, make in _TYPES:
+        if test(kind):
+            return make(kind)
+    raise InvalidArgument(
+        explain(
+            f"{label!r} has a column {field.name!r} of type {kind}, which a database does not have",
+            hint="give schema=pa.schema({…}), with units of microseconds at the finest",
+        )
+    )

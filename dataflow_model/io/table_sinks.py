@@ -1,0 +1,299 @@
+"""A table of a database as a sink: one row for each key, changed in one transaction for each commit."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.io.paths import absolute_path
+from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.shapes import fit_places, infer_schema
+from dataflow_model.io.table_values import column_values, misfits_of
+from dataflow_model.plan.sinks import Sink, SinkWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dataflow_model.plan.sinks import Fence, Record
+
+__all__ = ["TableSink"]
+
+_DATABASES: Final = ("sqlite", "postgresql")
+
+
+def _checked_url(value: Any) -> str:
+    """Return a URL that means the same in every process, with the driver that is tested."""
+    if importlib.util.find_spec("sqlalchemy") is None:
+        raise InvalidArgument(
+            explain("writing to a database needs SQLAlchemy", hint="pip install 'dataflow-model[sql]'")
+        )
+    import sqlalchemy as sa
+    from sqlalchemy.exc import ArgumentError
+
+    example = "'sqlite:///delays.db' or 'postgresql://user:password@host/database'"
+    if not isinstance(value, str | sa.URL):
+        raise InvalidType(explain(f"`url` must be text, got {type(value).__name__}", hint=f"give {example}"))
+    try:
+        url = sa.make_url(value)
+    except ArgumentError as error:
+        raise InvalidArgument(explain("`url` is not the URL of a database", hint=f"give {example}")) from error
+    database = url.get_backend_name()
+    if database not in _DATABASES:
+        raise InvalidArgument(
+            explain(
+                f"`url` must be of {' or '.join(_DATABASES)}, which can insert a row or else change it, got {url}",
+                hint="write to another database from dm.io.ForeachBundle(fn)",
+            )
+        )
+    if database == "sqlite":
+        if url.database in {None, "", ":memory:"} or str(url.database).startswith("file:"):
+            raise InvalidArgument(
+                explain(
+                    f"`url` must name a file, since a database in memory is one process's own, got {url}",
+                    hint="give 'sqlite:///delays.db'",
+                )
+            )
+        url = url.set(database=absolute_path(str(url.database)))
+    elif url.drivername == database:
+        url = url.set(drivername="postgresql+psycopg")
+    return url.render_as_string(hide_password=False)
+
+
+def _checked_keys(value: str | Iterable[str]) -> tuple[str, ...]:
+    keys = (value,) if isinstance(value, str) else tuple(value)
+    if not keys or not all(keys) or len(set(keys)) < len(keys):
+        raise InvalidArgument(
+            explain(
+                f"`keys` must be one column or several, each once, got {value!r}",
+                hint="keys='key', or with panes=True keys=('key', 'window_start')",
+            )
+        )
+    return keys
+
+
+@attrs.frozen(kw_only=True)
+class TableSink(Sink):
+    """A table that holds one row for each value of its keys: the last one in emission order that is not taken back.
+
+    Attributes:
+        url: of the database.
+        table: the table's name, with that of its schema in front if it has one.
+        keys: the columns that tell rows apart.
+        schema: the rows' columns, those of `panes` apart; `None` means inferred, which only a bounded run can do.
+        panes: whether window and pane are columns too.
+        label: what dead letters and the bookkeeping call the transform.
+        fence: the start of a run that writes.
+    """
+
+    url: str = attrs.field(converter=_checked_url, repr=False)
+    table: str
+    keys: tuple[str, ...] = attrs.field(converter=_checked_keys)
+    schema: pa.Schema | None = attrs.field(default=None, converter=checked_schema, repr=False)
+    panes: bool = False
+    label: str = attrs.field(default="WriteTable", repr=False)
+    fence: Fence | None = attrs.field(default=None, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the table's name, and keys and columns against each other."""
+        if not str(self.table).strip("."):
+            raise InvalidArgument(f"`table` must be a name, got {self.table!r}")
+        if self.full_schema is not None:
+            from dataflow_model.io.table_columns import check_columns
+
+            check_columns(self.full_schema, self.keys, self.label)
+
+    @property
+    def table_name(self) -> str:
+        """The table's own name."""
+        return self.table.rpartition(".")[2]
+
+    @property
+    def database_schema(self) -> str | None:
+        """The name of the part of the database that has the table, if one is given."""
+        return self.table.rpartition(".")[0] or None
+
+    @property
+    def full_schema(self) -> pa.Schema | None:
+        """The columns with those of `panes`."""
+        return None if self.schema is None else full_schema(self.schema, panes=self.panes, retractions=False)
+
+    def check(self) -> None:
+        """Raise `SinkError` if the database cannot be reached or the table cannot take the rows; makes a new one."""
+        store = self._store()
+        store.check()
+        store.prepare(self.full_schema)
+
+    def check_unbounded(self) -> None:
+        """Raise `PlanError` if the columns are not known before the first row."""
+        if self.schema is None:
+            raise unknown_columns(self.label)
+
+    def fenced(self, fence: Fence) -> TableSink:
+        """Return the sink as one start of a run uses it."""
+        return attrs.evolve(self, fence=fence)
+
+    def claim(self) -> None:
+        """Let no older start of the run write from here on."""
+        if self.fence is not None:
+            self._store().claim(self.fence)
+
+    def open(self, commit_id: str, task_id: str) -> TableSinkWriter:
+        """Begin to keep one task's rows; they travel to the commit in its message."""
+        del commit_id, task_id
+        return TableSinkWriter(self)
+
+    def open_weak(self, commit_id: str, part: str) -> TableSinkWriter | None:
+        """Begin a part that is one transaction of its own; not before the columns are known."""
+        del part
+        return None if self.schema is None else _WeakTableWriter(self, commit_id)
+
+    def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Apply the tasks' rows in emission order and note the commit, in one transaction.
+
+        Raises:
+            SupersededRun: when a newer start of the run has claimed the table.
+            SinkError: when the database refuses, or tasks have inferred columns that do not go together.
+        """
+        self.apply(commit_id, _opened(messages), is_whole=True)
+
+    def apply(self, commit_id: str, staged: Sequence[StagedRows], *, is_whole: bool) -> None:
+        """Apply rows; `is_whole` where they are all of the commit, which then changes nothing when it comes again."""
+        if not any(one.rows or one.dead_letters for one in staged):
+            return
+        schema = self.full_schema
+        if schema is None:
+            schemas = [one.schema for one in staged if one.schema is not None]
+            schema = unified_schema(schemas, self.label) if schemas else None
+            attrs.evolve(self, schema=schema, panes=False)  # which checks the columns
+        store = self._store()
+        if self.schema is None:
+            store.prepare(schema)
+        upserts, deletes = self._net(staged)
+        letters = [
+            {"commit_id": commit_id, "label": self.label, "row": row, "reason": reason, "is_retraction": is_retraction}
+            for one in staged
+            for row, reason, is_retraction in one.dead_letters
+        ]
+        nulls: dict[str, Any] = {} if schema is None else dict.fromkeys(schema.names)
+        store.apply(commit_id, schema, [nulls | row for row in upserts], deletes, letters, is_whole=is_whole)
+
+    def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Do nothing: nothing is staged outside the messages."""
+
+    def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
+        """Return the numbers of `rows`, those that take others back among them, and `dead_letters`."""
+        staged = _opened(messages)
+        return {
+            "rows": sum(len(one.rows) for one in staged),
+            "dead_letters": sum(len(one.dead_letters) for one in staged),
+        }
+
+    def _net(self, staged: Iterable[StagedRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the rows that stand in the end, and the keys of those that do not."""
+        moves = [(*move, one.names) for one in staged for move in one.rows]
+        moves.sort(key=lambda move: move[0])
+        last: dict[tuple[Any, ...], dict[str, Any] | None] = {}
+        for _, is_retraction, values, names in moves:
+            row = dict(zip(names, values, strict=True))
+            last[tuple(row[name] for name in self.keys)] = None if is_retraction else row
+        gone = [dict(zip(self.keys, place, strict=True)) for place, row in last.items() if row is None]
+        return [row for row in last.values() if row is not None], gone
+
+    def _store(self) -> Any:
+        from dataflow_model.io.table_store import TableStore
+
+        return TableStore(self)
+
+
+@attrs.frozen
+class StagedRows:
+    """What one task has kept for the commit.
+
+    Attributes:
+        schema: the columns, as given or as this task has inferred them; `None` where no row has a shape.
+        names: of the columns.
+        rows: of each its order, whether it takes a row back, and its values.
+        dead_letters: of each the row as text, the reason, and whether it takes a row back.
+    """
+
+    schema: pa.Schema | None
+    names: list[str]
+    rows: list[tuple[tuple[Any, ...], bool, tuple[Any, ...]]]
+    dead_letters: list[tuple[str, str, bool]]
+
+
+class TableSinkWriter(SinkWriter):
+    """One task's rows, fitted to the columns where they were made."""
+
+    def __init__(self, sink: TableSink) -> None:
+        self._sink = sink
+        self._schema = _with_keys(sink.full_schema, sink.keys)
+        self._unseen: list[Record] = []
+        self._rows: list[tuple[tuple[Any, ...], bool, tuple[Any, ...]]] = []
+        self._dead_letters: list[tuple[str, str, bool]] = []
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Keep records; those that do not fit go to the dead letters."""
+        if self._schema is None:
+            self._unseen.extend(records)
+        elif records:
+            self._fit(records, self._schema)
+
+    def close(self) -> bytes:
+        """Return the message for the commit."""
+        return pickle.dumps(self._staged())
+
+    def abort(self) -> None:
+        """Forget the rows."""
+        self._unseen, self._rows, self._dead_letters = [], [], []
+
+    def _staged(self) -> StagedRows:
+        if self._unseen:
+            self._schema = _with_keys(infer_schema(self._unseen, panes=self._sink.panes), self._sink.keys)
+            unseen, self._unseen = self._unseen, []
+            self._fit(unseen, pa.schema([]) if self._schema is None else self._schema)
+        names = [] if self._schema is None else self._schema.names
+        return StagedRows(self._schema, names, self._rows, self._dead_letters)
+
+    def _fit(self, records: Sequence[Record], schema: pa.Schema) -> None:
+        batch, kept, misfits = fit_places(records, schema, panes=self._sink.panes)
+        self._dead_letters += [(repr(one.value), one.reason, one.is_retraction) for one in misfits]
+        columns = [column_values(column) for column in batch.columns]
+        bad: dict[int, str] = {}
+        for values, field in zip(columns, schema, strict=True):
+            bad = misfits_of(values, field, is_key=field.name in self._sink.keys) | bad
+        for row, (place, fitting) in enumerate(zip(kept, zip(*columns, strict=True), strict=True)):
+            record = records[place]
+            if row in bad:
+                self._dead_letters.append((repr(record.value), bad[row], record.is_retraction))
+            else:
+                self._rows.append((record.order, record.is_retraction, fitting))
+
+
+class _WeakTableWriter(TableSinkWriter):
+    """One part of a micro-batch, in the table as soon as it is closed."""
+
+    def __init__(self, sink: TableSink, commit_id: str) -> None:
+        super().__init__(sink)
+        self._commit_id = commit_id
+
+    def close(self) -> bytes:
+        staged = self._staged()
+        self._sink.apply(self._commit_id, [staged], is_whole=False)
+        return pickle.dumps(staged)
+
+
+def _with_keys(schema: pa.Schema | None, keys: Sequence[str]) -> pa.Schema | None:
+    """Return the schema with keys that may not be null."""
+    if schema is None:
+        return None
+    return pa.schema([field.with_nullable(nullable=False) if field.name in keys else field for field in schema])
+
+
+def _opened(messages: Sequence[bytes]) -> list[StagedRows]:
+    return [pickle.loads(message) for message in messages]

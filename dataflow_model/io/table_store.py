@@ -1,0 +1,251 @@
+"""A table of a database as a sink's place: checked, made, and changed in one transaction for each commit.
+
+Beside the table there are two of ours. `dataflow_model_commits` has a row for each run and sink: the newest sequencer
+that has claimed it, and the last commit. A commit's transaction takes that row first. So it waits for one that is under
+way, and finds out whether it comes from an older start of the run, or has been there before, and changes nothing then.
+`<table>_dead_letters` has the rows that did not fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from dataflow_model.errors import InvalidArgument, SinkError, explain
+from dataflow_model.io.json_lines import json_text
+from dataflow_model.io.table_columns import columns_of, is_held_as
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from sqlalchemy.engine import Connection, Engine
+
+    from dataflow_model.io.table_sinks import TableSink
+    from dataflow_model.plan.sinks import Fence
+
+__all__ = ["COMMITS_TABLE", "TableStore"]
+
+COMMITS_TABLE: Final = "dataflow_model_commits"
+_ROWS_AT_ONCE: Final = 10_000
+_SQLITE_PATIENCE: Final = 60.0
+"""Seconds to wait for another writer's transaction; PostgreSQL waits by itself."""
+
+
+class TableStore:
+    """What a sink does with its database.
+
+    Args:
+        sink: the sink.
+    """
+
+    def __init__(self, sink: TableSink) -> None:
+        self._sink = sink
+        url = sa.make_url(sink.url)
+        options: dict[str, Any] = {"timeout": _SQLITE_PATIENCE} if url.get_backend_name() == "sqlite" else {}
+        try:
+            self._engine: Engine = sa.create_engine(
+                url, poolclass=NullPool, json_serializer=json_text, connect_args=options
+            )
+        except ModuleNotFoundError as error:
+            raise InvalidArgument(
+                explain(
+                    f"{sink.label!r} writes to {url}, whose driver is not installed: {error}",
+                    hint=f"pip install {error.name}",
+                )
+            ) from error
+        self._shown = f"table {sink.table!r} of {url}"
+        self._metadata = sa.MetaData(schema=sink.database_schema)
+        self._commits = sa.Table(
+            COMMITS_TABLE,
+            self._metadata,
+            sa.Column("run", sa.Text, primary_key=True),
+            sa.Column("sink", sa.Text, primary_key=True),
+            sa.Column("sequencer", sa.BigInteger, nullable=False),
+            sa.Column("last_commit", sa.Text, nullable=False),
+        )
+        self._dead_letters = sa.Table(
+            f"{sink.table_name}_dead_letters",
+            self._metadata,
+            sa.Column("commit_id", sa.Text),
+            sa.Column("label", sa.Text),
+            sa.Column("row", sa.Text),
+            sa.Column("reason", sa.Text),
+            sa.Column("is_retraction", sa.Boolean),
+        )
+
+    def check(self) -> None:
+        """Raise `SinkError` if the database cannot be reached, or its table does not take the rows."""
+        try:
+            self._engine.connect().close()
+        except SQLAlchemyError as error:
+            raise SinkError(
+                explain(
+                    f"{self._sink.label!r} cannot reach the database of {self._shown}: {_said(error)}",
+                    hint="start it, or mend the url",
+                )
+            ) from error
+        with self._explained():
+            there = self._there()
+            if there is not None:
+                self._check_there(there)
+
+    def prepare(self, schema: pa.Schema | None) -> None:
+        """Make what is not there of the two tables of ours and, if its columns are known, the sink's; else check it."""
+        with self._explained():
+            self._metadata.create_all(self._engine, [self._commits, self._dead_letters])
+            if schema is None:
+                return
+            table, there = self._table(schema), self._there()
+            if there is None:
+                table.create(self._engine)
+            else:
+                self._check_there(there, table)
+
+    def claim(self, fence: Fence) -> None:
+        """Let no older start of the run write from here on.
+
+        Raises:
+            SupersededRun: when a newer one has.
+        """
+        with self._explained(), self._engine.begin() as connection:
+            self._take(connection, fence.run_id, fence)
+
+    def apply(
+        self,
+        commit_id: str,
+        schema: pa.Schema | None,
+        upserts: Sequence[Mapping[str, Any]],
+        deletes: Sequence[Mapping[str, Any]],
+        dead_letters: Sequence[Mapping[str, Any]],
+        *,
+        is_whole: bool,
+    ) -> None:
+        """Change the table in one transaction.
+
+        Args:
+            commit_id: the commit.
+            schema: all columns; `None` where there are dead letters only.
+            upserts: whole rows.
+            deletes: the keys of rows that go.
+            dead_letters: what did not fit.
+            is_whole: whether this is all of the commit, so that it changes nothing when it comes again.
+
+        Raises:
+            SupersededRun: when a newer start of the run has claimed the table.
+            SinkError: when the database refuses.
+        """
+        fence = self._sink.fence
+        run = commit_id if fence is None else fence.run_id
+        with self._explained(), self._engine.begin() as connection:
+            if self._take(connection, run, fence) == commit_id and is_whole:
+                return
+            if schema is not None:
+                table = self._table(schema)
+                place = [table.c[name] == sa.bindparam(f"its_{name}") for name in self._sink.keys]
+                gone = [{f"its_{name}": value for name, value in row.items()} for row in deletes]
+                _in_parts(connection, sa.delete(table).where(*place), gone)
+                _in_parts(connection, self._upsert(table), upserts)
+            _in_parts(connection, sa.insert(self._dead_letters), dead_letters)
+            if is_whole:
+                mine = self._mine(run)
+                connection.execute(sa.update(self._commits).where(*mine).values(last_commit=commit_id))
+
+    def _take(self, connection: Connection, run: str, fence: Fence | None) -> str:
+        """Take our row for the rest of the transaction, and return the last commit; both statements write, so wait."""
+        sequencer = 0 if fence is None else fence.sequencer
+        row = {"run": run, "sink": self._sink.label, "sequencer": sequencer, "last_commit": ""}
+        connection.execute(self._insert(self._commits).values(row).on_conflict_do_nothing())
+        taken = connection.execute(
+            sa.update(self._commits)
+            .where(*self._mine(run), self._commits.c.sequencer <= sequencer)
+            .values(sequencer=sequencer)
+        )
+        found = sa.select(self._commits.c.sequencer, self._commits.c.last_commit).where(*self._mine(run))
+        newest, last_commit = connection.execute(found).one()
+        if fence is not None and not taken.rowcount:
+            raise fence.refusal(newest, self._shown)
+        return str(last_commit)
+
+    def _mine(self, run: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return self._commits.c.run == run, self._commits.c.sink == self._sink.label
+
+    def _table(self, schema: pa.Schema) -> sa.Table:
+        columns = columns_of(schema, self._sink.keys, self._sink.label)
+        return sa.Table(self._sink.table_name, self._metadata, *columns, extend_existing=True)
+
+    def _insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+        return sqlite.insert(table) if self._engine.dialect.name == "sqlite" else postgresql.insert(table)
+
+    def _upsert(self, table: sa.Table) -> sa.Insert:
+        insert = self._insert(table)
+        keys = list(self._sink.keys)
+        others = {column.name: insert.excluded[column.name] for column in table.c if column.name not in keys}
+        if not others:
+            return insert.on_conflict_do_nothing(index_elements=keys)
+        return insert.on_conflict_do_update(index_elements=keys, set_=others)
+
+    def _there(self) -> dict[str, Any] | None:
+        """Return the columns of the table that is there."""
+        inspector = sa.inspect(self._engine)
+        name, schema = self._sink.table_name, self._sink.database_schema
+        if not inspector.has_table(name, schema=schema):
+            return None
+        return {column["name"]: column for column in inspector.get_columns(name, schema=schema)}
+
+    def _check_there(self, there: Mapping[str, Any], table: sa.Table | None = None) -> None:
+        """Raise `SinkError` where the table that is there cannot take the rows of a table like ours."""
+        wanted = list(self._sink.keys) if table is None else [column.name for column in table.c]
+        lacking = [name for name in wanted if name not in there]
+        if lacking:
+            raise self._refusal(f"it has no column {lacking[0]!r}; it has {', '.join(there)}")
+        if not self._is_unique():
+            raise self._refusal(
+                f"neither its primary key nor a unique constraint is ({', '.join(self._sink.keys)})",
+                hint="CREATE UNIQUE INDEX on these columns, or name the table's own key as keys=",
+            )
+        if table is None:
+            return
+        for name, column in there.items():
+            if name not in table.c:
+                if not (column["nullable"] or column.get("default") or column.get("autoincrement") is True):
+                    raise self._refusal(f"its column {name!r} may not be null, and the rows have no such column")
+            elif not is_held_as(table.c[name].type, column["type"], self._engine.dialect):
+                ours = table.c[name].type.compile(self._engine.dialect)
+                raise self._refusal(f"its column {name!r} is {column['type']}, and the rows have {ours}")
+
+    def _is_unique(self) -> bool:
+        inspector = sa.inspect(self._engine)
+        name, schema, keys = self._sink.table_name, self._sink.database_schema, set(self._sink.keys)
+        if set(inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]) == keys:
+            return True
+        unique = [one["column_names"] for one in inspector.get_unique_constraints(name, schema=schema)]
+        unique += [one["column_names"] for one in inspector.get_indexes(name, schema=schema) if one["unique"]]  # type: ignore[misc]
+        return any(set(names) == keys for names in unique)
+
+    def _refusal(self, why: str, hint: str = "name another table, or change this one") -> SinkError:
+        return SinkError(explain(f"{self._sink.label!r} cannot write to {self._shown}: {why}", hint=hint))
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            hint = "nothing of this commit is written; mend the table, and start the run again"
+            raise self._refusal(_said(error), hint) from error
+
+
+def _said(error: SQLAlchemyError) -> str:
+    """Return what a database says, without the statement and its values."""
+    own = getattr(error, "orig", None) or error
+    return f"{type(own).__name__}: {str(own).strip().splitlines()[0] if str(own).strip() else ''}".rstrip(": ")
+
+
+def _in_parts(connection: Connection, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]) -> None:
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        connection.execute(statement, rows[start : start + _ROWS_AT_ONCE])

@@ -1,0 +1,49 @@
+"""Values on their way to a database, and which of them it cannot hold; needs no database, since workers do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dataflow_model.plan.rows import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["column_values", "is_text", "misfits_of"]
+
+
+def column_values(column: pa.Array) -> list[Any]:
+    """Return a column as what the database's driver takes."""
+    kind = column.type
+    if pa.types.is_date(kind):
+        column = column.cast(pa.date32())
+    elif pa.types.is_duration(kind):
+        column = column.cast(pa.duration("us"))
+    return values_of(column)
+
+
+def misfits_of(values: Sequence[Any], field: pa.Field, *, is_key: bool) -> dict[int, str]:
+    r"""Say by place why a database cannot hold values that their column in Arrow can.
+
+    Example:
+        >>> misfits_of(["UA", "A\0A"], pa.field("key", pa.string()), is_key=True)
+        {1: "column 'key' cannot hold 'A\\x00A': text in a database has no NUL character"}
+    """
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    shown = f"column {field.name!r}"
+    if is_text(kind):
+        why = "cannot hold {!r}: text in a database has no NUL character"
+        return {row: f"{shown} {why.format(one)}" for row, one in enumerate(values) if one is not None and "\0" in one}
+    if pa.types.is_timestamp(kind):
+        why = "cannot hold {} µs: it is outside the years 1 to 9999"
+        return {row: f"{shown} {why.format(one)}" for row, one in enumerate(values) if isinstance(one, int)}
+    if pa.types.is_floating(kind) and is_key:
+        return {row: f"{shown} is a key and cannot be NaN" for row, one in enumerate(values) if one != one}  # noqa: PLR0124
+    return {}
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a column holds text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

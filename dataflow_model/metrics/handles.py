@@ -1,0 +1,145 @@
+"""Counters, distributions and gauges that users' functions keep; each belongs to the transform whose function it is."""
+
+from __future__ import annotations
+
+import time
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.metrics.collecting import current
+
+__all__ = ["Counter", "Distribution", "Gauge", "counter", "distribution", "gauge"]
+
+
+@attrs.frozen
+class Counter:
+    """A number that goes up; made by `counter(name)`."""
+
+    name: str
+
+    def inc(self, by: int = 1) -> None:
+        """Add to it; outside of a run it does nothing.
+
+        Raises:
+            InvalidArgument: for less than 0: a counter never goes down.
+            InvalidType: for something that is no whole number.
+        """
+        if isinstance(by, bool) or not isinstance(by, int):
+            raise InvalidType(explain(f"the counter {self.name!r} counts whole numbers, got {by!r}", hint=_AMOUNTS))
+        if by < 0:
+            raise InvalidArgument(explain(f"the counter {self.name!r} never goes down, got {by!r}", hint=_LEVELS))
+        tally = current()
+        if tally is not None:
+            tally.of_users().count(self.name, by)
+
+
+@attrs.frozen
+class Distribution:
+    """The count, sum, least and greatest of the numbers that it is given; made by `distribution(name)`."""
+
+    name: str
+
+    def update(self, value: float) -> None:
+        """Take a number in; outside of a run it does nothing.
+
+        Raises:
+            InvalidArgument: for infinity and NaN, which would hide all other numbers.
+            InvalidType: for something that is no number.
+        """
+        _check_number("distribution", self.name, value)
+        tally = current()
+        if tally is not None:
+            tally.of_users().observe(self.name, value)
+
+
+@attrs.frozen
+class Gauge:
+    """A level: the value that was set last, by the wall clock; made by `gauge(name)`."""
+
+    name: str
+
+    def set(self, value: float) -> None:
+        """Set it; outside of a run it does nothing.
+
+        Raises:
+            InvalidArgument: for infinity and NaN.
+            InvalidType: for something that is no number.
+        """
+        _check_number("gauge", self.name, value)
+        tally = current()
+        if tally is not None:
+            tally.of_users().set(self.name, value, time.time_ns() // 1_000)
+
+
+def counter(name: str) -> Counter:
+    """Return the counter with this name, for functions that a pipeline calls.
+
+    It belongs to the transform whose function counts: two transforms that use one name have a counter each. On a
+    stream it counts each element once, whatever was run again.
+
+    Raises:
+        InvalidArgument: for an empty name.
+        InvalidType: for a name that is no text.
+
+    Source: Beam's `Metrics.counter`, whose counters count attempts; a namespace is the transform's label here.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> short = dm.metrics.counter("short words")
+        >>> def lengths(word):
+        ...     if len(word) < 3:
+        ...         short.inc()
+        ...     return len(word)
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create(["to", "be", "seen"]) | "lengths" >> dm.Map(lengths) | dm.io.Collect()
+        >>> p.result.report().transforms["lengths"].user.counters
+        {'short words': 2}
+    """
+    return Counter(_checked(name))
+
+
+def distribution(name: str) -> Distribution:
+    """Return the distribution with this name, for functions that a pipeline calls; see `counter`.
+
+    Raises:
+        InvalidArgument: for an empty name.
+        InvalidType: for a name that is no text.
+
+    Source: Beam's `Metrics.distribution`, which takes whole numbers only.
+    """
+    return Distribution(_checked(name))
+
+
+def gauge(name: str) -> Gauge:
+    """Return the gauge with this name, for functions that a pipeline calls; see `counter`.
+
+    Raises:
+        InvalidArgument: for an empty name.
+        InvalidType: for a name that is no text.
+
+    Source: Beam's `Metrics.gauge`.
+    """
+    return Gauge(_checked(name))
+
+
+_AMOUNTS = "dm.metrics.distribution(…) takes any number"
+_LEVELS = "dm.metrics.gauge(…) goes up and down"
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidType(explain(f"a metric's name is text, got {name!r}", hint="dm.metrics.counter('retries')"))
+    if not name.strip():
+        raise InvalidArgument(explain(f"a metric needs a name, got {name!r}", hint="dm.metrics.counter('retries')"))
+    return name
+
+
+def _check_number(kind: str, name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidType(explain(f"the {kind} {name!r} takes numbers, got {value!r}", hint="give an int or a float"))
+    if not -_LIMIT < value < _LIMIT:
+        raise InvalidArgument(explain(f"the {kind} {name!r} takes finite numbers, got {value!r}", hint="leave it out"))
+
+
+_LIMIT = float("inf")

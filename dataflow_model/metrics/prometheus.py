@@ -1,0 +1,205 @@
+"""A run's report as a Prometheus endpoint; needs the extra `prometheus`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from dataflow_model.metrics.report import DistributionValue, RunReport, TransformReport
+    from dataflow_model.time import EventTime
+
+__all__ = ["MetricsServer", "serve"]
+
+_MICROS: Final = 1_000_000
+_PORTS: Final = 1 << 16
+_TOLD_APART: Final = ("elements_", "panes_", "dropped_")
+_LEVELS: Final = frozenset({"ids", "id_bytes"})
+"""What may go down, and so is no counter to Prometheus: `state_entries` and `state_bytes` of a Deduplicate say it."""
+
+
+class _Reporting(Protocol):
+    """A run, as far as the endpoint needs it."""
+
+    def report(self) -> RunReport: ...
+
+
+class MetricsServer:
+    """An endpoint that is being served; a context manager that closes it. Made by `serve`.
+
+    Attributes:
+        port: where it listens.
+    """
+
+    def __init__(self, server: Any, thread: Any) -> None:
+        self._server, self._thread = server, thread
+        self.port: int = server.server_port
+
+    def close(self) -> None:
+        """Stop serving; again, it does nothing."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> MetricsServer:
+    """Serve a run's report to Prometheus, at `http://host:port/metrics`, until it is closed.
+
+    The report is made when it is scraped; between two scrapes it costs nothing. All names and units are in
+    `docs/watching.md`.
+
+    Args:
+        result: the run.
+        port: where to listen; 0 for any that is free.
+        host: the address to listen on; `"0.0.0.0"` lets other machines in.
+
+    Raises:
+        InvalidArgument: for a port out of range.
+        ModuleNotFoundError: where `prometheus-client` is not installed.
+        OSError: when the port is taken.
+
+    Example:
+        >>> import dataflow_model as dm, urllib.request
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | "words" >> dm.Create(["to", "be"]) | dm.io.Collect()
+        >>> with dm.metrics.serve(p.result, port=0) as server:
+        ...     text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
+        >>> [line for line in text.splitlines() if line.startswith('dataflow_elements_out_total{transform="words"}')]
+        ['dataflow_elements_out_total{transform="words"} 2.0']
+    """
+    given: object = port
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _PORTS:
+        raise InvalidArgument(explain(f"`port` must be from 0 to 65535, got {port!r}", hint="0 takes any free port"))
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            explain(
+                "the endpoint needs prometheus-client, which is not installed",
+                hint="pip install 'dataflow-model[prometheus]'",
+            ),
+            name="prometheus_client",
+        ) from error
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(result))
+    server, thread = start_http_server(port, host, registry)
+    return MetricsServer(server, thread)
+
+
+class _Collector:
+    """Gives the families of a report when Prometheus asks; describes none, so registering makes no report."""
+
+    def __init__(self, result: _Reporting) -> None:
+        self._result = result
+
+    def describe(self) -> list[Any]:
+        """Return nothing: what there is depends on the run."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the families of a fresh report."""
+        report = self._result.report()
+        families = _Families()
+        families.gauge("system_lag_seconds", "Age of the oldest work that is not committed", {}, _s(report.system_lag))
+        families.counter("commits", "Micro-batches that have been committed", {}, report.commits)
+        for transform in report.transforms.values():
+            _of_transform(families, transform)
+        for stage in report.stages.values():
+            labels = {"stage": str(stage.stage)}
+            for how in ("fresh", "behind", "void"):
+                count = getattr(stage, f"cache_{how}")
+                families.counter(
+                    "cache", "Workers' copies of a shard, by how they were found", {**labels, "how": how}, count
+                )
+            families.counter("state_calls", "Calls to the state store", labels, stage.state_calls)
+            families.counter("state_read_bytes", "Bytes read from the state store", labels, stage.state_bytes_read)
+            families.counter("state_written_bytes", "Bytes written to it", labels, stage.state_bytes_written)
+        yield from families.all.values()
+
+
+def _of_transform(families: _Families, transform: TransformReport) -> None:
+    labels = {"transform": transform.label}
+    families.counter("elements_in", "Elements that a transform has taken", labels, transform.elements_in)
+    families.counter("elements_out", "Elements that it has given", labels, transform.elements_out)
+    families.spread("bundle_size", "Elements in the bundles that it has taken", labels, transform.bundle_sizes)
+    for timing, count in transform.panes.items():
+        families.counter("panes", "Panes that it has emitted, by timing", {**labels, "timing": timing}, count)
+    for reason, count in transform.dropped.items():
+        families.counter("dropped", "Elements that it has dropped, by reason", {**labels, "reason": reason}, count)
+    for name, count in transform.counters.items():
+        if name not in _LEVELS and not name.startswith(_TOLD_APART):
+            families.counter("counted", "What else it has counted", {**labels, "name": name}, count)
+    if transform.watermark is not None:
+        at = _since_epoch(transform.watermark)
+        families.gauge("watermark_timestamp_seconds", "Watermark of its output, since the epoch", labels, at)
+    if transform.watermark_lag is not None:
+        families.gauge("watermark_lag_seconds", "How far that is behind the clock", labels, _s(transform.watermark_lag))
+    if transform.state_entries is not None:
+        families.gauge("state_entries", "Keys that have state", labels, transform.state_entries)
+    if transform.state_bytes is not None:
+        families.gauge("state_bytes", "Bytes of that state, as stored", labels, transform.state_bytes)
+    for name, count in transform.user.counters.items():
+        families.counter("user_counter", "Counters of users' functions", {**labels, "name": name}, count)
+    for name, level in transform.user.gauges.items():
+        families.gauge("user_gauge", "Gauges of users' functions", {**labels, "name": name}, level)
+    for name, spread in transform.user.distributions.items():
+        families.spread("user_distribution", "Distributions of users' functions", {**labels, "name": name}, spread)
+
+
+def _s(micros: int) -> float:
+    return int(micros) / _MICROS
+
+
+def _since_epoch(instant: EventTime) -> float:
+    if MIN_TIMESTAMP < instant < MAX_TIMESTAMP:
+        return int(instant) / _MICROS
+    return math.copysign(math.inf, int(instant))
+
+
+class _Families:
+    """Families by name: all samples of one stand together."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Any] = {}
+
+    def counter(self, name: str, what: str, labels: dict[str, str], value: float) -> None:
+        """Add a sample of a counter; Prometheus has it as `name_total`."""
+        from prometheus_client.core import CounterMetricFamily
+
+        self._add(CounterMetricFamily, name, what, labels).add_metric(list(labels.values()), value)
+
+    def gauge(self, name: str, what: str, labels: dict[str, str], value: float) -> None:
+        """Add a sample of a gauge."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        self._add(GaugeMetricFamily, name, what, labels).add_metric(list(labels.values()), value)
+
+    def spread(self, name: str, what: str, labels: dict[str, str], value: DistributionValue) -> None:
+        """Add count and sum as a summary, the least and the greatest as gauges."""
+        from prometheus_client.core import SummaryMetricFamily
+
+        if not value.count:
+            return
+        family = self._add(SummaryMetricFamily, name, what, labels)
+        family.add_metric(list(labels.values()), count_value=value.count, sum_value=value.sum)
+        self.gauge(f"{name}_min", f"{what}: the least", labels, value.min)
+        self.gauge(f"{name}_max", f"{what}: the greatest", labels, value.max)
+
+    def _add(self, family: Any, name: str, what: str, labels: dict[str, str]) -> Any:
+        if name not in self.all:
+            self.all[name] = family(f"dataflow_{name}", what, labels=list(labels))
+        return self.all[name]

@@ -1,0 +1,93 @@
+"""Ids of records made at the source: where they are known, and where a plan asks for them in vain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.errors import PlanError, explain
+from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
+from dataflow_model.plan.sources import DataFrameSource
+from dataflow_model.plan.stages import dynamic_sides
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Node, SideInput
+
+__all__ = ["RECORD_ID", "check_record_ids"]
+
+RECORD_ID: Final = "record_id"
+"""The parameter by which a function is told its element's record id."""
+
+
+def check_record_ids(plan: Plan) -> None:
+    """Raise `PlanError` for a function that asks for a record's id where there is none, or where two share one.
+
+    An id goes with its record through element-wise transforms, and no further.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.Map(lambda pair, record_id: record_id)
+        >>> check_record_ids(p.plan())
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.PlanError: 'Map' asks for 'record_id', and runs behind 'Sum.PerKey', where records have
+            none
+        Hint: put it between the source and 'Sum.PerKey', or go by an id of your own: dm.Deduplicate(id_fn, …)
+    """
+    for node in plan.nodes:
+        if isinstance(node, ParDo) and RECORD_ID in node.metadata:
+            _check(plan, node)
+
+
+def _check(plan: Plan, node: ParDo) -> None:
+    changing = dynamic_sides(plan)
+    if _ends(node, changing):
+        raise _no_ids(node, node.label)
+    reads: Counter[str] = Counter()
+    refs = [node.input]
+    while refs:
+        before = plan[refs.pop().label]
+        if isinstance(before, Read):
+            reads[before.label] += 1
+            _check_source(node, before)
+        elif isinstance(before, GroupByKeyAndWindow | Reshuffle | Deduplicate) or _ends(before, changing):
+            raise _no_ids(node, before.label)
+        else:
+            refs.extend(before.inputs[:1] if isinstance(before, ParDo) else before.inputs)
+    for label, ways in reads.items():
+        if ways > 1:
+            raise PlanError(
+                explain(
+                    f"{node.label!r} asks for {RECORD_ID!r}, and the records of {label!r} come to it by {ways} ways: "
+                    "several elements would have one id",
+                    hint="put it before the collections part, or go by an id of your own: dm.Deduplicate(id_fn, …)",
+                )
+            )
+
+
+def _check_source(node: ParDo, read: Read) -> None:
+    if isinstance(read.source, DataFrameSource) and not read.source.id_columns:
+        raise PlanError(
+            explain(
+                f"{node.label!r} asks for {RECORD_ID!r}, and nothing names the rows of {read.label!r}",
+                hint="dm.io.ReadDataFrame(…, id_columns=('topic', 'partition', 'offset'))",
+            )
+        )
+
+
+def _no_ids(node: ParDo, behind: str) -> PlanError:
+    return PlanError(
+        explain(
+            f"{node.label!r} asks for {RECORD_ID!r}, and runs behind {behind!r}, where records have none",
+            hint=f"put it between the source and {behind!r}, or go by an id of your own: dm.Deduplicate(id_fn, …)",
+        )
+    )
+
+
+def _ends(node: Node, changing: Collection[SideInput]) -> bool:
+    """Tell whether a function runs on a shard of its own: it may see elements later, and in other company."""
+    return isinstance(node, ParDo) and (node.is_stateful or any(side in changing for side in node.side_inputs))

@@ -1,0 +1,68 @@
+"""Which collections may have values taken back, and which functions keep their outputs because of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Ref
+
+__all__ = ["memoised", "retracted_collections"]
+
+
+def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
+    """Return the collections in which values may be taken back, each with the grouping that last did it.
+
+    A grouping's result is a retraction only under its own retracting strategy; everything between passes them on. Of
+    several groupings whose results are put together, the one that goes on longest is named.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> minutes = dm.Window.into(dm.FixedWindows(60)).accumulating_and_retracting()
+        >>> sums = p | dm.Create([("a", 1)]) | minutes | dm.Sum.per_key()
+        >>> [ref.label for ref in retracted_collections(p.plan())]
+        ['Sum.PerKey']
+    """
+    found: dict[Ref, GroupByKeyAndWindow] = {}
+    for node in plan.nodes:
+        source: GroupByKeyAndWindow | None
+        match node:
+            case GroupByKeyAndWindow():
+                source = node if node.strategy.retracting else None
+            case Read():
+                source = None
+            case ParDo():  # what a stateful one gives are elements of its own
+                source = None if node.is_stateful else found.get(node.input)
+            case _:
+                several = [found[ref] for ref in node.inputs if ref in found]
+                source = max(several, key=lambda one: one.strategy.allowed_lateness, default=None)
+        if source is not None:
+            found.update(dict.fromkeys(outputs_of(node), source))
+    return found
+
+
+def memoised(plan: Plan) -> frozenset[str]:
+    """Return the labels of the functions whose outputs are kept: those that say so, where values are taken back.
+
+    Elsewhere there is nothing to take back, and nothing is kept.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> hourly = dm.Window.into(dm.FixedWindows("1 hour"))
+        >>> pairs = p | dm.Create([("a", 1)]) | "before" >> dm.Map(lambda pair: pair).retractable("memoised")
+        >>> sums = pairs | hourly.accumulating_and_retracting() | dm.Sum.per_key()
+        >>> _ = sums | "behind" >> dm.Map(lambda pair: pair).retractable("memoised")
+        >>> sorted(memoised(p.plan()))
+        ['behind']
+    """
+    wishing = [node for node in plan.nodes if isinstance(node, ParDo) and node.retractable == "memoised"]
+    if not wishing:
+        return frozenset()
+    retracted = retracted_collections(plan)
+    return frozenset(node.label for node in wishing if node.input in retracted and not node.is_stateful)

@@ -1,0 +1,50 @@
+"""Where weak productions make sense: in sinks that can publish at once, of values that nobody takes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import PlanError, explain
+from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.sinks import Sink
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+
+__all__ = ["check_weak"]
+
+
+def check_weak(plan: Plan) -> None:
+    """Raise `PlanError` where weak productions would change nothing, or would lose track of what was taken back.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([1]) | dm.io.Collect()
+        >>> check_weak(p.plan())
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.PlanError: productions='weak' changes nothing here: none of 'Collect' can publish at once
+        Hint: leave it out; dm.io.WriteParquet, WriteJson and WriteTable can, and a sink that has `open_weak`
+    """
+    writes = [node for node in plan.nodes if isinstance(node, Write)]
+    able = [write for write in writes if type(write.sink).open_weak is not Sink.open_weak]
+    if not able:
+        labels = ", ".join(repr(write.label) for write in writes)
+        raise PlanError(
+            explain(
+                f"productions='weak' changes nothing here: none of {labels} can publish at once",
+                hint="leave it out; dm.io.WriteParquet, WriteJson and WriteTable can, and a sink that has `open_weak`",
+            )
+        )
+    retracted = retracted_collections(plan)
+    for write in able:
+        if write.input in retracted:
+            raise PlanError(
+                explain(
+                    f"{write.label!r} would publish at once what {retracted[write.input].label!r} may take back: "
+                    "repeated productions could not be told from new ones",
+                    hint="leave productions='weak' out, or use .accumulating()",
+                )
+            )

@@ -1,0 +1,128 @@
+"""Deduplicate on one shard: of the elements with one id the first passes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import KeyEncodingError
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.id_store import IdStore, Slices
+from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.values import encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.nodes import Deduplicate
+
+__all__ = ["DeduplicatingEngine"]
+
+
+class DeduplicatingEngine(KeyedEngine):
+    """One Deduplicate on one shard; takes pairs of id and element, and gives elements.
+
+    An element whose slice of event time has gone cannot be judged: it is dropped and counted. What passes is changed in
+    nothing, and holds nothing back.
+
+    Args:
+        node: the Deduplicate.
+        percentiles: those below 100 of the watermark that someone asks for, in order.
+        tells_percentile: whether a function behind it asks for the watermark's percentile.
+        ids: where the ids are; made for the node's horizon where it is not given.
+    """
+
+    def __init__(
+        self,
+        node: Deduplicate,
+        percentiles: tuple[float, ...] = (),
+        *,
+        tells_percentile: bool = False,
+        ids: IdStore | None = None,
+    ) -> None:
+        self.ids = IdStore(Slices(int(node.horizon))) if ids is None else ids
+        super().__init__(node.label, self.ids, percentiles)
+        self._tells_percentile = tells_percentile
+
+    def instant(self, clock: int, inbox: Bundle | None, watermark: int, percentiles: Sequence[int]) -> Bundle:
+        """Run the events of one instant, and return what passes.
+
+        Args:
+            clock: the processing clock.
+            inbox: the pairs.
+            watermark: the input's.
+            percentiles: its further percentiles.
+
+        Raises:
+            UserCodeError: for an id that has no deterministic encoding.
+        """
+        self.clock = max(self.clock, clock)
+        passed = self._first_of(inbox.in_order()) if inbox else Bundle()
+        moved = self.reach(watermark, percentiles)
+        if moved:
+            self.ids.forget_behind(self.watermark)
+        if inbox or moved:
+            self.ids.seal_if_many()
+            self._measure()
+        return passed
+
+    def state_size(self) -> tuple[int, int]:
+        """Return how many ids there are, and their bytes, as last counted: the one who asks may be another thread."""
+        return self.counters["ids"], self.counters["id_bytes"]
+
+    def run_bounded(self, inbox: Bundle) -> Bundle:
+        """Return what passes of all the elements that some ids have in a bounded job, in the order of the input.
+
+        Per id they go in the order of event times, and the watermark follows them.
+        """
+        slices = self.ids.slices
+        encoded = [self._encoded(pair) for pair in inbox.values]
+        last: dict[bytes, int] = {}
+        rows = []
+        for row in sorted(range(len(inbox)), key=lambda row: (inbox.times[row], inbox.orders[row])):
+            time, kept = inbox.times[row], last.get(encoded[row])
+            if kept is None or slices.expiry(kept) < time:  # elements at a time come before the watermark gets there
+                last[encoded[row]] = slices.of(time)
+                rows.append(row)
+        self.counters["elements_in"] += len(inbox)
+        self.counters["duplicates"] += len(inbox) - len(rows)
+        return self._given(inbox.take(sorted(rows, key=inbox.orders.__getitem__)))
+
+    def _first_of(self, inbox: Bundle) -> Bundle:
+        ids, slices = self.ids, self.ids.slices
+        encoded = [self._encoded(pair) for pair in inbox.values]
+        sealed = ids.sealed(encoded)
+        rows = []
+        late = 0
+        for row, (one, known, time) in enumerate(zip(encoded, sealed, inbox.times, strict=True)):
+            number = slices.of(time)
+            if slices.expiry(number) <= self.watermark:
+                late += 1
+            elif not known and ids.add(one, number):
+                rows.append(row)
+        self.counters["elements_in"] += len(inbox)
+        self.counters["dropped_because_late"] += late
+        self.counters["duplicates"] += len(inbox) - len(rows) - late
+        return self._given(inbox.take(rows))
+
+    def _given(self, passed: Bundle) -> Bundle:
+        passed.values = [value for _, value in passed.values]
+        passed.orders = [(1, *order, 0) for order in passed.orders]
+        passed.percentiles = {}
+        if self._tells_percentile:
+            passed.percentiles = {row: self.percentile_of(time) for row, time in enumerate(passed.times)}
+        return passed
+
+    def _encoded(self, pair: tuple[Any, Any]) -> bytes:
+        try:
+            return encode_key(pair[0])
+        except KeyEncodingError as error:
+            raise user_error(error, self.label, pair, hint=None) from error
+
+    def _measure(self) -> None:
+        """Say how many ids there are and what they take; shards' figures add up."""
+        self.counters["ids"] = len(self.ids)
+        self.counters["id_bytes"] = self.ids.nbytes if len(self.ids) else 0
+        self.counters["bloom_hits"] += self.ids.filter_hits
+        self.counters["bloom_false"] += self.ids.filter_errors
+        self.ids.filter_hits = self.ids.filter_errors = 0

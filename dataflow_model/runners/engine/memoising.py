@@ -1,0 +1,216 @@
+"""A ParDo that keeps its outputs on one shard, so that a retraction takes back what was given and nothing else.
+
+Elements are sharded by value, wherever they come from: an element and its retraction meet. The outputs of an element
+are kept until the last of its windows expires; an element that is taken back has those replayed as retractions, and the
+function is not asked again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.cells import expiry_of
+from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.emission import ELEMENT
+from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.stateful_cells import CellStore, StateCell
+from dataflow_model.runners.engine.uncombining import key_of_value
+from dataflow_model.triggers import TimeDomain
+from dataflow_model.values import PaneInfo, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dataflow_model.plan.nodes import ParDo, SideInput
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.engine.draws import Draws
+
+__all__ = ["MemoEngine"]
+
+_Output: TypeAlias = tuple[str, Any, int, tuple[Window, ...]]
+"""An output: its tag, value, event time and windows."""
+_Sent: TypeAlias = tuple[int, tuple[Window, ...], PaneInfo]
+"""What tells equal values apart: event time, windows, pane. A retraction repeats all three."""
+_KEPT: Final = "kept"
+"""The state of a value and window: by what tells equal values apart, the outputs of each that stands."""
+_REPLAYABLE: Final = -3
+"""Tells an output from what else the same element has caused; see `bundle.Order`."""
+
+
+class MemoEngine(KeyedEngine):
+    """One ParDo that keeps its outputs, on one shard.
+
+    Equal values that came with the same event time, windows and pane are interchangeable: the one that came last is
+    the first to be taken back. What comes to a window that has expired is not kept. It passes, unless it replaces a
+    value that could not be taken back any more; both are dropped then, and counted, as a grouping does.
+
+    Args:
+        node: the ParDo.
+        staged: the chain that it belongs to.
+        lateness: how long beyond the end of a window its values may be taken back.
+        side_values: the static side inputs.
+        thaw: turns a stored value's bytes into its windows, for state that was loaded.
+        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        tells_percentile: whether some function asks for the watermark's percentile.
+
+    Attributes:
+        draws: takes down what the function gives, and knows what it gave before, where the same elements may come
+            again.
+    """
+
+    def __init__(
+        self,
+        node: ParDo,
+        staged: StagedPlan,
+        lateness: int,
+        side_values: Mapping[SideInput, Callable[[Window], Any]],
+        thaw: Callable[[bytes], Any] | None = None,
+        percentiles: tuple[float, ...] = (),
+        *,
+        tells_percentile: bool = False,
+    ) -> None:
+        self.draws: Draws | None = None
+        self._lateness = lateness
+        self.state = CellStore(self._expiry, holds_to_end=False, thaw=thaw)
+        super().__init__(node.label, self.state, percentiles)
+        self._fragment = Fragment(staged.plan, node.label, staged.cuts, side_values)
+        self._place = staged.plan.nodes.index(node)
+        self._tells_percentile = tells_percentile
+
+    def instant(
+        self, clock: int, inbox: Bundle | None, watermark: int, percentiles: Sequence[int]
+    ) -> dict[str, Bundle]:
+        """Run the events of one instant, and return the outputs by tag.
+
+        Args:
+            clock: the processing clock.
+            inbox: the elements.
+            watermark: the input's.
+            percentiles: its further percentiles.
+        """
+        self.clock = max(self.clock, clock)
+        outputs = self.elements(inbox.in_order()) if inbox else {}
+        self.advance_watermark(watermark, percentiles)
+        return outputs
+
+    def elements(self, inbox: Bundle) -> dict[str, Bundle]:
+        """Run the function on elements, and replay what it gave for those that are taken back; return both by tag."""
+        self.counters["elements_in"] += len(inbox)
+        encoded = [key_of_value(self.label, value) for value in inbox.values]
+        given = self._given(inbox, encoded)
+        outputs: dict[str, Bundle] = {}
+        for row, order in enumerate(inbox.orders):
+            if inbox.is_retraction(row):
+                some = self._take_back(inbox, row, encoded[row])
+            else:
+                some = given.get(row, [])
+                self._keep(inbox, row, encoded[row], some)
+            for number, (tag, value, time, windows) in enumerate(some):
+                output = outputs.setdefault(tag, Bundle())
+                if self._tells_percentile:
+                    output.percentiles[len(output)] = self.percentile_of(time)
+                place = (ELEMENT, *order, _REPLAYABLE, self._place, number)
+                output.append(
+                    value, time, windows, inbox.panes[row], place, inbox.produced[row], inbox.updates.get(row)
+                )
+        return outputs
+
+    def advance_watermark(self, watermark: int, percentiles: Sequence[int] = ()) -> None:
+        """Let a watermark take effect: what expired windows have kept is gone."""
+        if self.reach(watermark, percentiles):
+            for _, window, kept in self.state.take_due(TimeDomain.EVENT_TIME, self.watermark):
+                del kept.cells[window]
+
+    def tear_down(self) -> None:
+        """Let the DoFn go."""
+        self._fragment.tear_down()
+
+    def _expiry(self, window: Window) -> int:
+        return expiry_of(window, self._lateness)
+
+    def _is_expired(self, windows: tuple[Window, ...]) -> bool:
+        return all(self.watermark >= self._expiry(window) for window in windows)
+
+    def _is_to_run(self, inbox: Bundle, row: int) -> bool:
+        """Tell whether the function is to see an element; count it where it is dropped."""
+        if inbox.is_retraction(row):
+            return False
+        if row in inbox.updates and self._is_expired(inbox.windows[row]):
+            self.counters["dropped_because_late"] += len(inbox.windows[row])
+            return False
+        return True
+
+    def _given(self, inbox: Bundle, encoded: list[bytes]) -> dict[int, list[_Output]]:
+        """Return what the elements are given by their places: what they were given before, or what the function says.
+
+        Args:
+            inbox: the elements.
+            encoded: their values.
+        """
+        rows = [row for row in range(len(inbox)) if self._is_to_run(inbox, row)]
+        if self.draws is None:
+            return self._run(inbox, rows)
+        addresses = {row: (encoded[row], *_sent(inbox, row)) for row in rows}
+        again = {row: self.draws.again(address) for row, address in addresses.items()}
+        rows = [row for row, some in again.items() if some is None]
+        given = self._run(inbox, rows)
+        for row in rows:
+            self.draws.add(addresses[row], given.get(row, []))
+        return given | {row: some for row, some in again.items() if some is not None}
+
+    def _run(self, inbox: Bundle, rows: list[int]) -> dict[int, list[_Output]]:
+        """Call the function for some elements; return what it gave by their places."""
+        fresh = inbox.take(rows)
+        fresh.orders = [(row,) for row in rows]
+        if self._tells_percentile:
+            fresh.percentiles = {place: self.percentile_of(time) for place, time in enumerate(fresh.times)}
+        given: dict[int, list[_Output]] = {}
+        for tag, output in self._fragment.run_alone(self.label, fresh).items():
+            for value, time, windows, order in zip(
+                output.values, output.times, output.windows, output.orders, strict=True
+            ):
+                given.setdefault(order[0], []).append((tag, value, time, windows))
+        return given
+
+    def _keep(self, inbox: Bundle, row: int, encoded: bytes, some: list[_Output]) -> None:
+        """Keep the outputs of an element, even if there are none, until its last window expires."""
+        windows = inbox.windows[row]
+        if self._is_expired(windows):
+            return
+        last = max(windows, key=_by_end)
+        cells = self.state.open(encoded).cells
+        standing = cells.setdefault(last, StateCell()).values.setdefault(_KEPT, {})
+        standing.setdefault(_sent(inbox, row), []).append(some)
+        self.state.mark(encoded, last)
+
+    def _take_back(self, inbox: Bundle, row: int, encoded: bytes) -> list[_Output]:
+        """Return the outputs of an element that is taken back, and keep them no longer."""
+        windows = inbox.windows[row]
+        some: list[_Output] | None = None
+        if not self._is_expired(windows):
+            last = max(windows, key=_by_end)
+            cells = self.state.open(encoded).cells
+            if last in cells:
+                standing: dict[_Sent, list[list[_Output]]] = cells[last].values[_KEPT]
+                sent = _sent(inbox, row)
+                equal = standing.get(sent)
+                if equal:
+                    some = equal.pop()
+                    if not equal:
+                        del standing[sent]
+                if not standing:
+                    del cells[last]
+            self.state.mark(encoded, last)
+        if some is None:
+            self.counters["dropped_retractions"] += len(windows)
+            return []
+        return some
+
+
+def _sent(inbox: Bundle, row: int) -> _Sent:
+    return inbox.times[row], inbox.windows[row], inbox.panes[row]
+
+
+def _by_end(window: Window) -> tuple[int, int]:
+    return int(window.end), int(window.start)

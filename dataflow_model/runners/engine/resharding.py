@@ -1,0 +1,111 @@
+"""What of a keyed node's durable state belongs to one shard, when the number of shards changes.
+
+Most engines store an entry a key, and the key's hash says whose it is. Two store entries of many keys: those are cut.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.columns.panes import from_ipc, to_ipc
+from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
+from dataflow_model.runners.engine.id_segments import Segment
+from dataflow_model.runners.engine.id_store import ADDRESS
+from dataflow_model.runners.engine.kernels import split_by_shard
+from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.values import shard_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dataflow_model.runners.engine.shard import Engine
+
+__all__ = ["Share", "count_keys", "share_of"]
+
+
+@attrs.frozen
+class Share:
+    """One shard of several.
+
+    Attributes:
+        index: which, from 0.
+        shards: of how many.
+
+    Example:
+        >>> [Share(index, 2).takes(b"sUA") for index in (0, 1)]
+        [True, False]
+    """
+
+    index: int
+    shards: int
+
+    def takes(self, encoded: bytes) -> bool:
+        """Tell whether an encoded key is this shard's."""
+        return shard_hash(encoded) % self.shards == self.index
+
+    def meets(self, index: int, shards: int) -> bool:
+        """Tell whether a shard among another number of shards can have keys of this one.
+
+        Example:
+            >>> [Share(1, 4).meets(index, 2) for index in (0, 1)]
+            [False, True]
+        """
+        common = math.gcd(self.shards, shards)
+        return self.index % common == index % common
+
+
+def share_of(engine: Engine, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+    """Return the entries of one shard.
+
+    Args:
+        engine: a new shard's engine of the node.
+        parts: the entries that the old shards had stored, each key in one of them.
+        share: which shard.
+    """
+    match engine:
+        case ColumnarEngine():
+            return _columns(parts, share)
+        case DeduplicatingEngine():
+            return _segments(parts, share)
+        case _:
+            return {encoded: entry for part in parts for encoded, entry in part.items() if share.takes(encoded)}
+
+
+def count_keys(entries: Mapping[bytes, Any]) -> int:
+    """Return how many keys are in stored entries: ids in a Deduplicate's, partials where they are in columns."""
+    return sum(map(_keys_in, entries.values()))
+
+
+def _keys_in(entry: Any) -> int:
+    if isinstance(entry, StoredKey):  # a set of ids is due for nothing, every key is
+        return 1 if entry.dues else len(Segment.read(entry.state))
+    content, folded = entry
+    return len(folded) + (0 if content is None else from_ipc(content).num_rows)
+
+
+def _columns(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+    """Cut tables of partials, and number them anew: each shard has counted from 1."""
+    found: dict[bytes, Any] = {}
+    for content, folded in itertools.chain.from_iterable(part.values() for part in parts):
+        tables = [] if content is None else split_by_shard(from_ipc(content), range(share.shards))
+        mine = [table for index, table in tables if index == share.index]
+        rows = {place: held for place, held in folded.items() if share.takes(place[0])}
+        if mine or rows:
+            found[(len(found) + 1).to_bytes(8)] = to_ipc(mine[0]) if mine else None, rows
+    return found
+
+
+def _segments(parts: Iterable[Mapping[bytes, StoredKey]], share: Share) -> dict[bytes, Any]:
+    """Cut sets of ids, and make one set of those of a slice."""
+    slices: dict[int, list[bytes]] = {}
+    for address, entry in itertools.chain.from_iterable(part.items() for part in parts):
+        ids = [one for one in Segment.read(entry.state) if share.takes(one)]
+        slices.setdefault(ADDRESS.unpack(address)[0], []).extend(ids)
+    return {
+        ADDRESS.pack(number, 0): StoredKey(Segment.of(ids).packed, (), None) for number, ids in slices.items() if ids
+    }

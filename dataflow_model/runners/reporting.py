@@ -1,0 +1,174 @@
+"""From what a run has counted to what it tells: one shape on every runner."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+import attrs
+
+from dataflow_model.metrics.report import (
+    DistributionValue,
+    RunReport,
+    SlowKey,
+    StageReport,
+    TransformReport,
+    UserMetrics,
+)
+from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, Readings, Spread, Tally
+from dataflow_model.plan.nodes import Read, Write
+from dataflow_model.plan.sources import ScriptSource
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.plan.stages import StagedPlan
+
+__all__ = ["Measured", "StateSized", "make_report", "state_sizes"]
+
+_PANES: Final = "panes_"
+_DROPPED: Final = "dropped_"
+_NOTHING: Final = Readings()
+
+
+@runtime_checkable
+class StateSized(Protocol):
+    """An engine that can say how large its state is."""
+
+    def state_size(self) -> tuple[int, int]:
+        """Return how many entries its state has, and how many bytes those that are settled have."""
+        ...
+
+
+def state_sizes(engines: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Return the size of each engine's state, by label, of those that can say."""
+    return {label: engine.state_size() for label, engine in engines.items() if isinstance(engine, StateSized)}
+
+
+@attrs.frozen(kw_only=True)
+class Measured:
+    """What a runner knows of a run at one moment.
+
+    Attributes:
+        counters: by transform, as in `result.metrics()`.
+        watermarks: by transform, of its output.
+        tally: what was counted on the way.
+        state: by transform, the entries of its state and their bytes; `None` where they are not stored.
+        clock: how far the clock of the run has come.
+        commits: how many there have been.
+        pending_since: by the wall, when the oldest work was seen that is not committed; `None` where there is none.
+    """
+
+    counters: Mapping[str, Mapping[str, Any]]
+    watermarks: Mapping[str, int]
+    tally: Tally
+    state: Mapping[str, tuple[int, int | None]]
+    clock: int
+    commits: int
+    pending_since: int | None
+
+
+def make_report(staged: StagedPlan, measured: Measured, now: int | None = None) -> RunReport:
+    """Return the report of a run.
+
+    Args:
+        staged: its plan.
+        measured: what is known of it.
+        now: the wall clock; read if it is not given.
+    """
+    at = time.time_ns() // 1_000 if now is None else now
+    clock = measured.clock if _has_own_clock(staged) else at
+    pending = 0 if measured.pending_since is None else max(0, at - measured.pending_since)
+    depths = _depths(staged)
+    return RunReport(
+        at=ProcessingTime(at),
+        clock=ProcessingTime(clock),
+        commits=measured.commits,
+        system_lag=Duration(pending),
+        transforms={
+            node.label: _transform(node.label, depths[node.label], measured, clock) for node in staged.plan.nodes
+        },
+        stages={
+            depth: StageReport(
+                stage=depth,
+                transforms=tuple(node.label for node in nodes),
+                **{name: count for name, count in measured.tally.stages.get(str(depth), {}).items() if name in _STAGE},
+            )
+            for depth, nodes in enumerate(staged.stages, 1)
+        },
+    )
+
+
+_STAGE: Final = frozenset(attrs.fields_dict(StageReport)) - {"stage", "transforms"}
+
+
+def _transform(label: str, stage: int, measured: Measured, clock: int) -> TransformReport:
+    tally = measured.tally
+    own = tally.own.get(label, _NOTHING)
+    counters = dict(measured.counters.get(label, {}))
+    sizes = _value(own.distributions.get(BUNDLE_SIZE))
+    watermark = measured.watermarks.get(label)
+    entries, stored = measured.state.get(label, (None, None))
+    return TransformReport(
+        label=label,
+        stage=stage,
+        elements_in=int(counters.get("elements_in", sizes.sum)),
+        elements_out=int(counters.get(ELEMENTS_OUT, own.counters.get(ELEMENTS_OUT, 0))),
+        bundle_sizes=sizes,
+        panes={name.removeprefix(_PANES): count for name, count in counters.items() if name.startswith(_PANES)},
+        dropped={
+            name.removeprefix(_DROPPED).removeprefix("because_"): count
+            for name, count in counters.items()
+            if name.startswith(_DROPPED)
+        },
+        counters=counters,
+        watermark=None if watermark is None else EventTime(watermark),
+        watermark_lag=_lag(watermark, clock),
+        state_entries=entries,
+        state_bytes=stored,
+        slowest_keys=tuple(SlowKey(key, *spent) for key, spent in tally.slowest(label).items()),
+        user=_user(tally.users.get(label, _NOTHING)),
+    )
+
+
+def _user(readings: Readings) -> UserMetrics:
+    return UserMetrics(
+        dict(readings.counters),
+        {name: _value(spread) for name, spread in list(readings.distributions.items())},
+        {name: value for name, (_, value) in list(readings.gauges.items())},
+    )
+
+
+def _value(spread: Spread | None) -> DistributionValue:
+    return (
+        DistributionValue() if spread is None else DistributionValue(spread.count, spread.sum, spread.min, spread.max)
+    )
+
+
+def _lag(watermark: int | None, clock: int) -> Duration | None:
+    if watermark is None or watermark <= MIN_TIMESTAMP:
+        return None
+    return Duration(0 if watermark >= MAX_TIMESTAMP else max(0, clock - watermark))
+
+
+def _has_own_clock(staged: StagedPlan) -> bool:
+    """Tell whether the data say when they were seen, so that lags do not count from the wall."""
+    return any(
+        isinstance(read.source, ScriptSource) or read.source.processing_time is not None for read in staged.sources
+    )
+
+
+def _depths(staged: StagedPlan) -> dict[str, int]:
+    """Return where each transform runs; what several stages feed, and runs behind each, is at the last of them."""
+    depths: dict[str, int] = {}
+    keyed = {node.label: depth for depth, nodes in enumerate(staged.stages, 1) for node in nodes}
+    for node in staged.plan.nodes:
+        if isinstance(node, Read):
+            depths[node.label] = 0
+        elif isinstance(node, Write):
+            depths[node.label] = len(staged.stages) + 1
+        else:
+            inputs = [depths[ref.label] for ref in node.inputs]
+            depths[node.label] = keyed.get(node.label, max(inputs, default=0))
+    return depths

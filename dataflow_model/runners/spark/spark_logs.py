@@ -1,0 +1,56 @@
+"""Spark's logs of offsets and commits, as far as an upgrade has to read them: how far a run came, and what it read."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+from dataflow_model.errors import CheckpointMismatch, explain
+
+__all__ = ["last_committed", "last_logged", "offset_of"]
+
+
+def last_committed(spark: str) -> int | None:
+    """Return the number of the last micro-batch that Spark has committed; `None` if there is none.
+
+    Args:
+        spark: Spark's part of a checkpoint.
+    """
+    return _last(spark, "commits")
+
+
+def last_logged(spark: str) -> int | None:
+    """Return the number of the last micro-batch that has begun; `None` if there is none."""
+    return _last(spark, "offsets")
+
+
+def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
+    """Return where our own source stood after a micro-batch, and how many sources beside it Spark knew.
+
+    Raises:
+        CheckpointMismatch: if the log cannot be read.
+    """
+    path = pathlib.Path(spark, "offsets", str(batch))
+    found: list[dict[str, Any]] = []
+    others = 0
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines()[2:]:  # a version, then what Spark itself remembers
+            text = line[line.index("{") :] if "{" in line else "null"
+            offset = json.loads(text)
+            if isinstance(offset, dict) and {"rows", "totals", "step"} <= offset.keys():
+                found.append(offset)
+            else:
+                others += 1
+        (ours,) = found
+    except (OSError, ValueError) as error:
+        raise CheckpointMismatch(
+            explain(f"the offsets of micro-batch {batch} in {str(path)!r} cannot be read: {error}")
+        ) from error
+    return ours, others
+
+
+def _last(spark: str, log: str) -> int | None:
+    folder = pathlib.Path(spark, log)
+    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+    return max(numbers, default=None)

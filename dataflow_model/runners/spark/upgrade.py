@@ -1,0 +1,248 @@
+"""Carry what a stopped run has kept into a new checkpoint, from which a changed pipeline goes on."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError, explain
+from dataflow_model.plan.stages import owner_of_cut
+from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.spark.publishing import last_published, read_progress
+from dataflow_model.runners.spark.requests import copy_signals
+from dataflow_model.runners.spark.run_record import RunRecord
+from dataflow_model.runners.spark.running import who_runs
+from dataflow_model.runners.spark.session import local_session
+from dataflow_model.runners.spark.spark_logs import last_committed, last_logged, offset_of
+from dataflow_model.runners.spark.upgrade_adopting import seed_in
+from dataflow_model.runners.spark.upgrade_reading import read_shards
+from dataflow_model.runners.spark.upgrade_seed import SeedWriter
+from dataflow_model.runners.spark.upgrade_state import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from dataflow_model.runners.spark.shard_meta import ShardMeta
+    from dataflow_model.runners.spark.upgrade_reading import ShardFound
+    from dataflow_model.runners.spark.upgrade_seed import Manifest
+    from dataflow_model.runners.spark.upgrade_state import Carried
+
+__all__ = ["Upgraded", "carry_over", "upgrade"]
+
+_ALONG: Final = ("inputs", "collected")
+"""What a run keeps beside its state, and a new one goes on with as it is."""
+
+
+@attrs.frozen
+class Upgraded:
+    """What an upgrade has carried.
+
+    Attributes:
+        keys: by transform with state, how many keys it had; windows of side inputs, if it had these.
+        waiting: by transform with state, how many elements waited for it: their instant was not complete.
+        rows: by source, how many rows of its files it had read; 0 for one that is no file.
+        dropped: the transforms whose state is left behind because you said so.
+        batch: the old run's last committed micro-batch, from 0.
+    """
+
+    keys: Mapping[str, int]
+    waiting: Mapping[str, int]
+    rows: Mapping[str, int]
+    dropped: tuple[str, ...]
+    batch: int
+
+
+def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSession | None = None) -> Upgraded:
+    """Carry the state of a stopped streaming run over, so that a changed pipeline goes on from it.
+
+    The next run with `checkpoint=new` may have other groupings, other sources, another number of shards: what has kept
+    its name and its definition goes on where it was, without loss or repeat; what is new begins with the rows that are
+    read from then on. What was kept and would be lost stops that run before anything happens, unless `drop` names it.
+
+    The old checkpoint is only read. The new one appears when it is complete. What was pickled by reference, such as
+    elements of a class of yours that wait for their instant, is read here: your modules have to be importable.
+
+    Args:
+        old: the checkpoint of a run that was stopped or killed.
+        new: a directory that is not there yet, on a file system that driver and workers share.
+        drop: labels of transforms whose state is to be lost: groupings that are gone or have another definition;
+            sources that are to begin again, or are gone.
+        spark: the session to read the state with; one on this machine by default.
+
+    Raises:
+        CheckpointMismatch: if `old` holds no such run; if it is running, drained, over, or in the midst of a commit.
+        InvalidArgument: if `new` is there, or `drop` names what the old pipeline did not have.
+        StateCorruption: if the old state is damaged.
+        SinkError: if the new directory cannot be written.
+
+    Example:
+        >>> upgrade("no/such/checkpoint", "checkpoints/delays-2")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.CheckpointMismatch: 'no/such/checkpoint' holds no checkpoint of a dataflow_model run
+        Hint: name the directory that was given as checkpoint=, in which a run has begun
+    """
+    before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
+    record = RunRecord.read(str(before / "dataflow"))
+    if record is None:
+        raise CheckpointMismatch(
+            explain(
+                f"{str(old)!r} holds no checkpoint of a dataflow_model run",
+                hint="name the directory that was given as checkpoint=, in which a run has begun",
+            )
+        )
+    if target.exists():
+        raise InvalidArgument(explain(f"{str(new)!r} is there already", hint="name a directory that is not"))
+    if target.is_relative_to(before):
+        raise InvalidArgument(explain(f"{str(new)!r} lies in {str(old)!r}", hint="name a directory beside it"))
+    batch, offset = _standing(str(old), before)
+    _check_drop(record, offset, drop)
+    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        fresh.mkdir(parents=True)
+        session = spark or local_session("dataflow-model upgrade")
+        shards = read_shards(session, str(before / "spark"), batch, record)
+        manifest = carry_over(shards, before, fresh, record, batch, offset, drop)
+        fresh.replace(target)
+    except OSError as error:
+        raise SinkError(
+            explain(f"{str(new)!r} cannot be written: {error}", hint="make room for it, or name another directory")
+        ) from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    rows = {label: sum(offset["rows"].get(label, {}).values()) for label in offset["begun"]}
+    return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch)
+
+
+def _standing(old: str, before: pathlib.Path) -> tuple[int, dict[str, Any]]:
+    """Return the last committed micro-batch and where the sources stood, or refuse a run that cannot be left there."""
+    ours, spark = str(before / "dataflow"), str(before / "spark")
+    who = who_runs(ours)
+    if who is not None:
+        raise _refusal(f"the run in {old!r} is running, in {who}", "stop it first: result.stop()")
+    for request in ("drained", "drain"):
+        if (before / "dataflow" / "requests" / request).exists():
+            raise _refusal(
+                f"the run in {old!r} was drained: its windows are closed for good",
+                "start the new pipeline with a checkpoint of its own",
+            )
+    batch = last_committed(spark)
+    if batch is None:
+        raise _refusal(
+            f"the run in {old!r} has not committed anything that could be carried over",
+            "start the new pipeline with a checkpoint of its own; or upgrade once more the one that this was made from",
+        )
+    # A micro-batch that has begun and published nothing never was; its rows are read again. One that has published,
+    # or has begun to, only its own pipeline can finish.
+    published = last_published(ours)
+    if (last_logged(spark) or 0) > batch and published is not None and published > batch:
+        raise _refusal(
+            f"the run in {old!r} was stopped while it published micro-batch {published}",
+            "start the old pipeline once more, which finishes that first, stop it, and upgrade then",
+        )
+    offset, others = offset_of(spark, batch)
+    if others:
+        raise _refusal(
+            f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far",
+            "start the new pipeline with a checkpoint of its own, and the DataFrames where the old run has stopped",
+        )
+    if offset["last"]:
+        raise _refusal(
+            f"the input of the run in {old!r} is over: its windows are closed for good",
+            "start the new pipeline with a checkpoint of its own",
+        )
+    return batch, offset
+
+
+def _refusal(problem: str, hint: str) -> CheckpointMismatch:
+    return CheckpointMismatch(explain(problem, hint=hint))
+
+
+def _check_drop(record: RunRecord, offset: Mapping[str, Any], drop: Collection[str]) -> None:
+    known = [label for stage in record.stages for label in stage] + list(offset["begun"])
+    for label in drop:
+        if label not in known:
+            raise InvalidArgument(
+                explain(
+                    f"`drop` names transforms of the old pipeline that keep something, got {label!r}",
+                    hint=f"these do: {', '.join(map(repr, known))}",
+                )
+            )
+
+
+def carry_over(
+    shards: Iterable[ShardFound],
+    before: pathlib.Path,
+    fresh: pathlib.Path,
+    record: RunRecord,
+    batch: int,
+    offset: dict[str, Any],
+    drop: Collection[str],
+) -> Manifest:
+    """Write our part of a new checkpoint, in which no run has begun, and return what it holds.
+
+    Args:
+        shards: what each shard of the old run has kept.
+        before: the old checkpoint.
+        fresh: the directory of the new one.
+        record: of the old run.
+        batch: its last committed micro-batch.
+        offset: where its sources stood then.
+        drop: the labels of transforms whose state is to be lost.
+    """
+    old, ours = before / "dataflow", fresh / "dataflow"
+    writer = SeedWriter(seed_in(str(ours)))
+    keys = {label: 0 for stage in record.stages for label in stage}
+    metas: dict[int, dict[int, ShardMeta]] = {}
+    for found in shards:
+        metas.setdefault(found.depth, {})[found.index] = found.meta
+        for label, entries in found.entries.items():
+            keys[label] += count_keys(entries)
+            if label not in drop:
+                writer.keys(label, found.index, entries)
+    stages = {depth: [of[index] for index in sorted(of)] for depth, of in metas.items()}
+    carried = gather(stages, dict(enumerate(record.stages, 1)))
+    for label, join in carried.joins.items():
+        keys[label] += sum(map(len, join.windows))
+    manifest = writer.finish(
+        carried,
+        old=str(before),
+        run_id=record.run_id,
+        edition=f"-{uuid.uuid4().hex[:8]}",
+        shards=record.shards,
+        batch=batch,
+        fingerprint=record.fingerprint,
+        definitions=record.definitions,
+        percentiles=record.percentiles,
+        columns=[label for label, in_columns in record.columns.items() if in_columns],
+        keys=keys,
+        waiting=dict.fromkeys(keys, 0) | _waiting(carried),
+        offset=offset,
+        drop=sorted(set(drop)),
+    )
+    for name in _ALONG:
+        if (old / name).is_dir():
+            shutil.copytree(old / name, ours / name)
+    copy_signals(old / "requests", ours / "requests")
+    progress = read_progress(str(old))
+    if progress:  # micro-batches are numbered anew
+        (ours / "progress.json").write_text(json.dumps({**progress, "batch": -1}), encoding="utf-8")
+    return manifest
+
+
+def _waiting(carried: Carried) -> dict[str, int]:
+    """Return how many elements wait for each transform."""
+    counts: dict[str, int] = {}
+    for _, packed in carried.waiting:
+        label = owner_of_cut(packed.cut)
+        counts[label] = counts.get(label, 0) + len(packed.bundle)
+    for label, join in carried.joins.items():
+        counts[label] = counts.get(label, 0) + sum(map(len, join.waiting.values()))
+    return counts

@@ -1,0 +1,289 @@
+"""Computations: MillWheel's API. A node of user code with state by key, timers, and streams that it produces.
+
+Source: Akidau et al., "MillWheel: Fault-Tolerant Stream Processing at Internet Scale" (VLDB 2013).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
+from dataflow_model.time import Duration, format_instant
+from dataflow_model.transforms.stream_records import StreamRecord
+from dataflow_model.triggers import TimeDomain
+from dataflow_model.triggers.contexts import LOW_WATERMARK
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.state_handles import Timer, ValueState, Watermark, WatermarkHold
+    from dataflow_model.time import EventTime, InstantLike
+    from dataflow_model.transforms.stream_records import Coder, FiredTimer
+
+__all__ = ["Computation", "ComputationState", "Scope"]
+
+
+class Computation:
+    """User code on streams: subclass it and give `process_record`, and `process_timer` if it sets timers.
+
+    Both run in the context of one key, one at a time for each key, with what that key's state is. What they change and
+    produce becomes durable together, once. Keep nothing else between calls: an instance is one of many, on a worker
+    that may go at any time. `setup` and `teardown` are for connections and models that only read.
+
+    Attributes:
+        coder: what turns the state into bytes; without one the state is bytes.
+        percentiles: which percentiles of the watermark below 100 `low_watermark` is asked for; only those travel.
+
+    Raises:
+        InvalidArgument, InvalidType: in a callback, for what the methods below refuse.
+
+    Source: MillWheel's `Computation`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Counter(dm.Computation):
+        ...     coder = dm.PickleCoder()
+        ...     def process_record(self, record):
+        ...         if self.state.read() is None:
+        ...             self.set_timer("end", record.timestamp + dm.duration("10 seconds"))
+        ...         self.state.write((self.state.read() or 0) + 1)
+        ...     def process_timer(self, timer):
+        ...         self.produce(dm.StreamRecord(timer.key, self.state.read(), timer.timestamp), "counts")
+        ...         self.state.clear()
+        >>> topology = dm.Topology("letters")
+        >>> queries = [dm.TimestampedValue(letter, at) for at, letter in enumerate("abba")]
+        >>> topology.inject("letters", dm.Create(queries))
+        >>> topology.add(Counter(), subscribe={"letters": lambda letter: letter}, produces=["counts"])
+        >>> topology.sink("counts", dm.io.Collect())
+        >>> result = topology.run()
+        >>> _ = result.wait_until_finish()
+        >>> [record.value for record in result.collected("counts")]
+        [('a', 2), ('b', 2)]
+    """
+
+    coder: Coder | None = None
+    percentiles: tuple[float, ...] = ()
+    _scope: Scope | None = None
+
+    def setup(self) -> None:
+        """Prepare what is costly, once per worker."""
+
+    def teardown(self) -> None:
+        """Let go of what `setup` took."""
+
+    def process_record(self, record: StreamRecord) -> None:
+        """Take one record in."""
+        del record
+        raise NotImplementedError(f"{type(self).__name__} must define `process_record(self, record)`")
+
+    def process_timer(self, timer: FiredTimer) -> None:
+        """Act on a timer that has come due."""
+        del timer
+        raise NotImplementedError(f"{type(self).__name__} must define `process_timer(self, timer)`")
+
+    @property
+    def key(self) -> Any:
+        """The key in whose context a callback runs."""
+        return self._here("key").key
+
+    @property
+    def state(self) -> ComputationState:
+        """The state of the key; see `ComputationState`."""
+        return self._here("state").state
+
+    def set_timer(
+        self,
+        tag: str,
+        time: InstantLike | Duration,
+        domain: TimeDomain = TimeDomain.EVENT_TIME,
+        *,
+        timestamp: InstantLike | None = None,
+    ) -> None:
+        """Set a timer of the key, or move the one of the same tag and domain; it fires once.
+
+        Args:
+            tag: its name.
+            time: when to fire: once the low watermark reaches it, or in processing time once the clock leaves it. A
+                `Duration` counts from now: from the record or timer, or from the clock.
+            domain: which of the two. In a bounded job there is no clock, and only the former fire.
+            timestamp: the event time of what it is to produce, which holds the watermark until it fires. By default its
+                own time, in processing time that of the record or timer that sets it.
+
+        Raises:
+            InvalidArgument: where no `process_timer` is defined, or for a timestamp before that of the record or timer,
+                or after the timer's own event time.
+        """
+        scope = self._here("set_timer")
+        if type(self).process_timer is Computation.process_timer:
+            raise InvalidArgument(
+                explain(
+                    f"{type(self).__name__} sets the timer {tag!r}, and nothing runs when it fires",
+                    hint="define process_timer(self, timer)",
+                )
+            )
+        timer = scope.timer(domain)
+        if isinstance(time, Duration):
+            timer.set_after(time, tag=tag, output_timestamp=timestamp)
+        else:
+            timer.set(time, tag=tag, output_timestamp=timestamp)
+
+    def clear_timer(self, tag: str, domain: TimeDomain = TimeDomain.EVENT_TIME) -> None:
+        """Clear a timer of the key, if it is set."""
+        self._here("clear_timer").timer(domain).clear(tag)
+
+    def produce(self, record: StreamRecord, stream: str) -> None:
+        """Give a record to a stream.
+
+        Args:
+            record: its key is for those who sink the stream; who subscribes to it has a key extractor.
+            stream: one of those that the topology says the computation produces.
+
+        Raises:
+            InvalidArgument: for another stream, or a timestamp before that of the record or timer that is processed,
+                and of the state, if it has one.
+            InvalidType: for something that is no record.
+        """
+        self._here("produce").produce(record, stream)
+
+    def low_watermark(self, percentile: float = LOW_WATERMARK) -> EventTime:
+        """Return the watermark of the input: what stands before it is believed to have come.
+
+        Args:
+            percentile: below 100, of all partitions or records of the sources; one of `percentiles`.
+
+        Raises:
+            InvalidArgument: for a percentile that the class does not name.
+        """
+        scope = self._here("low_watermark")
+        if percentile not in (LOW_WATERMARK, *self.percentiles):
+            named = ", ".join(f"{one:g}" for one in sorted({*self.percentiles, percentile}))
+            raise InvalidArgument(
+                explain(
+                    f"{type(self).__name__} asks for percentile {percentile!r} of the watermark and does not name it",
+                    hint=f"only those that are named travel: percentiles = ({named},)",
+                )
+            )
+        return scope.watermark.read(percentile)
+
+    def _here(self, name: str) -> Scope:
+        if self._scope is None:
+            raise InvalidArgument(
+                explain(
+                    f"`{name}` of {type(self).__name__} belongs to a key, and no key is being processed",
+                    hint="use it in process_record or process_timer only",
+                )
+            )
+        return self._scope
+
+
+class ComputationState:
+    """The state of one key of a computation: one value, which may carry a timestamp that holds the watermark."""
+
+    __slots__ = ("_coder", "_hold", "_name", "_value")
+
+    def __init__(self, value: ValueState[bytes | None], hold: WatermarkHold, coder: Coder | None, name: str) -> None:
+        self._value = value
+        self._hold = hold
+        self._coder = coder
+        self._name = name
+
+    @property
+    def timestamp(self) -> EventTime | None:
+        """The timestamp that it was written with, if any."""
+        return self._hold.read()
+
+    def read(self) -> Any:
+        """Return the value, or `None` where nothing was written."""
+        encoded = self._value.read()
+        return encoded if encoded is None or self._coder is None else self._coder.decode(encoded)
+
+    def write(self, value: Any, timestamp: InstantLike | None = None) -> None:
+        """Replace the value, and its timestamp.
+
+        Args:
+            value: bytes, or what the coder takes.
+            timestamp: the event time of what will come of it. It holds the output's watermark until the state is
+                written again or cleared, and the key may produce from it on.
+
+        Raises:
+            InvalidType: for a value that is not bytes, without a coder.
+            InvalidArgument: for a timestamp before that of the record or timer that is processed, and of the state as
+                it was.
+        """
+        encoded = value if self._coder is None else self._coder.encode(value)
+        if not isinstance(encoded, bytes):
+            said = f"{self._coder!r} makes" if self._coder is not None else f"the state of {self._name} is bytes, got"
+            raise InvalidType(
+                explain(f"{said} {encoded!r} of type {type(encoded).__name__}", hint="set coder = dm.PickleCoder()")
+            )
+        self._value.write(encoded)
+        if timestamp is None:
+            self._hold.clear()
+        else:
+            self._hold.set(timestamp)
+
+    def clear(self) -> None:
+        """Forget the value and its timestamp."""
+        self._value.clear()
+        self._hold.clear()
+
+
+@attrs.define
+class Scope:
+    """What a callback works on: one key, at one event time.
+
+    Attributes:
+        name: the computation's, for messages.
+        key, state: the key and what is kept for it.
+        timestamp: of the record or timer.
+        since: the state's own timestamp before the call, or `None`.
+        watermark: of the input.
+        timers: one handle for each domain.
+        streams: what it may produce.
+        produced: what it has produced.
+    """
+
+    name: str
+    key: Any
+    state: ComputationState
+    timestamp: EventTime
+    since: EventTime | None
+    watermark: Watermark
+    timers: dict[TimeDomain, Timer]
+    streams: tuple[str, ...]
+    produced: list[TaggedOutput] = attrs.field(factory=list)
+
+    def timer(self, domain: TimeDomain) -> Timer:
+        """Return the handle of a domain's timers."""
+        if not isinstance(domain, TimeDomain):
+            raise InvalidType(
+                explain(f"a timer's domain must be a TimeDomain, got {domain!r}", hint="dm.TimeDomain.EVENT_TIME")
+            )
+        return self.timers[domain]
+
+    def produce(self, record: StreamRecord, stream: str) -> None:
+        """Check a production, and keep it."""
+        if not isinstance(record, StreamRecord):
+            raise InvalidType(
+                explain(f"a StreamRecord is wanted, got {record!r}", hint="dm.StreamRecord(key, value, timestamp)")
+            )
+        if stream not in self.streams:
+            declared = ", ".join(map(repr, self.streams)) or "none"
+            raise InvalidArgument(
+                explain(
+                    f"{self.name!r} produces to {stream!r}; the streams declared for it are: {declared}",
+                    hint=f"topology.add(…, produces=[{', '.join(map(repr, (*self.streams, stream)))}])",
+                )
+            )
+        earliest = self.timestamp if self.since is None else min(self.timestamp, self.since)
+        if record.timestamp < earliest:
+            raise InvalidArgument(
+                explain(
+                    f"{self.name!r} produces at {format_instant(record.timestamp)} what comes of "
+                    f"{format_instant(earliest)}: a production may not stand before its input",
+                    hint="write the state with the timestamp of what will come of it: state.write(value, timestamp=…)",
+                )
+            )
+        value = TimestampedValue((record.key, record.value), record.timestamp)
+        self.produced.append(TaggedOutput(stream, value))

@@ -1,0 +1,218 @@
+"""How a computation runs: its streams by key, then a stateful DoFn."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.dofn import DoFn
+from dataflow_model.plan.state import TimerSpec, ValueStateSpec, WatermarkHoldSpec, WatermarkSpec, on_timer
+from dataflow_model.transforms.computations import Computation, ComputationState, Scope
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.reshaping import Flatten
+from dataflow_model.transforms.state import check_named_percentiles
+from dataflow_model.transforms.stream_records import Coder, FiredTimer, StreamRecord
+from dataflow_model.triggers import TimeDomain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from dataflow_model.plan.state_handles import Timer, ValueState, Watermark, WatermarkHold
+    from dataflow_model.time import EventTime, ProcessingTime
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["ByKey", "ComputationFn", "KeyExtractor", "check_computation"]
+
+
+KeyExtractor: TypeAlias = "Callable[[Any], Any] | None"
+"""What makes a key of a value; `None` keeps the key that the producer gave."""
+
+
+class ComputationFn(DoFn):
+    """Runs a computation by key. Elements are pairs of a key and of a stream's name with a value.
+
+    Args:
+        name: the computation's, for messages.
+        computation: a worker runs a copy of it.
+        streams: what it may produce.
+    """
+
+    state = ValueStateSpec[bytes | None]()
+    state_timestamp = WatermarkHoldSpec()
+    watermark = WatermarkSpec()
+    low_watermark_timer = TimerSpec(TimeDomain.EVENT_TIME)
+    clock_timer = TimerSpec(TimeDomain.PROCESSING_TIME)
+
+    def __init__(self, name: str, computation: Computation, streams: tuple[str, ...]) -> None:
+        self.name = name
+        self.computation = computation
+        self.streams = streams
+        self.watermark_percentiles = tuple(computation.percentiles)
+        self._running = computation
+
+    def setup(self) -> None:
+        """Take a copy: what a callback works on is kept in it while it runs."""
+        self._running = copy.copy(self.computation)
+        self._running.setup()
+
+    def teardown(self) -> None:
+        """Let go."""
+        self._running.teardown()
+
+    def title(self) -> str:
+        """Name the user's class."""
+        return f"computation {type(self.computation).__name__}"
+
+    def process(
+        self,
+        element: Any,
+        *,
+        timestamp: EventTime,
+        state: ValueState[bytes | None],
+        state_timestamp: WatermarkHold,
+        watermark: Watermark,
+        low_watermark_timer: Timer,
+        clock_timer: Timer,
+    ) -> Iterable[Any]:
+        """Hand a record to the computation."""
+        key, (stream, value) = element
+        record = StreamRecord(key, value, timestamp, stream, timestamp < watermark.read())
+        scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
+        return self._run(scope, lambda: self._running.process_record(record))
+
+    @on_timer(low_watermark_timer)
+    def at_low_watermark(  # noqa: PLR0913 - what the engine fills by name
+        self,
+        *,
+        key: Any,
+        timer_tag: str,
+        fire_timestamp: EventTime,
+        timestamp: EventTime,
+        state: ValueState[bytes | None],
+        state_timestamp: WatermarkHold,
+        watermark: Watermark,
+        low_watermark_timer: Timer,
+        clock_timer: Timer,
+    ) -> Iterable[Any]:
+        """Hand a timer to the computation that the watermark has reached."""
+        timer = FiredTimer(key, timer_tag, fire_timestamp, TimeDomain.EVENT_TIME, timestamp)
+        scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
+        return self._run(scope, lambda: self._running.process_timer(timer))
+
+    @on_timer(clock_timer)
+    def at_clock(  # noqa: PLR0913 - as above
+        self,
+        *,
+        key: Any,
+        timer_tag: str,
+        fire_timestamp: ProcessingTime,
+        timestamp: EventTime,
+        state: ValueState[bytes | None],
+        state_timestamp: WatermarkHold,
+        watermark: Watermark,
+        low_watermark_timer: Timer,
+        clock_timer: Timer,
+    ) -> Iterable[Any]:
+        """Hand a timer to the computation that the clock has left."""
+        timer = FiredTimer(key, timer_tag, fire_timestamp, TimeDomain.PROCESSING_TIME, timestamp)
+        scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
+        return self._run(scope, lambda: self._running.process_timer(timer))
+
+    def _scope(
+        self,
+        key: Any,
+        timestamp: EventTime,
+        state: ValueState[bytes | None],
+        hold: WatermarkHold,
+        watermark: Watermark,
+        low_watermark_timer: Timer,
+        clock_timer: Timer,
+    ) -> Scope:
+        held = ComputationState(state, hold, self._running.coder, type(self._running).__name__)
+        timers = {TimeDomain.EVENT_TIME: low_watermark_timer, TimeDomain.PROCESSING_TIME: clock_timer}
+        return Scope(self.name, key, held, timestamp, hold.read(), watermark, timers, self.streams)
+
+    def _run(self, scope: Scope, callback: Callable[[], Any]) -> Iterable[Any]:
+        running = self._running
+        running._scope = scope  # noqa: SLF001 - the two classes are one machine in two parts
+        try:
+            given = callback()
+        finally:
+            running._scope = None  # noqa: SLF001
+        if given is not None:
+            raise InvalidType(
+                explain(
+                    f"a callback of {self.name!r} returned {given!r}, which goes nowhere",
+                    hint="self.produce(dm.StreamRecord(key, value, timestamp), stream)",
+                )
+            )
+        return scope.produced
+
+
+class ByKey(PTransform):
+    """Gives what a computation takes keys, and says by which stream it came."""
+
+    input_kind = "collections"
+
+    def __init__(self, subscribes: Mapping[str, KeyExtractor], keyed: Collection[str]) -> None:
+        self._subscribes = subscribes
+        self._keyed = keyed
+
+    def expand(self, pcoll: Mapping[str, PCollection]) -> PCollection:
+        """Give each stream its keys, and put them together."""
+        pairs = []
+        for stream, collection in pcoll.items():
+            made = _keying(stream, self._subscribes[stream], has_key=stream in self._keyed)
+            pairs.append(collection | f"by {stream}" >> Map(made).with_output_types(tuple[Any, tuple[str, Any]]))
+        together: PCollection = tuple(pairs) | "together" >> Flatten()  # of one too, so that others may be added later
+        return together
+
+
+def _keying(stream: str, extractor: KeyExtractor, *, has_key: bool) -> Callable[[Any], Any]:
+    """Return what makes `(key, (stream, value))` of an element: of a pair's value where computations produce it."""
+    if extractor is None:
+        return lambda pair: (pair[0], (stream, pair[1]))
+    if has_key:
+        return lambda pair: (extractor(pair[1]), (stream, pair[1]))
+    return lambda value: (extractor(value), (stream, value))
+
+
+def check_computation(computation: object) -> Computation:
+    """Return what is given if it can be run as a computation.
+
+    Raises:
+        InvalidType: for something else, for a class, or a coder that is none.
+        InvalidArgument: without `process_record`, or for percentiles out of range.
+
+    Example:
+        >>> check_computation(Computation)
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidType: a Computation is wanted, got the class Computation
+        Hint: write Computation(…)
+    """
+    if isinstance(computation, type) and issubclass(computation, Computation):
+        name = computation.__name__
+        raise InvalidType(explain(f"a Computation is wanted, got the class {name}", hint=f"write {name}(…)"))
+    if not isinstance(computation, Computation):
+        raise InvalidType(
+            explain(f"a Computation is wanted, got {computation!r}", hint="class Mine(dm.Computation): …")
+        )
+    name = type(computation).__name__
+    if type(computation).process_record is Computation.process_record:
+        raise InvalidArgument(
+            explain(f"{name} has no process_record", hint="define process_record(self, record: dm.StreamRecord)")
+        )
+    if computation.coder is not None and (
+        isinstance(computation.coder, type) or not isinstance(computation.coder, Coder)
+    ):
+        raise InvalidType(
+            explain(
+                f"`coder` of {name} must have encode and decode, got {computation.coder!r}",
+                hint="coder = dm.PickleCoder()",
+            )
+        )
+    check_named_percentiles(computation.percentiles, f"`percentiles` of {name}")
+    return computation

@@ -1,0 +1,118 @@
+"""Injectors: sources under MillWheel's name, with what seeds their watermark said in one place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.oldest_file import OldestFile
+from dataflow_model.plan.sources import ColumnSource, DataFrameSource
+from dataflow_model.plan.watermark_origins import WatermarkOrigins
+from dataflow_model.plan.watermarks import WatermarkEstimator, check_estimator
+from dataflow_model.transforms.endpoints import Read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dataflow_model.time import DurationLike, InstantLike
+
+__all__ = ["FileInjector", "Injector"]
+
+
+class Injector(Read):
+    """Bring data in, with a watermark for each of its partitions; the least of these is the injector's.
+
+    Args:
+        read: a source of `dm.io` that reads rows; its own watermark options give way to these.
+        watermark: the estimator; by default the source's own.
+        partition_by: the column that says to which partition a row belongs, or `"file"`; by default all is one.
+        partitions: the names of those that must have reported before there is a watermark.
+        idle_after: how long a partition may give nothing before it stops holding the watermark.
+
+    Raises:
+        InvalidType: for something that is no source of rows: what a program holds and scripts bring watermarks along.
+        InvalidArgument: for a column that is not there.
+
+    Source: MillWheel's injectors.
+
+    Example:
+        >>> import tempfile, pathlib, pyarrow as pa, pyarrow.parquet as pq
+        >>> import dataflow_model as dm
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> pq.write_table(pa.table({"at": [5], "centre": ["east"]}), pathlib.Path(folder.name, "a.parquet"))
+        >>> rows = dm.io.ReadParquet(folder.name, event_time="at")
+        >>> dm.Injector(rows, watermark=dm.BoundedOutOfOrderness(60), partition_by="centre").source.watermark_origins
+        WatermarkOrigins(by='centre', partitions=(), idle_after=None, max_skew=None, weight='origins')
+        >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        read: Read,
+        *,
+        watermark: WatermarkEstimator | None = None,
+        partition_by: str | None = None,
+        partitions: Iterable[object] | None = None,
+        idle_after: DurationLike | None = None,
+    ) -> None:
+        source: Any = _source_of(read)
+        origins = WatermarkOrigins(partition_by, partitions, idle_after)
+        estimator = source.watermark if watermark is None else check_estimator(watermark)
+        columns: list[str] = source.dataframe.columns if isinstance(source, DataFrameSource) else []
+        if columns and partition_by is not None and partition_by not in columns:
+            raise InvalidArgument(
+                explain(
+                    f"`partition_by` names the column {partition_by!r}, which is not there",
+                    hint=f"the columns are {', '.join(columns)}",
+                )
+            )
+        evolved = attrs.evolve(source, watermark=estimator, watermark_origins=origins)
+        super().__init__(evolved, element_type=read.element_type, dead_letters=read.dead_letters)
+        self._label = read._label  # noqa: SLF001 - one transform in the other's place
+
+
+class FileInjector(Injector):
+    """Follow files as they appear; the watermark is when the oldest one was created that is not finished.
+
+    Files must appear whole: write them elsewhere on the same file system and rename them into place. One is finished
+    once its last row has been read. See `OldestFile`.
+
+    Args:
+        read: `dm.io.ReadParquet`, `ReadCsv` or `ReadJson`; with `follow=True` for files that are still to come.
+        created: a pattern of the files' names that says when each was created, or a function of one.
+
+    Raises:
+        InvalidType: for something that reads no files.
+        SourceError: when a file's name does not tell; raised when the files are listed.
+
+    Source: the log-file injector of the MillWheel paper.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> import dataflow_model as dm
+        >>> columns = pa.schema({"at": pa.timestamp("us"), "text": pa.string()})
+        >>> rows = dm.io.ReadJson("logs/", event_time="at", schema=columns, follow=True)
+        >>> dm.FileInjector(rows, created="queries-%Y%m%dT%H%M%S.json").source.watermark
+        OldestFile('queries-%Y%m%dT%H%M%S.json')
+    """
+
+    def __init__(self, read: Read, *, created: str | Callable[[str], InstantLike]) -> None:
+        if not isinstance(_source_of(read), ColumnSource):
+            raise InvalidType(
+                explain(f"a source of files is wanted, got {read!r}", hint="dm.io.ReadJson('logs/', event_time='at')")
+            )
+        super().__init__(read, watermark=OldestFile(created), partition_by="file")
+
+
+def _source_of(read: object) -> ColumnSource | DataFrameSource:
+    source = read.source if isinstance(read, Read) else None
+    if not isinstance(source, ColumnSource | DataFrameSource):
+        raise InvalidType(
+            explain(
+                f"a source of rows is wanted, got {read!r}",
+                hint="dm.io.ReadParquet(…), for example; dm.Create and scripts are injected as they are",
+            )
+        )
+    return source

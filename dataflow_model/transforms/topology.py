@@ -1,0 +1,314 @@
+"""Topologies: computations wired by named streams, built into an ordinary pipeline.
+
+Source: the MillWheel paper: "Users specify a directed computation graph and application code for individual nodes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.nodes import MAIN
+from dataflow_model.transforms.computing import ByKey, ComputationFn, KeyExtractor, check_computation
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.pcollection import PBegin, PCollection
+from dataflow_model.transforms.pipeline import Pipeline
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.reshaping import Flatten
+from dataflow_model.transforms.topology_checks import in_order, produced_streams
+from dataflow_model.transforms.topology_drawing import mermaid
+from dataflow_model.transforms.topology_svg import svg
+from dataflow_model.transforms.windows import Window
+from dataflow_model.windowing import GlobalWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.plan.runner import PipelineResult, Runner
+    from dataflow_model.transforms.computations import Computation
+
+__all__ = ["Topology"]
+
+
+@attrs.frozen
+class Injected:
+    """Data brought in: a source and the stream that it feeds."""
+
+    label: str
+    stream: str
+    source: PTransform
+
+
+@attrs.frozen
+class Added:
+    """A computation, with the streams that it takes, each by a key of its own, and those that it gives."""
+
+    label: str
+    computation: Computation
+    subscribes: Mapping[str, KeyExtractor]
+    produces: tuple[str, ...]
+
+
+@attrs.frozen
+class Sunk:
+    """A sink, and the stream that it takes."""
+
+    label: str
+    stream: str
+    sink: PTransform
+
+
+class Topology:
+    """A graph of computations, connected by named streams; the order of the calls that build it does not matter.
+
+    A stream has any number of producers, injectors and computations alike, and any number of takers, each with a key
+    extractor of its own. It is one in which nothing goes round in circles.
+
+    Args:
+        name: for drawings and messages.
+
+    Raises:
+        InvalidArgument: for a name that is taken or empty.
+
+    Source: MillWheel's topologies.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Upper(dm.Computation):
+        ...     def process_record(self, record):
+        ...         shout = record.value.upper()
+        ...         self.produce(dm.StreamRecord(record.key, shout, record.timestamp), "shouts")
+        >>> topology = dm.Topology("echo")
+        >>> topology.inject("words", dm.Create(["to", "be"]))
+        >>> topology.add(Upper(), subscribe={"words": lambda word: word[0]}, produces=["shouts"])
+        >>> topology.sink("shouts", dm.io.Collect())
+        >>> result = topology.run(dm.LocalRunner())
+        >>> _ = result.wait_until_finish()
+        >>> [record.value for record in result.collected("shouts")]
+        [('t', 'TO'), ('b', 'BE')]
+    """
+
+    def __init__(self, name: str = "topology") -> None:
+        self.name = _named(name, "a topology")
+        self.injected: list[Injected] = []
+        self.added: list[Added] = []
+        self.sunk: list[Sunk] = []
+
+    # ------------------------------------------------------------------------------------------------- building
+
+    def inject(self, stream: str, source: PTransform, *, label: str | None = None) -> None:
+        """Bring data into a stream.
+
+        Args:
+            stream: which one; several injectors may feed it.
+            source: a source of `dm.io`, `dm.Injector`, `dm.Create`, a `TestStream`, or another beginning of a pipeline.
+            label: its name in metrics and checkpoints; by default its own label, else `Inject.` and the stream.
+
+        Raises:
+            InvalidType: for something that begins no pipeline.
+            InvalidArgument: for a label that is taken.
+        """
+        stream = _named(stream, "a stream")
+        _check_kind(source, "pipeline", f"a source is wanted for the stream {stream!r}", "dm.io.ReadParquet(…)")
+        self.injected.append(Injected(self._free(label or source._label or f"Inject.{stream}"), stream, source))  # noqa: SLF001 - as `pipeline` does
+
+    def add(
+        self,
+        computation: Computation,
+        *,
+        subscribe: Mapping[str, KeyExtractor],
+        produces: Iterable[str] = (),
+        label: str | None = None,
+    ) -> None:
+        """Add a computation.
+
+        Args:
+            computation: an instance; each worker runs a copy.
+            subscribe: the streams that it takes, each with a function that makes a key of a value. `None` keeps the
+                key of the computation that produced the record.
+            produces: the streams that it may produce.
+            label: the name under which its state is kept; by default its class's.
+
+        Raises:
+            InvalidType: for something that is no computation, or a key extractor that cannot be called.
+            InvalidArgument: for a label that is taken, or no subscription.
+        """
+        checked = check_computation(computation)
+        name = type(checked).__name__
+        if isinstance(produces, str):
+            raise InvalidType(explain(f"`produces` is a list of streams, got {produces!r}", hint=f"[{produces!r}]"))
+        _check_subscriptions(subscribe, name)
+        given = tuple(_named(stream, "a stream") for stream in produces)
+        if len(set(given)) < len(given):
+            raise InvalidArgument(f"`produces` of {name} names a stream twice: {list(given)!r}")
+        self.added.append(Added(self._free(label or name), checked, dict(subscribe), given))
+
+    def sink(self, stream: str, sink: PTransform, *, label: str | None = None) -> None:
+        """Send a stream out, or into transforms that go on from there.
+
+        What computations produce comes as pairs of key and value; what is only injected, as it is.
+
+        Args:
+            stream: which one.
+            sink: a sink of `dm.io`, or any transform of one collection.
+            label: what results and metrics call it; by default its own label, else the stream's name.
+
+        Raises:
+            InvalidType: for something that takes no collection.
+            InvalidArgument: for a label that is taken.
+        """
+        stream = _named(stream, "a stream")
+        _check_kind(sink, "collection", f"a sink is wanted for the stream {stream!r}", "dm.io.Collect()")
+        self.sunk.append(Sunk(self._free(label or sink._label or stream), stream, sink))  # noqa: SLF001 - as `pipeline` does
+
+    # -------------------------------------------------------------------------------------------------- running
+
+    def pipeline(self, runner: Runner | None = None) -> Pipeline:
+        """Return a pipeline of its own; see `build`."""
+        pipeline = Pipeline(runner=runner)
+        self.build(pipeline)
+        return pipeline
+
+    def build(self, pipeline: Pipeline) -> None:
+        """Add all parts to a pipeline, beside what it has.
+
+        Raises:
+            PlanError: for a stream that is taken and not made, one whose keys are wanted and that has none, or a
+                circle; the message shows all streams.
+            InvalidArgument: for a label that the pipeline has already.
+        """
+        order = in_order(self)
+        keyed = produced_streams(self)
+        parts: dict[str, list[PCollection]] = {}
+        for injected in self.injected:
+            collection = _injected(pipeline, injected)
+            if injected.stream in keyed:
+                collection = pipeline.apply(Map(_without_key), collection, f"Records.{injected.label}")
+            parts.setdefault(injected.stream, []).append(collection)
+        streams: dict[str, PCollection] = {}
+
+        def whole(stream: str) -> PCollection:
+            if stream not in streams:  # also where one part is all, so that others may be added later
+                streams[stream] = pipeline.apply(Flatten(), tuple(parts[stream]), f"Stream.{stream}")
+            return streams[stream]
+
+        for added in order:
+            inputs = {stream: whole(stream) for stream in added.subscribes}
+            pairs = pipeline.apply(ByKey(added.subscribes, keyed), inputs, f"Keys.{added.label}")
+            fn = ComputationFn(added.label, added.computation, added.produces)
+            tags = [stream for stream in added.produces if stream != MAIN]
+            outputs = pipeline.apply(ParDo(fn).with_outputs(*tags), pairs, added.label)
+            for stream in added.produces:
+                parts.setdefault(stream, []).append(outputs[stream])
+        for sunk in self.sunk:
+            pipeline.apply(sunk.sink, whole(sunk.stream), sunk.label)
+
+    def run(self, runner: Runner | None = None, *, until: str | None = None) -> PipelineResult:
+        """Build the pipeline, start it and return at once; see `Pipeline.run`.
+
+        Args:
+            runner: what runs it; `LocalRunner()` where none is given.
+            until: `"drained"` ends an unbounded input where it stands now, with the watermark at +∞.
+
+        Raises:
+            PlanError, UnsupportedOnRunner: when it cannot run.
+        """
+        return self.pipeline(runner).run(until=until)
+
+    # -------------------------------------------------------------------------------------------------- showing
+
+    def draw(self, form: str = "mermaid") -> str:
+        """Return a drawing: `"mermaid"` text, or `"svg"`.
+
+        Raises:
+            InvalidArgument: for another form.
+            PlanError: for a topology that cannot be built.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> topology = dm.Topology("echo")
+            >>> topology.inject("words", dm.Create(["to", "be"]))
+            >>> topology.sink("words", dm.io.Collect())
+            >>> print(topology.draw())
+            flowchart LR
+              n0[("Inject.words")]
+              n1[/"words"/]
+              n0 -- "words" --> n1
+        """
+        in_order(self)  # what cannot be built is not drawn
+        match form:
+            case "mermaid":
+                return mermaid(self)
+            case "svg":
+                return svg(self)
+            case _:
+                raise InvalidArgument(f"`form` must be 'mermaid' or 'svg', got {form!r}")
+
+    def __repr__(self) -> str:
+        return f"Topology({self.name!r}, computations={[added.label for added in self.added]})"
+
+    def _free(self, label: str) -> str:
+        """Return a label, if it names nothing yet."""
+        parts: list[Injected | Added | Sunk] = [*self.injected, *self.added, *self.sunk]
+        taken = [part.label for part in parts]
+        if label in taken:
+            raise InvalidArgument(
+                explain(
+                    f"the topology {self.name!r} has a {label!r} already; its parts are {', '.join(map(repr, taken))}",
+                    hint="give this one a name of its own: label='…'",
+                )
+            )
+        return _named(label, "a label")
+
+
+def _check_kind(transform: object, kind: str, wanted: str, example: str) -> None:
+    if not isinstance(transform, PTransform) or transform.input_kind not in {kind, "any"}:
+        raise InvalidType(explain(f"{wanted}, got {transform!r}", hint=f"{example}, for example"))
+
+
+def _check_subscriptions(subscribe: object, name: str) -> None:
+    hint = "subscribe={'queries': lambda value: value.text}"
+    if not isinstance(subscribe, Mapping):
+        raise InvalidType(explain(f"`subscribe` of {name} is by stream, got {subscribe!r}", hint=hint))
+    if not subscribe:
+        raise InvalidArgument(explain(f"{name} must subscribe to a stream at least, got {subscribe!r}", hint=hint))
+    for stream, extractor in subscribe.items():
+        _named(stream, "a stream")
+        if extractor is not None and not callable(extractor):
+            raise InvalidType(
+                explain(
+                    f"{name} needs a key extractor for {stream!r}, got {extractor!r}",
+                    hint=f"subscribe={{{stream!r}: lambda value: …}}",
+                )
+            )
+
+
+def _without_key(value: Any) -> tuple[None, Any]:
+    return None, value
+
+
+def _injected(pipeline: Pipeline, injected: Injected) -> PCollection:
+    """Apply a source; what comes in windows of its own is put into the global one."""
+    collection: PCollection = pipeline.apply(injected.source, PBegin(pipeline), injected.label)
+    if not isinstance(collection, PCollection):
+        raise InvalidType(
+            explain(
+                f"{injected.label!r} gives {collection!r}, and a stream takes one collection",
+                hint="write a dm.PTransform whose expand sends the others elsewhere and returns the one",
+            )
+        )
+    if collection.strategy.merges or not isinstance(collection.strategy.window_fn, GlobalWindows):
+        collection = pipeline.apply(Window.into(GlobalWindows()), collection, f"Windows.{injected.label}")
+    return collection
+
+
+def _named(name: object, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidType(explain(f"{what} has a name, got {name!r}", hint="give text"))
+    if not name.strip():
+        raise InvalidArgument(f"{what} needs a name, got {name!r}")
+    return name

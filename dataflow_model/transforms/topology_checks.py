@@ -1,0 +1,137 @@
+"""What a topology may not be: streams without a producer, circles. The messages show the whole picture."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import PlanError, explain
+
+if TYPE_CHECKING:
+    from dataflow_model.transforms.topology import Added, Topology
+
+__all__ = ["in_order", "makers", "picture", "produced_streams", "takers"]
+
+
+def in_order(topology: Topology) -> list[Added]:
+    """Return the computations, each behind those whose streams it takes.
+
+    Raises:
+        PlanError: for an empty topology, a stream that is taken and not made, one whose keys are wanted and that has
+            none, or a circle.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> topology = dm.Topology("echo")
+        >>> topology.inject("words", dm.Create(["to", "be"]))
+        >>> topology.sink("wrods", dm.io.Collect())
+        >>> in_order(topology)
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.PlanError: nothing makes the stream 'wrods', which 'wrods' takes; of 'echo' these are
+        the streams:
+          'words': made by 'Inject.words', taken by nothing
+          'wrods': made by nothing, taken by 'wrods'
+        Hint: did you mean 'words'?
+    """
+    if not topology.injected:
+        raise PlanError(
+            explain(f"nothing is injected into the topology {topology.name!r}", hint="topology.inject(stream, source)")
+        )
+    made, taken = makers(topology), takers(topology)
+    for stream, by in taken.items():
+        if stream not in made:
+            close = difflib.get_close_matches(stream, made, n=1)
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"topology.inject({stream!r}, …), or produces=[{stream!r}]"
+            )
+            said = f"nothing makes the stream {stream!r}, which {by[0]!r} takes"
+            raise PlanError(explain(f"{said}; {picture(topology)}", hint=hint))
+    _check_keys(topology)
+    order: list[Added]
+    waiting, order = list(topology.added), []
+    unmade = {stream: {one.label for one in topology.added if stream in one.produces} for stream in made}
+    while waiting:
+        ready = [one for one in waiting if not any(unmade[stream] for stream in one.subscribes)]
+        if not ready:
+            raise PlanError(
+                explain(
+                    f"the streams go round in a circle: {_circle(waiting)}; {picture(topology)}",
+                    hint="let one computation do what two tell each other, or write the stream out and inject it again",
+                )
+            )
+        for one in ready:
+            waiting.remove(one)
+            order.append(one)
+            for left in unmade.values():
+                left.discard(one.label)
+    return order
+
+
+def produced_streams(topology: Topology) -> frozenset[str]:
+    """Return the streams that some computation produces; their records have keys."""
+    return frozenset(stream for one in topology.added for stream in one.produces)
+
+
+def picture(topology: Topology) -> str:
+    """Return all streams in words: who makes and who takes each."""
+    made, taken = makers(topology), takers(topology)
+    lines = [
+        f"  {stream!r}: made by {_listed(made.get(stream, []))}, taken by {_listed(taken.get(stream, []))}"
+        for stream in dict.fromkeys((*made, *taken))
+    ]
+    return "\n".join([f"of {topology.name!r} these are the streams:", *lines])
+
+
+def makers(topology: Topology) -> dict[str, list[str]]:
+    """Return by stream the labels of what makes it."""
+    made: dict[str, list[str]] = {}
+    for injected in topology.injected:
+        made.setdefault(injected.stream, []).append(injected.label)
+    for added in topology.added:
+        for stream in added.produces:
+            made.setdefault(stream, []).append(added.label)
+    return made
+
+
+def takers(topology: Topology) -> dict[str, list[str]]:
+    """Return by stream the labels of what takes it."""
+    taken: dict[str, list[str]] = {}
+    for added in topology.added:
+        for stream in added.subscribes:
+            taken.setdefault(stream, []).append(added.label)
+    for sunk in topology.sunk:
+        taken.setdefault(sunk.stream, []).append(sunk.label)
+    return taken
+
+
+def _check_keys(topology: Topology) -> None:
+    for added in topology.added:
+        for injected in topology.injected:
+            if injected.stream in added.subscribes and added.subscribes[injected.stream] is None:
+                raise PlanError(
+                    explain(
+                        f"{added.label!r} takes the stream {injected.stream!r} by the keys of its records, and what "
+                        f"{injected.label!r} injects has none; {picture(topology)}",
+                        hint=f"subscribe={{{injected.stream!r}: lambda value: …}}",
+                    )
+                )
+
+
+def _circle(waiting: list[Added]) -> str:
+    """Return one circle among computations that all wait for each other, as `a -x-> b -y-> a`."""
+    path: list[tuple[Added, str]] = []  # each with the stream that it waits for
+    here = waiting[0]
+    while all(here is not before for before, _ in path):
+        stream, maker = next(
+            (stream, other) for stream in here.subscribes for other in waiting if stream in other.produces
+        )
+        path.append((here, stream))
+        here = maker
+    start = next(place for place, (before, _) in enumerate(path) if before is here)
+    steps = [f" -{stream}-> {taker.label}" for taker, stream in reversed(path[start:])]
+    return here.label + "".join(steps)
+
+
+def _listed(labels: list[str]) -> str:
+    return ", ".join(map(repr, labels)) or "nothing"

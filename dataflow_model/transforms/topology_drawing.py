@@ -1,0 +1,87 @@
+"""A topology as a graph to draw: what its parts are, and which stream goes from where to where; and as Mermaid text."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from dataflow_model.transforms.topology_checks import makers, takers
+
+if TYPE_CHECKING:
+    from dataflow_model.transforms.topology import Topology
+
+__all__ = ["Box", "Kind", "Line", "boxes_and_lines", "mermaid"]
+
+
+class Kind(enum.Enum):
+    """What a box stands for."""
+
+    INJECTOR = "injector"
+    COMPUTATION = "computation"
+    SINK = "sink"
+    NOBODY = "not taken"
+
+
+@attrs.frozen
+class Box:
+    """A part of a topology."""
+
+    label: str
+    kind: Kind
+
+
+@attrs.frozen
+class Line:
+    """A stream from one part to another; places count the boxes."""
+
+    start: int
+    end: int
+    stream: str
+
+
+_SHAPES: Final = {
+    Kind.INJECTOR: ('[("', '")]'),
+    Kind.COMPUTATION: ('["', '"]'),
+    Kind.SINK: ('[/"', '"/]'),
+    Kind.NOBODY: ('(["', '"])'),
+}
+
+
+def boxes_and_lines(topology: Topology) -> tuple[list[Box], list[Line]]:
+    """Return the parts of a topology, injectors first and sinks last, and its streams.
+
+    A stream that nobody takes ends in a box of its own.
+    """
+    boxes = [Box(one.label, Kind.INJECTOR) for one in topology.injected]
+    boxes += [Box(one.label, Kind.COMPUTATION) for one in topology.added]
+    boxes += [Box(one.label, Kind.SINK) for one in topology.sunk]
+    places = {box.label: place for place, box in enumerate(boxes)}
+    taken = takers(topology)
+    lines = []
+    for stream, labels in makers(topology).items():
+        ends = [places[label] for label in taken.get(stream, ())]
+        if not ends:
+            ends = [len(boxes)]
+            boxes.append(Box(Kind.NOBODY.value, Kind.NOBODY))
+        lines += [Line(places[label], end, stream) for label in labels for end in ends]
+    return boxes, lines
+
+
+def mermaid(topology: Topology) -> str:
+    """Return a topology as the text of a Mermaid flow chart."""
+    boxes, lines = boxes_and_lines(topology)
+    text = ["flowchart LR"]
+    for place, box in enumerate(boxes):
+        before, behind = _SHAPES[box.kind]
+        text.append(f"  n{place}{before}{_quoted(box.label)}{behind}")
+    text += [f'  n{line.start} -- "{_quoted(line.stream)}" --> n{line.end}' for line in lines]
+    return "\n".join(text)
+
+
+def _quoted(text: str) -> str:
+    """Return text as Mermaid takes it between quotes."""
+    for sign, code in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;")):
+        text = text.replace(sign, code)
+    return text

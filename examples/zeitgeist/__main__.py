@@ -1,0 +1,48 @@
+"""`python -m examples.zeitgeist`: run the example, and print what was planted against what was found."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from examples.zeitgeist.report import score
+from examples.zeitgeist.running import RUNNERS, run, runner_of
+from examples.zeitgeist.scenario import Scenario
+from examples.zeitgeist.table import summary, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WIDTH: Final = 110
+"""Characters a row of the table takes; a narrower terminal wraps whole lines rather than cells."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it, and return 0 if what was found is good enough."""
+    parser = argparse.ArgumentParser(prog="python -m examples.zeitgeist", description="Spikes and dips in searches.")
+    parser.add_argument("--runner", choices=RUNNERS, default="local", help="where to run; the last two need Java 17")
+    parser.add_argument("--seed", type=int, default=Scenario().seed, help="of the history")
+    parser.add_argument("--days", type=int, default=Scenario().days, help="how many days there are, two to learn from")
+    parser.add_argument(
+        "--one-watermark",
+        action="store_true",
+        help="one watermark for all data centres: what is delayed then looks like a dip",
+    )
+    options = parser.parse_args(arguments)
+    if options.days <= Scenario().learning_days:
+        parser.error(f"--days must be more than the {Scenario().learning_days} to learn from, got {options.days}")
+    scenario = Scenario(seed=options.seed, days=options.days)
+    history = scenario.make()
+    with runner_of(options.runner) as runner:
+        outcome = run(scenario, history, runner, by_centre=not options.one_watermark)
+    result = score(history.planted, outcome.found)
+    console = Console(width=max(Console().width, _WIDTH))
+    console.print(table(result, history.outages))
+    console.print(summary(history, outcome, result))
+    return 0 if result.is_good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

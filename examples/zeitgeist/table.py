@@ -1,0 +1,69 @@
+"""The outcome as a table on a terminal."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from examples.zeitgeist.values import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from examples.zeitgeist.report import Found, Outcome, Score
+    from examples.zeitgeist.scenario import History, Outage, Planted
+
+__all__ = ["summary", "table"]
+
+
+def table(result: Score, outages: Sequence[Outage] = ()) -> Table:
+    """Return a row for each planted anomaly, and then one for each that was found though it is none."""
+    shown = Table("query", "kind", "planted", "× usual", "found", "seen", "by chance", "told after", "cut off")
+    for planted, found in result.pairs:
+        cut = [outage.centre for outage in outages if outage.start < planted.end and planted.start < outage.end]
+        shown.add_row(
+            planted.query,
+            planted.kind,
+            f"{planted.start}–{planted.end} s",
+            f"{planted.factor:.2f}",
+            *_found(found, planted),
+            ", ".join(cut),
+        )
+    for found in result.false:
+        shown.add_row(found.anomaly.query, found.anomaly.kind, "not planted", "", *_found(found), style="red")
+    return shown
+
+
+def _found(found: Found | None, planted: Planted | None = None) -> tuple[str, str, str, str]:
+    if found is None:
+        return "[red]missed[/red]", "", "", ""
+    told = "" if planted is None or math.isinf(found.told) else f"{found.told - planted.start:.1f} s"
+    anomaly = found.anomaly
+    return (
+        f"{anomaly.since}–{anomaly.second} s",
+        f"{anomaly.seen} for {anomaly.expected:.0f}",
+        f"{1 - anomaly.confidence:.0e}",
+        told,
+    )
+
+
+def summary(history: History, outcome: Outcome, result: Score) -> str:
+    """Return the numbers below the table.
+
+    Example:
+        >>> from examples.zeitgeist import Outcome, Scenario, score
+        >>> history = Scenario(days=3).make()
+        >>> print(summary(history, Outcome((), 0, 0, (), (), {}), score(history.planted, ())).splitlines()[1])
+        precision 0.00, recall 0.00: 0 of 8 found, 0 false spikes, 0 false dips
+    """
+    records = (
+        f"{history.table.num_rows:,} records, of which {outcome.duplicates:,} were redelivered and dropped, "
+        f"{outcome.late:,} late; {len(outcome.buckets):,} buckets"
+    )
+    quality = (
+        f"precision {result.precision:.2f}, recall {result.recall:.2f}: {result.hits} of {len(result.pairs)} found, "
+        f"{result.false_of(Kind.SPIKE)} false spikes, {result.false_of(Kind.DIP)} false dips"
+    )
+    return f"{records}\n{quality}"

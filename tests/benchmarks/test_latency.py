@@ -1,0 +1,101 @@
+"""The latency benchmark: what comes is what was written, what is seen is what was published, and it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks import latency
+from benchmarks.latency_feed import KEYS, Feed, Watcher, published_by_spark, published_by_us, write_records
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def outputs(*records: tuple[int, int, int]) -> list[tuple[int, dict[str, Any]]]:
+    return [(0, {"key": key, "count": count, "n": n}) for key, count, n in records]
+
+
+@pytest.mark.parametrize(
+    ("given", "complete"),
+    [
+        (outputs((7, 1, 0), (7, 2, 1), (8, 1, 2)), True),
+        (outputs((7, 1, 0), (7, 2, 1)), False),  # one is lost
+        (outputs((7, 1, 0), (7, 2, 1), (8, 1, 2), (8, 1, 2)), False),  # one came twice
+        (outputs((7, 1, 0), (7, 1, 1), (8, 1, 2)), False),  # one was not counted
+    ],
+)
+def test_a_lost_or_repeated_record_is_noticed(given: Any, complete: bool) -> None:
+    assert latency._is_complete(given, 3) is complete
+
+
+def test_a_file_appears_whole_and_its_records_are_numbered(tmp_path: Path) -> None:
+    write_records(tmp_path, 200, 150)
+    [file] = tmp_path.iterdir()
+    table = pq.read_table(file)
+    assert table["n"].to_pylist() == list(range(200, 350))
+    assert set(table["key"].to_pylist()) == set(range(KEYS))
+    assert len(set(table["sent"].to_pylist())) == 1
+
+
+def test_the_feed_writes_as_many_records_as_it_says_once_it_is_told(tmp_path: Path) -> None:
+    with Feed(tmp_path, 100, rate=500, seconds=0.3) as feed:
+        assert not list(tmp_path.iterdir())
+        feed.go()
+        feed._process.join(60)
+    numbers = [n for path in sorted(tmp_path.iterdir()) for n in pq.read_table(path)["n"].to_pylist()]
+    assert numbers == list(range(100, 100 + feed.records))
+    assert feed.records == 150
+
+
+def test_the_watcher_sees_what_is_published_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "_staging").mkdir()
+    (tmp_path / "_staging" / "part-1.json").write_text('{"n": 1}\n')
+    (tmp_path / "part-0.json").write_text('{"n": 0}\n')
+    with Watcher(published_by_us(tmp_path)) as watcher:
+        assert [record for _, record in watcher.wait_for(1, 60)] == [{"n": 0}]
+
+
+def test_of_sparks_files_those_are_seen_that_its_log_names(tmp_path: Path) -> None:
+    listed = published_by_spark(tmp_path)
+    assert list(listed()) == []
+    (tmp_path / "_spark_metadata").mkdir()
+    (tmp_path / "part-00000-x.json").write_text('{"n": 0}\n')
+    assert list(listed()) == []
+    entry = json.dumps({"path": f"file://{tmp_path}/part-00000-x.json", "size": 9})
+    (tmp_path / "_spark_metadata" / "0").write_text(f"v1\n{entry}\n")
+    assert list(listed()) == [f"{tmp_path}/part-00000-x.json"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_it_runs_and_loses_nothing(tmp_path: Path, java_home: str) -> None:
+    output = tmp_path / "latency.json"
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "latency",
+        "--rates",
+        "200",
+        "--seconds",
+        "4",
+        "--output",
+        str(output),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=_environment(java_home))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(output.read_text())
+    assert [one["side"] for one in found["latency"]] == ["strong", "weak", "by hand"]
+    assert all(one["complete"] and 0 < one["p50_ms"] <= one["p99_ms"] for one in found["latency"])
+    assert {one["stage"] for one in found["lag"] if one["side"] == "ours"} == {"by key", "by tens", "all"}
+
+
+def _environment(java_home: str) -> dict[str, str]:
+    return {**os.environ, "JAVA_HOME": java_home}

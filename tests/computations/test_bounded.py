@@ -1,0 +1,88 @@
+"""A bounded job of a topology gives what a punctual stream does: Spark's tasks, run here one after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.spark.batch import _staging
+from dataflow_model.runners.spark.bound import bound_plan
+from dataflow_model.runners.spark.job import ONLY_COMMIT, do_work, plan_work, run_buckets
+from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.spark.publishing import Publisher, read_collected
+from dataflow_model.runners.spark.rows import load
+from tests.computations import scribe
+from tests.computations.counting import counting, told
+from tests.runners.jobs import difference, seen
+from tests.runners.test_spark_lifecycle import write_rows
+from tests.watermarks.streamed import Streamed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import dataflow_model as dm
+    from dataflow_model.plan.sinks import Record
+
+SHARDS = (0, 1)
+
+
+@attrs.frozen
+class Bounded:
+    """What a job has published."""
+
+    directory: str
+
+    def collected(self, label: str) -> list[Record]:
+        return read_collected(self.directory, label)
+
+
+def job(topology: dm.Topology, directory: str) -> Bounded:
+    """Run the tasks of a bounded job on two shards, with two buckets each."""
+    staged = bound_plan(cut_into_stages(topology.pipeline().plan()))
+    program = Program(staged, {}, SHARDS, "run", buckets=2).pack().unpack()
+    rows = [row for work in plan_work(program, 2) for row in do_work(program, work)]
+    for depth in range(1, len(staged.stages) + 1):
+        shuffled = sorted(rows, key=lambda row: (row.shard, row.stage, row.bucket))
+        rows = [
+            row
+            for shard in SHARDS
+            for row in run_buckets(program, depth, [row for row in shuffled if row.shard == shard])
+        ]
+    Publisher(program, directory).commit(ONLY_COMMIT, [_staging(row.kind, load(row.payload)) for row in rows])
+    return Bounded(directory)
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 4)), min_size=1, max_size=40))
+def test_a_bounded_job_gives_what_a_punctual_stream_does(tmp_path_factory: Any, rows: list[tuple[int, int]]) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    at, columns = 0, {"at": list[int](), "key": list[int](), "n": list[int]()}
+    for gap, key in rows:
+        at += gap
+        for name, value in (("at", at), ("key", key), ("n", len(columns["at"]))):
+            columns[name].append(value)
+    pq.write_table(pa.table({**columns, "seen": columns["at"]}), folder / "a.parquet")
+    topology = counting(folder)
+    expected = scribe.run(topology)
+    actual = job(topology, str(folder / "_out"))
+    for sink in ("counts", "busiest"):
+        assert told(actual, sink) == told(expected, sink)
+
+
+@pytest.mark.parametrize("most", [17, 1_000])
+def test_micro_batches_and_a_bounded_job_give_what_one_process_gives(tmp_path: Path, most: int) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
+    topology = counting(tmp_path / "rows")
+    expected = scribe.run(topology)
+    stream = Streamed(topology.build, tmp_path, most).run()
+    bounded = job(topology, str(tmp_path / "out"))
+    for sink in ("counts", "busiest"):
+        assert len(expected.collected(sink)) > 10
+        assert not difference(seen(expected.collected(sink)), seen(stream.collected(sink)))
+        assert told(bounded, sink) == told(expected, sink)

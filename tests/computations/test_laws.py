@@ -1,0 +1,53 @@
+"""Laws of topologies: what they tell is the same however the events are cut, sharded and resumed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow_model.testing import TestStream
+from tests.computations import scribe
+from tests.laws.test_laws import recut
+from tests.runners.jobs import difference, seen
+from tests.runners.test_side_state import streamed
+
+
+@given(st.data(), scribe.scripts())
+def test_other_bundles_of_the_same_events_change_nothing(data: st.DataObject, script: TestStream) -> None:
+    """Of one computation: what is behind it learns at the end of a step how far a record has moved the watermark."""
+    expected = scribe.run(scribe.alone(script)).collected("told")
+    actual = scribe.run(scribe.alone(data.draw(recut(script)))).collected("told")
+    assert not difference(seen(expected), seen(actual))
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@given(scribe.scripts(), st.integers(1, 6))
+def test_two_shards_go_on_from_durable_state_after_any_cut(cached: bool, script: TestStream, steps: int) -> None:
+    built = scribe.topology(script)
+    expected = scribe.run(built).collected("told")
+    records = sorted(streamed(built.pipeline(), steps, cached=cached), key=lambda record: record.order)
+    assert not difference(seen(expected), seen(records))
+
+
+@given(scribe.scripts())
+def test_what_comes_of_punctual_records_is_punctual_where_it_goes(script: TestStream) -> None:
+    """Timers and the timestamps of state hold the watermark until what they stand for has been produced."""
+    told = scribe.run(scribe.topology(scribe.punctual(script))).collected("told")
+    assert not [record for record in told if record.value[1][0] == "passed" and record.value[1][1]]
+
+
+def test_a_late_hold_does_not_make_the_watermark_depend_on_which_keys_share_a_shard() -> None:
+    """What is behind the watermark when it comes cannot hold it, wherever the output's is held by other keys."""
+    script = TestStream()
+    for key in "abcd":
+        script = script.add((key, (("keep", 1, True), ("event", 12, "clear", 12))), 3)
+    script = script.watermark(10)
+    for key in "efgh":
+        script = script.add((key, (("keep", 1, True),)), 5)
+    built = scribe.topology(script.watermark(20).add(("a", (("pass", 0, ()),)), 25).watermark(30))
+    expected = scribe.run(built).collected("told")
+    told = [record.value[1] for record in expected if record.value[1][0] == "passed"]
+    assert [low // 1_000_000 for *_, low, _ in told] == [20]
+    records = sorted(streamed(built.pipeline(), 3, cached=True), key=lambda record: record.order)
+    assert not difference(seen(expected), seen(records))

@@ -1,0 +1,52 @@
+"""Topologies on Spark: a stream does what LocalRunner does, a bounded job what an ordered stream does."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+import dataflow_model as dm
+from tests.computations import scribe
+from tests.computations.counting import counting, told
+from tests.runners.jobs import counters, difference, draw, seen, streaming
+from tests.runners.test_spark_lifecycle import wait_for_batch, write_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
+def test_sixty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
+    spark: SparkSession, tmp_path: Path, number: int, shards: int
+) -> None:
+    scripts = draw(scribe.scripts(max_steps=12), 60, number)
+    steps = random.Random(number).randint(150, 400)
+    expected = scribe.run(scribe.topology(*scripts))
+    runner = streaming(spark, tmp_path, max_rows_per_batch=steps, shards=shards)
+    actual = scribe.run(scribe.topology(*scripts), runner)
+    assert sum(counts.get("timers_fired", 0) for counts in counters(expected).values()) > 100
+    for case, script in enumerate(scripts):
+        sink = f"told {case}" if case else "told"
+        problem = difference(seen(expected.collected(sink)), seen(actual.collected(sink)))
+        assert not problem, f"{case}: {problem}\n{script.steps}"
+
+
+def test_three_runners_give_the_same_and_a_stopped_stream_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
+    topology = counting(tmp_path / "rows")
+    expected = scribe.run(topology)
+    bounded = scribe.run(topology, dm.SparkRunner(spark))
+    for sink in ("counts", "busiest"):
+        assert len(told(expected, sink)) > 3
+        assert told(bounded, sink) == told(expected, sink)
+    first = topology.run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=40))
+    wait_for_batch(first, 2)
+    first.stop()
+    assert 0 < len(first.collected("counts")) < len(expected.collected("counts"))
+    second = scribe.run(counting(tmp_path / "rows"), streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=60))
+    for sink in ("counts", "busiest"):
+        assert not difference(seen(expected.collected(sink)), seen(second.collected(sink)))

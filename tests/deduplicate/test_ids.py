@@ -1,0 +1,158 @@
+"""What Deduplicate keeps: the filter never forgets, the exact set is exact, and its bytes say all of it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+import dataflow_model as dm
+from dataflow_model.runners.engine import id_segments
+from dataflow_model.runners.engine.bloom import BloomFilter
+from dataflow_model.runners.engine.id_segments import Segment, hashes_of
+from dataflow_model.runners.engine.id_store import IdStore, Slices
+from dataflow_model.values import encode_key
+
+HASHES = st.lists(st.integers(0, 2**64 - 1), unique=True)
+IDS = st.lists(st.binary(max_size=3), unique=True)
+
+
+@given(HASHES, HASHES, st.integers(1, 50))
+def test_a_filter_never_says_no_to_what_was_added(added: list[int], others: list[int], capacity: int) -> None:
+    seen = BloomFilter(capacity)
+    seen.add(np.array(added, np.uint64))
+    asked = np.array([*added, *others], np.uint64)
+    told = seen.may_hold(asked).tolist()
+    assert all(told[: len(added)])
+    assert told == [seen.may_hold_one(int(one)) for one in asked]
+
+
+def test_a_full_filter_takes_one_stranger_of_a_hundred_for_known_at_most() -> None:
+    numbers = np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64)
+    seen = BloomFilter(10_000)
+    seen.add(numbers[:10_000])
+    assert seen.may_hold(numbers[10_000:]).mean() < 0.01
+
+
+@given(IDS, IDS, st.lists(st.binary(max_size=3)))
+def test_a_segment_finds_what_is_in_it_and_nothing_else(
+    some: list[bytes], more: list[bytes], asked: list[bytes]
+) -> None:
+    more = [one for one in more if one not in some]
+    merged = Segment.merged([Segment.of(some), Segment.of(more)])
+    again = Segment.read(merged.packed)
+    assert sorted(again) == sorted([*some, *more])
+    found = again.finds(asked, hashes_of(asked), np.arange(len(asked)))
+    assert found.tolist() == [one in some or one in more for one in asked]
+
+
+def test_ids_that_share_a_hash_are_told_apart(monkeypatch: Any) -> None:
+    monkeypatch.setattr(id_segments, "hashes_of", lambda ids: np.full(len(list(ids)), 7, np.uint64))
+    segment = Segment.of([b"one", b"two", b"three"])
+    asked = [b"three", b"four", b"two", b"one"]
+    assert segment.finds(asked, np.full(4, 7, np.uint64), np.arange(4)).tolist() == [True, False, True, True]
+
+
+def test_an_id_is_kept_for_the_horizon_and_a_sixteenth_more_at_most() -> None:
+    slices = Slices(int(dm.duration("16 minutes")))
+    for time in range(0, int(dm.duration("3 minutes")), 7_654_321):
+        kept = slices.expiry(slices.of(time)) - time
+        assert dm.duration("16 minutes") < kept <= dm.duration("17 minutes")
+
+
+def test_at_the_ends_of_time_ids_go_with_the_last_watermark_only() -> None:
+    slices = Slices(10)
+    assert slices.expiry(slices.of(int(dm.MAX_TIMESTAMP))) == dm.MAX_TIMESTAMP
+    assert slices.expiry(slices.of(int(dm.MIN_TIMESTAMP))) > dm.MIN_TIMESTAMP
+
+
+HORIZON = 48
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """A store of ids beside a dict of them; moving it to another worker by its bytes is one of the rules."""
+
+    elements = Bundle("elements")
+
+    @initialize(seal_at=st.integers(1, 20))
+    def begin(self, seal_at: int) -> None:
+        self.seal_at = seal_at
+        self.store = IdStore(Slices(HORIZON), seal_at)
+        self.known: dict[bytes, int] = {}
+        self.durable: dict[bytes, Any] = {}
+        self.watermark = 0
+
+    @rule(target=elements, some=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), max_size=40))
+    def elements_come(self, some: list[tuple[int, int]]) -> Any:
+        return self.take([(encode_key(number), self.watermark + ahead) for number, ahead in some])
+
+    @rule(some=st.lists(elements, max_size=40))
+    def elements_come_again(self, some: list[tuple[bytes, int]]) -> None:
+        self.take(some)
+
+    def take(self, some: list[tuple[bytes, int]]) -> Any:
+        slices = self.store.slices
+        some = [(one, time) for one, time in some if slices.expiry(slices.of(time)) > self.watermark]
+        sealed = self.store.sealed([one for one, _ in some])
+        for (one, time), known in zip(some, sealed, strict=True):
+            new = not known and self.store.add(one, slices.of(time))
+            assert new is (one not in self.known)
+            self.known.setdefault(one, slices.of(time))
+        self.store.seal_if_many()
+        return multiple(*some)
+
+    @rule(step=st.integers(0, 50))
+    def the_watermark_goes_on(self, step: int) -> None:
+        self.watermark += step
+        self.store.forget_behind(self.watermark)
+        expiry = self.store.slices.expiry
+        self.known = {one: number for one, number in self.known.items() if expiry(number) > self.watermark}
+
+    @rule()
+    def all_is_made_durable(self) -> None:
+        changes = self.store.settle(pickle.dumps)
+        self.durable |= changes
+        self.durable = {key: entry for key, entry in self.durable.items() if entry is not None}
+        assert all(self.store.stored(key) == entry for key, entry in changes.items())
+
+    @rule()
+    def another_worker_goes_on(self) -> None:
+        self.all_is_made_durable()
+        self.store = IdStore(Slices(HORIZON), self.seal_at)
+        self.store.apply(self.durable)
+        assert not self.store.settle(pickle.dumps)
+
+    @invariant()
+    def as_many_are_there_as_are_known(self) -> None:
+        if hasattr(self, "store"):
+            assert len(self.store) == len(self.known)
+
+
+TestStore = StoreMachine.TestCase
+
+
+def test_a_worker_that_was_left_behind_catches_up_by_what_has_changed() -> None:
+    ahead, behind = IdStore(Slices(HORIZON)), IdStore(Slices(HORIZON))
+    for turn in range(30):
+        for number in range(turn, turn + 5):
+            ahead.add(encode_key((turn, number)), ahead.slices.of(turn))
+        ahead.forget_behind(2 * turn)
+        behind.apply(ahead.settle(pickle.dumps))
+        assert len(behind) == len(ahead)
+        asked = [encode_key((past, past)) for past in range(turn + 1)]
+        assert behind.sealed(asked) == ahead.sealed(asked)
+
+
+def test_a_new_id_is_written_with_the_new_ones_and_not_with_all() -> None:
+    store = IdStore(Slices(HORIZON))
+    written = 0
+    for turn in range(256):
+        for number in range(100):
+            store.add(encode_key(turn * 1_000 + number), 0)
+        written += sum(len(entry.state) for entry in store.settle(pickle.dumps).values() if entry is not None)
+    assert written < 10 * store.nbytes
+    assert len(store.settle(pickle.dumps)) == 0

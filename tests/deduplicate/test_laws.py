@@ -1,0 +1,117 @@
+"""Laws of Deduplicate: what is delivered again changes nothing, however events are cut, sharded and resumed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.sources import AddStep, WatermarkStep
+from dataflow_model.runners.engine import id_store
+from tests.deduplicate.redelivery import numbered, redelivered, run_locally
+from tests.laws.drawing import windowing_strategies
+from tests.laws.test_laws import recut
+from tests.runners.jobs import difference, seen
+from tests.runners.test_side_state import streamed
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.testing import TestStream
+
+HORIZONS = st.sampled_from(["1 second", "16 seconds", "90 seconds", "1 day"])
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5])
+@given(st.data(), numbered(), windowing_strategies(), HORIZONS)
+def test_what_is_delivered_again_changes_no_pane(
+    share: float, data: st.DataObject, script: TestStream, strategy: WindowingStrategy, horizon: str
+) -> None:
+    again = data.draw(redelivered(script, share))
+    expected, actual = run_locally(script, strategy, horizon), run_locally(again, strategy, horizon)
+    for sink in ("passed", "panes"):
+        assert not difference(seen(expected.collected(sink)), seen(actual.collected(sink)))
+    count, counts = _elements(again), Counter(actual.metrics()["once"])
+    assert counts["elements_in"] == count
+    passed = len(actual.collected("passed"))
+    assert counts["duplicates"] + counts["dropped_because_late"] + passed == count
+    assert counts["ids"] == counts["id_bytes"] == 0  # the watermark has passed everything
+
+
+@given(st.data(), numbered(), windowing_strategies(), HORIZONS)
+def test_other_bundles_of_the_same_events_change_nothing(
+    data: st.DataObject, script: TestStream, strategy: WindowingStrategy, horizon: str
+) -> None:
+    script = data.draw(redelivered(script, 0.5))
+    expected = run_locally(script, strategy, horizon)
+    actual = run_locally(data.draw(recut(script)), strategy, horizon)
+    assert not difference(seen(expected.collected("panes")), seen(actual.collected("panes")))
+    one, other = (Counter(result.metrics()["once"]) for result in (expected, actual))
+    assert all(one[name] == other[name] for name in ("duplicates", "dropped_because_late"))
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@given(st.data(), numbered(max_steps=15), windowing_strategies(retracting=False), HORIZONS, st.integers(1, 6))
+def test_two_shards_go_on_from_durable_state_after_any_cut(
+    cached: bool, data: st.DataObject, script: TestStream, strategy: WindowingStrategy, horizon: str, steps: int
+) -> None:
+    script = data.draw(redelivered(script, 0.5))
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    once = pipeline | "in" >> script | "once" >> dm.Deduplicate(lambda pair: pair[1][0], horizon=horizon)
+    _ = once | "passed" >> dm.io.Collect()
+    expected = seen(run_locally(script, strategy, horizon).collected("passed"))
+    records = sorted(streamed(pipeline, steps, cached=cached), key=lambda record: record.order)
+    assert not difference(expected, seen(records))
+
+
+@given(st.data(), numbered(), windowing_strategies())
+def test_ids_in_segments_are_known_as_those_kept_one_by_one_are(
+    data: st.DataObject, script: TestStream, strategy: WindowingStrategy
+) -> None:
+    script = data.draw(redelivered(script, 0.5))
+    expected = run_locally(script, strategy, "16 seconds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(id_store.IdStore.__init__, "__defaults__", (1,))
+        actual = run_locally(script, strategy, "16 seconds")
+    assert not difference(seen(expected.collected("panes")), seen(actual.collected("panes")))
+    known = Counter(actual.metrics()["once"])
+    assert known["bloom_hits"] - known["bloom_false"] <= known["duplicates"]
+
+
+@given(st.data(), numbered(max_steps=10), windowing_strategies())
+def test_where_the_horizon_is_long_just_the_numbers_decide(
+    data: st.DataObject, script: TestStream, strategy: WindowingStrategy
+) -> None:
+    script = data.draw(redelivered(script, 0.5))
+    result = run_locally(script, strategy, "1 day")
+    numbers = [pair[1][0] for step in script.steps if isinstance(step, AddStep) for pair, _ in step.elements]
+    assert [record.value[1][0] for record in result.collected("passed")] == list(dict.fromkeys(numbers))
+    assert not result.metrics()["once"].get("dropped_because_late")
+
+
+@given(numbered(), windowing_strategies())
+def test_the_watermark_passes_as_it_is(script: TestStream, strategy: WindowingStrategy) -> None:
+    """A grouping behind Deduplicate does what it does without it, where nothing comes again."""
+    pipeline = dm.Pipeline(runner=dm.LocalRunner())
+    values = pipeline | "in" >> script | "values" >> dm.Map(lambda pair: (pair[0], pair[1][1]))
+    _ = values | dm.Window.into(strategy) | dm.Sum.per_key() | "panes" >> dm.io.Collect()
+    plain = pipeline.run()
+    plain.wait_until_finish()
+    assert not difference(
+        seen(plain.collected("panes")), seen(run_locally(script, strategy, "1 day").collected("panes"))
+    )
+
+
+def test_drawn_scripts_have_watermarks_that_pass_horizons() -> None:
+    """Else the laws would not see ids go."""
+    from tests.runners.jobs import draw
+
+    steps = [step for script in draw(numbered(), 50, 1) for step in script.steps]
+    assert sum(isinstance(step, WatermarkStep) for step in steps) > 50
+
+
+def _elements(script: TestStream) -> int:
+    return sum(len(step.elements) for step in script.steps if isinstance(step, AddStep))

@@ -1,0 +1,109 @@
+"""Ids made at the source: one for each element, the same however it is read, and refused where there are none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream
+from tests.runners.jobs import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def ids_of(build: Callable[[dm.Pipeline], dm.PCollection]) -> list[Any]:
+    """Return the values of a collection that a pipeline makes."""
+
+    def kept(p: dm.Pipeline) -> None:
+        _ = build(p) | "kept" >> dm.io.Collect()
+
+    return [record.value for record in run(dm.LocalRunner(), kept).collected("kept")]
+
+
+def the_id(element: Any, record_id: tuple[Any, ...]) -> tuple[Any, Any]:
+    return element, record_id
+
+
+def write_table(folder: Path, name: str, rows: list[int]) -> None:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"at": rows, "n": rows}), folder / name)
+
+
+def test_a_record_of_a_file_is_named_by_file_and_row(tmp_path: Path) -> None:
+    write_table(tmp_path, "a.parquet", [7, 8])
+    write_table(tmp_path, "b.parquet", [9])
+    read = dm.io.ReadParquet(tmp_path, event_time="at")
+    found = ids_of(lambda p: p | "rows" >> read | "n" >> dm.Map(lambda row: row.n) | dm.Map(the_id))
+    assert found == [
+        (7, ("rows", "a.parquet", 0, 0)),
+        (8, ("rows", "a.parquet", 1, 0)),
+        (9, ("rows", "b.parquet", 0, 0)),
+    ]
+
+
+def test_pairs_that_are_read_as_columns_have_the_ids_of_their_rows(tmp_path: Path) -> None:
+    write_table(tmp_path, "a.parquet", [7, 8])
+    read = dm.io.ReadParquet(tmp_path, event_time="at")
+    found = ids_of(lambda p: p | "rows" >> read | dm.WithKeys("n", value="at") | dm.Map(the_id))
+    assert found == [((7, 7), ("rows", "a.parquet", 0, 0)), ((8, 8), ("rows", "a.parquet", 1, 0))]
+
+
+def test_what_a_function_makes_of_one_record_has_ids_of_its_own() -> None:
+    found = ids_of(lambda p: p | "words" >> dm.Create(["to be", "or"]) | dm.FlatMap(str.split) | dm.Map(the_id))
+    assert found == [("to", ("words", 0, 0)), ("be", ("words", 0, 1)), ("or", ("words", 1, 0))]
+
+
+def test_parts_of_an_element_in_several_windows_have_ids_of_their_own() -> None:
+    def build(p: dm.Pipeline) -> dm.PCollection:
+        placed = p | "in" >> TestStream().add("x", 5) | dm.Window.into(dm.SlidingWindows(10, 5))
+        parts: dm.PCollection = placed | "part" >> dm.Map(lambda x, window: (x, int(window.start) // 1_000_000))
+        once: dm.PCollection = parts | dm.Deduplicate(horizon=60)
+        return once
+
+    assert ids_of(build) == [("x", 0), ("x", 5)]
+
+
+def test_a_stateful_function_is_told_no_ids() -> None:
+    class Counting(dm.DoFn):
+        count = dm.ValueStateSpec[int](default=0)
+
+        def process(self, element: Any, count: dm.ValueState[int], record_id: Any) -> Any:
+            count.write(count.read() + 1)
+            yield record_id
+
+    with pytest.raises(dm.PlanError, match="'ParDo' asks for 'record_id', and runs behind 'ParDo'"):
+        ids_of(lambda p: p | dm.Create([("a", 1)]) | dm.ParDo(Counting()))
+
+
+@pytest.mark.parametrize(
+    "cut", [dm.Reshuffle(), dm.Deduplicate(lambda pair: pair, horizon=1), dm.Sum.per_key()], ids=lambda cut: cut.label
+)
+def test_ids_end_where_elements_change_their_shard(cut: Any) -> None:
+    with pytest.raises(dm.PlanError, match=r"'once/ids' asks for 'record_id', and runs behind 'cut'"):
+        ids_of(lambda p: p | dm.Create([("a", 1)]) | "cut" >> cut | "once" >> dm.Deduplicate(horizon=1))
+
+
+def test_a_record_that_comes_by_two_ways_is_refused() -> None:
+    def build(p: dm.Pipeline) -> dm.PCollection:
+        even, odd = p | "numbers" >> dm.Create([1, 2]) | dm.Partition(lambda x, n: x % n, 2)
+        together: dm.PCollection = (even, odd) | dm.Flatten()
+        once: dm.PCollection = together | dm.Deduplicate(horizon=1)
+        return once
+
+    with pytest.raises(dm.PlanError, match="the records of 'numbers' come to it by 2 ways"):
+        ids_of(build)
+
+
+def test_records_of_several_sources_are_told_apart() -> None:
+    def build(p: dm.Pipeline) -> dm.PCollection:
+        together: dm.PCollection = (p | "one" >> dm.Create([1]), p | "other" >> dm.Create([2])) | dm.Flatten()
+        once: dm.PCollection = together | dm.Deduplicate(horizon=1)
+        return once
+
+    assert ids_of(build) == [1, 2]

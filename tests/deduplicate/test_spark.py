@@ -1,0 +1,182 @@
+"""Deduplicate on Spark: a stream does what LocalRunner does, a bounded job passes each record once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import CrashPoint, TestStream
+from tests.deduplicate.redelivery import build, numbered, redelivered
+from tests.deduplicate.test_laws import HORIZONS
+from tests.laws.drawing import windowing_strategies
+from tests.runners.jobs import counters, difference, draw, run, seen, start, streaming
+from tests.runners.test_spark_dataframes import wait_for
+from tests.runners.test_spark_lifecycle import wait_for_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def drawn_cases(count: int, number: int) -> list[tuple[TestStream, TestStream, Any, str]]:
+    """Draw scripts, each also with a hundredth or a half of its elements delivered again."""
+    cases = st.tuples(numbered(max_steps=12), windowing_strategies(retracting=False), HORIZONS).flatmap(
+        lambda case: st.tuples(
+            st.just(case[0]),
+            redelivered(case[0], (0.01, 0.5)[len(case[0].steps) % 2]),
+            st.just(case[1]),
+            st.just(case[2]),
+        )
+    )
+    return draw(cases, count, number)
+
+
+def all_of(cases: list[tuple[TestStream, TestStream, Any, str]], which: int) -> Callable[[dm.Pipeline], None]:
+    def build_all(p: dm.Pipeline) -> None:
+        for number, case in enumerate(cases):
+            script = case[which]
+            assert isinstance(script, TestStream)
+            build(p, script, case[2], case[3], f" {number}")
+
+    return build_all
+
+
+@pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
+def test_forty_drawn_redeliveries_change_no_pane_in_a_stream(
+    spark: SparkSession, tmp_path: Path, number: int, shards: int
+) -> None:
+    cases = drawn_cases(40, number)
+    expected = run(dm.LocalRunner(), all_of(cases, 0))
+    steps = random.Random(number).randint(50, 90)
+    actual = run(streaming(spark, tmp_path, max_rows_per_batch=steps, shards=shards), all_of(cases, 1))
+    local = counters(run(dm.LocalRunner(), all_of(cases, 1)))
+    found = counters(actual)
+    total: Counter[str] = Counter()
+    for case, (_, again, strategy, _) in enumerate(cases):
+        for sink in ("panes", "passed"):
+            problem = difference(seen(expected.collected(f"{sink} {case}")), seen(actual.collected(f"{sink} {case}")))
+            assert not problem, f"{case}: {strategy}: {problem}\n{again.steps}"
+        for name in ("duplicates", "dropped_because_late", "elements_in", "ids", "id_bytes"):
+            assert found.get(f"once {case}", {}).get(name) == local.get(f"once {case}", {}).get(name), (case, name)
+        total.update(found.get(f"once {case}", {}))
+    assert total["duplicates"] > 60
+    assert total["dropped_because_late"]
+    assert total["bloom_hits"]  # known from segments, in a later micro-batch
+    assert not total["ids"]
+
+
+def test_twenty_drawn_redeliveries_change_no_pane_in_a_bounded_job(spark: SparkSession) -> None:
+    cases = drawn_cases(20, 3)
+    expected = run(dm.SparkRunner(spark), all_of(cases, 0))
+    actual = run(dm.SparkRunner(spark), all_of(cases, 1))
+    for case, (_, again, strategy, _) in enumerate(cases):
+        for sink in ("panes", "passed"):
+            one, other = (
+                [entry[:4] for entry in seen(result.collected(f"{sink} {case}"))] for result in (expected, actual)
+            )
+            assert not difference(sorted(one, key=repr), sorted(other, key=repr)), (case, strategy, again.steps)
+    assert sum(counts.get("duplicates", 0) for counts in counters(actual).values()) > 20
+
+
+# Files: rows that a producer has written twice.
+
+
+def write_rows(folder: Path, count: int) -> None:
+    """Write rows of which each third comes again later, with the same number and time."""
+    shuffler = random.Random(5)
+    rows = [(at, number) for at, number in zip(range(count), range(count), strict=True)]
+    rows += [(at + shuffler.randint(0, 40), number) for at, number in rows if not number % 3]
+    rows.sort()
+    folder.mkdir()
+    columns = {"at": [n for _, n in rows], "seen": [at for at, _ in rows], "n": [n for _, n in rows]}
+    pq.write_table(pa.table(columns), folder / "a.parquet")
+
+
+def summing(folder: Path) -> Callable[[dm.Pipeline], None]:
+    def sums(p: dm.Pipeline) -> None:
+        read = dm.io.ReadParquet(
+            folder, event_time="at", processing_time="seen", watermark=dm.BoundedOutOfOrderness("50 us")
+        )
+        once = p | "rows" >> read | "once" >> dm.Deduplicate(lambda row: row.n, horizon="64 us")
+        windows = once | dm.Map(lambda row: (row.n % 5, row.n)) | dm.Window.into(dm.FixedWindows("20 us"))
+        _ = windows | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+
+    return sums
+
+
+def test_a_stream_that_is_stopped_goes_on_with_its_ids(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows", 300)
+    build_sums = summing(tmp_path / "rows")
+    expected = run(dm.LocalRunner(), build_sums)
+    assert sum(record.value[1] for record in expected.collected("sums")) == sum(range(300))
+    first = start(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=40), build_sums)
+    wait_for_batch(first, 2)
+    first.stop()
+    assert 0 < len(first.collected("sums")) < len(expected.collected("sums"))
+    second = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=70), build_sums)
+    assert not difference(seen(expected.collected("sums")), seen(second.collected("sums")))
+    assert second.metrics()["once"]["duplicates"] == expected.metrics()["once"]["duplicates"] == 100
+
+
+@pytest.mark.parametrize("point", ["after_state", pytest.param("after_publishing", marks=pytest.mark.slow)])
+def test_a_stream_that_is_killed_goes_on_with_its_ids(spark: SparkSession, tmp_path: Path, point: str) -> None:
+    write_rows(tmp_path / "rows", 300)
+    build_sums = summing(tmp_path / "rows")
+    with CrashPoint(point, micro_batch=3) as crash:
+        with pytest.raises(Exception, match=r"(?s)crash|exited|EOF|terminated|failed"):
+            run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=60), build_sums)
+        assert crash.has_struck
+    resumed = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=60), build_sums)
+    expected = run(dm.LocalRunner(), build_sums)
+    assert not difference(seen(expected.collected("sums")), seen(resumed.collected("sums")))
+    assert resumed.metrics()["once"]["duplicates"] == 100
+
+
+# Ids made at the source.
+
+
+def test_rows_of_a_broker_that_come_again_are_known_by_their_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "at long, topic string, partition int, offset long, value long"
+    rows = [(n * 1_000_000, "clicks", n % 2, n // 2, n) for n in range(40)]
+    (tmp_path / "rows").mkdir()
+    names = [part.split()[0] for part in schema.split(", ")]
+    for number, some in enumerate([rows[:25], rows[10:40]]):  # the second delivery begins before the first one ended
+        table = pa.table(dict(zip(names, zip(*some, strict=True), strict=True)))
+        table = table.set_column(2, "partition", table["partition"].cast(pa.int32()))
+        pq.write_table(table, tmp_path / "rows" / f"{number}.parquet")
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "rows"))
+    bounded = spark.read.parquet(str(tmp_path / "rows"))
+
+    def once(frame: Any, **options: Any) -> Callable[[dm.Pipeline], None]:
+        def values(p: dm.Pipeline) -> None:
+            read = dm.io.ReadDataFrame(frame, event_time="at", **options)
+            _ = p | "rows" >> read | "once" >> dm.Deduplicate(horizon="1 hour") | "kept" >> dm.io.Collect()
+
+        return values
+
+    by_offset = {"id_columns": ("topic", "partition", "offset")}
+    result = start(streaming(spark, tmp_path / "checkpoint"), once(stream, **by_offset))
+    wait_for(result, lambda: result.metrics()["rows"].get("elements_out") == 55)
+    result.drain()
+    in_batch = run(dm.SparkRunner(spark), once(bounded, origin="partition", sequence="offset"))
+    collected = run(streaming(spark, tmp_path / "other"), once(bounded, **by_offset))
+    for ran in (result, in_batch, collected):
+        assert sorted(record.value.value for record in ran.collected("kept")) == list(range(40))
+        assert ran.metrics()["once"]["duplicates"] == 15
+    with pytest.raises(dm.PlanError, match=r"nothing names the rows of 'rows'\nHint: dm.io.ReadDataFrame"):
+        run(dm.SparkRunner(spark), once(bounded))
+
+
+def test_a_column_that_is_not_there_names_no_row(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1,)], "at long")
+    with pytest.raises(dm.InvalidArgument, match="`id_columns` names the column 'offset', which is not there"):
+        dm.io.ReadDataFrame(frame, event_time="at", id_columns=("at", "offset"))

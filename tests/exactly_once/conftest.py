@@ -1,0 +1,36 @@
+"""Databases as fixtures; the tests of this folder import the helpers beside other tests, however pytest was started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.exactly_once.databases import execute, postgres_programs, postgres_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Yield the URL of a PostgreSQL server; skip where it is not installed."""
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip("needs PostgreSQL's server; Debian has it in the package `postgresql`")
+    with postgres_server(programs) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database, of SQLite and, among the slow tests, of PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'test.db'}"
+    url: str = request.getfixturevalue("postgres")
+    execute(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    return url

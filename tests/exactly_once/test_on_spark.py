@@ -1,0 +1,191 @@
+"""Transactional sinks, zombies, retried tasks and weak productions on Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import CrashPoint
+from tests.exactly_once.databases import rows
+from tests.exactly_once.job import SCRIPT, build
+from tests.exactly_once.test_weak_productions import builder, printed, published
+from tests.runners.jobs import run, seen, start, streaming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+JOB = Path(__file__).with_name("job.py")
+PATIENCE = 240
+
+
+def table(folder: Path) -> list[tuple[Any, ...]]:
+    found = rows(f"sqlite:///{folder / 'test.db'}", "sums")
+    return [(row["key"], row["window_start"], row["value"], row["pane_index"]) for row in found]
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(map(repr, ds.dataset(folder / "files", format="json").to_table().to_pylist()))
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what an uninterrupted run leaves; the local one, whose panes are those of Spark."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    result = run(dm.LocalRunner(), lambda p: build(p, str(folder)))
+    return {"table": table(folder), "files": files(folder), "kept": seen(result.collected("kept"))}
+
+
+def left(folder: Path, kept: Any) -> dict[str, Any]:
+    return {"table": table(folder), "files": files(folder), "kept": seen(kept)}
+
+
+def wait_for(condition: Callable[[], Any], problem: Callable[[], str]) -> Any:
+    pause, give_up = threading.Event(), time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < give_up, problem()
+        pause.wait(0.05)
+    return found
+
+
+@pytest.mark.parametrize("point", ["while_publishing", pytest.param("before_publishing", marks=pytest.mark.slow)])
+def test_a_table_is_changed_once_by_a_commit_that_comes_again(
+    spark: SparkSession, tmp_path: Path, expected: dict[str, Any], point: str
+) -> None:
+    def runner() -> dm.SparkRunner:
+        return streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=18)
+
+    with CrashPoint(point, micro_batch=1) as crash:
+        with contextlib.suppress(Exception):
+            run(runner(), lambda p: build(p, str(tmp_path)), None)
+        assert crash.has_struck
+        result = run(runner(), lambda p: build(p, str(tmp_path)), None)
+    assert left(tmp_path, result.collected("kept")) == expected
+
+
+def test_a_bounded_job_leaves_the_same_table_as_a_local_run(spark: SparkSession, tmp_path: Path) -> None:
+    def summed(folder: Path) -> Callable[[dm.Pipeline], Any]:
+        folder.mkdir()
+        to = dm.io.WriteTable(f"sqlite:///{folder / 'test.db'}", table="sums", keys=("key", "window_start"), panes=True)
+        return lambda p: p | SCRIPT | dm.Window.into(dm.FixedWindows("8 seconds")) | dm.Sum.per_key() | to
+
+    run(dm.SparkRunner(spark), summed(tmp_path / "batch"))
+    run(dm.LocalRunner(), summed(tmp_path / "local"))
+    assert table(tmp_path / "batch") == table(tmp_path / "local")
+    assert len(table(tmp_path / "batch")) == 12
+
+
+# Weak productions.
+
+
+def test_a_weak_run_that_dies_before_its_state_is_durable_repeats_that_micro_batch_and_nothing_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def runner() -> dm.SparkRunner:
+        return streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=18, productions="weak")
+
+    with CrashPoint("before_state", micro_batch=1) as crash:
+        with contextlib.suppress(Exception):
+            run(runner(), builder(tmp_path), None)
+        assert crash.has_struck
+        before = printed(tmp_path)
+        result = run(runner(), builder(tmp_path), None)
+    lines = printed(tmp_path)
+    twice = [line for place, line in enumerate(lines) if line in lines[:place]]
+    assert {batch for batch, _ in twice} == {1}
+    assert {line for line in before if line[0] == 1} <= set(
+        twice
+    )  # a task of another shard may have outlived the death
+    (tmp_path / "calm").mkdir()
+    calm = run(dm.LocalRunner(), builder(tmp_path / "calm"), None)
+    assert published(tmp_path) == published(tmp_path / "calm")
+    kept = [record.value for record in calm.collected("kept")]
+    assert [record.value for record in result.collected("kept")] == kept
+    assert sorted(value for _, value in set(lines)) == sorted(repr(list(value)) for value in kept)
+
+
+# Other processes.
+
+
+@pytest.fixture
+def job(java_home: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Yield a function that starts the job in a session of its own; what still lives at the end is killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: str | Path) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "JAVA_HOME": java_home, "PYTHONPATH": str(JOB.parents[2])}
+        with (tmp_path / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, JOB, *arguments], stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_task_that_fails_behind_its_state_write_and_is_tried_again_changes_nothing(
+    job: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    process = job("local[2,4]", tmp_path / "checkpoint", tmp_path, "script", "after_state")
+    assert process.wait(PATIENCE) == 0, (tmp_path / "log").read_text()[-5_000:]
+    kept, has_struck = pickle.loads((tmp_path / "kept").read_bytes())
+    assert has_struck
+    assert left(tmp_path, kept) == expected
+
+
+def test_a_driver_that_wakes_up_after_another_has_taken_its_place_is_refused(
+    spark: SparkSession, job: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    source, checkpoint, told = (
+        tmp_path / "rows",
+        tmp_path / "checkpoint",
+        lambda: (tmp_path / "log").read_text()[-5_000:],
+    )
+    source.mkdir()
+
+    def arrive(number: int) -> None:
+        line = f'{{"at": "1970-01-01T00:00:0{number}Z", "key": "a", "value": {10**number}}}\n'
+        (source / f".{number}").write_text(line)
+        (source / f".{number}").rename(source / f"{number}.json")
+
+    def total() -> int:
+        return sum(row[2] for row in table(tmp_path)) if (tmp_path / "test.db").exists() else 0
+
+    arrive(0)
+    older = job("local[2]", checkpoint, tmp_path, source)
+    wait_for(lambda: total() == 1, told)
+    os.killpg(older.pid, signal.SIGSTOP)
+    arrive(1)
+    newer = start(streaming(spark, checkpoint), lambda p: build(p, str(tmp_path), str(source)))
+    wait_for(lambda: total() == 11, told)
+    os.killpg(older.pid, signal.SIGCONT)
+    arrive(2)
+    wait_for((tmp_path / "error").exists, told)
+    error = (tmp_path / "error").read_text()
+    assert error.startswith("SupersededRun: run ")
+    assert f"the checkpoint '{checkpoint}' was taken over at" in error
+    assert f"by a newer start of the run (process {os.getpid()} on " in error
+    wait_for(lambda: total() == 111, told)
+    newer.drain()
+    assert [row[2:] for row in table(tmp_path)] == [(111, 2)]
+    assert len(files(tmp_path)) == len(set(files(tmp_path)))

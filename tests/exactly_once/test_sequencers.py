@@ -1,0 +1,175 @@
+"""Of the starts of one run only the newest may write; an older one that is still alive is told so when it writes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.sinks import Fence
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.spark import sequencers
+from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.spark.publishing import Publisher, Stager, Staging, claim_sinks, read_progress
+from dataflow_model.runners.spark.sequencers import check_newest, take_sequencer
+from tests.exactly_once.databases import rows
+from tests.exactly_once.test_table_sinks import PAIRS, record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+METRICS: dict[str, Any] = {"counters": {}, "sources": {}, "watermarks": {}, "depth": 1, "shard": 0, "cache": "void"}
+
+
+def visible(path: Path) -> list[str]:
+    return sorted(file.name for file in path.iterdir() if not file.name.startswith("_"))
+
+
+@attrs.define
+class Start:
+    """One start of a run that writes to files and to a table, without Spark."""
+
+    folder: Path
+    weak: bool = False
+    program: Program = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        p = dm.Pipeline()
+        pairs = p | dm.Create([("a", 1)])
+        _ = pairs | dm.io.WriteJson(self.folder / "files", schema=PAIRS)
+        _ = pairs | dm.io.WriteTable(self.url, table="sums", keys="key", schema=PAIRS)
+        staged = cut_into_stages(p.plan())
+        for write in staged.sinks:
+            write.sink.check()
+        taken = take_sequencer(self.directory)
+        program = Program(staged, {}, (0,), "7c1f", sequencer=taken, directory=self.directory, weak=self.weak)
+        self.program = program.pack().unpack()
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder / 'test.db'}"
+
+    @property
+    def directory(self) -> str:
+        return str(self.folder / "checkpoint" / "dataflow")
+
+    @property
+    def publisher(self) -> Publisher:
+        return Publisher(self.program, self.directory)
+
+    def stage(self, batch: int, value: int) -> Staging:
+        with Stager(self.program, batch, "part") as stager:
+            for label in ("WriteJson", "WriteTable"):
+                stager.write(label, [record(1, ("a", value))])
+            return attrs.evolve(stager.close(), metrics=[METRICS])
+
+    def run(self, batch: int, value: int) -> None:
+        self.publisher.commit(batch, [self.stage(batch, value)])
+
+    def found(self) -> tuple[list[str], list[int]]:
+        return visible(self.folder / "files"), [row["value"] for row in rows(self.url, "sums")]
+
+
+def test_each_sequencer_is_greater_than_those_before_even_if_the_clock_goes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = [take_sequencer(str(tmp_path))]
+    monkeypatch.setattr("time.time_ns", lambda: 5_000)
+    taken += [take_sequencer(str(tmp_path)) for _ in range(20)]
+    assert taken == sorted(set(taken))
+    monkeypatch.undo()
+    taken.append(take_sequencer(str(tmp_path)))
+    assert taken[-1] == max(taken)
+    assert len(list((tmp_path / "sequencers").iterdir())) <= sequencers._KEPT + 1
+
+
+def test_starts_at_the_same_moment_take_different_sequencers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 5_000)
+    with ThreadPoolExecutor(8) as threads:
+        taken = list(threads.map(take_sequencer, [str(tmp_path)] * 8))
+    assert len(set(taken)) == 8
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text("a file where a directory should be")
+    with pytest.raises(
+        dm.SinkError, match=r"the checkpoint directory '.*/checkpoint' cannot be written: .*\nHint: mind"
+    ):
+        take_sequencer(str(tmp_path / "checkpoint" / "dataflow"))
+
+
+def test_a_run_without_a_checkpoint_has_no_rivals(tmp_path: Path) -> None:
+    check_newest(str(tmp_path), None)
+
+
+def test_the_refusal_says_which_run_was_taken_over_when_and_by_whom(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoint" / "dataflow"
+    older, newer = take_sequencer(str(directory)), take_sequencer(str(directory))
+    check_newest(str(directory), Fence("7c1f", newer))
+    with pytest.raises(
+        dm.SupersededRun,
+        match=rf"run 7c1f, started at .*Z, may not write any more:\nthe checkpoint '{tmp_path}/checkpoint' was taken "
+        r"over at .*Z by a newer start of the run \(process \d+ on .*\)\nHint: end this process and let the newer one",
+    ):
+        check_newest(str(directory), Fence("7c1f", older))
+
+
+def test_an_old_start_that_wakes_up_is_refused_at_its_first_write_and_changes_nothing(tmp_path: Path) -> None:
+    older = Start(tmp_path)
+    older.run(0, 1)
+    asleep = older.stage(1, 666)  # and then its process hangs
+    newer = Start(tmp_path)
+    newer.run(1, 2)
+    after = newer.found()
+    with pytest.raises(dm.SupersededRun):
+        older.publisher.commit(1, [asleep])
+    older.publisher.abort(1, [asleep])
+    with pytest.raises(dm.SupersededRun):
+        older.run(2, 667)
+    assert newer.found() == after == (["part-7c1f-00000000-00000.json", "part-7c1f-00000001-00000.json"], [2])
+    newer.run(2, 3)
+    assert newer.found()[1] == [3]
+
+
+def test_an_old_start_that_gives_up_leaves_what_the_newer_one_has_staged(tmp_path: Path) -> None:
+    older, newer = Start(tmp_path), Start(tmp_path)
+    asleep, awake = older.stage(0, 666), newer.stage(0, 1)
+    older.publisher.abort(0, [asleep])
+    newer.publisher.commit(0, [awake])
+    assert newer.found()[1] == [1]
+
+
+def test_a_table_refuses_an_old_start_that_had_looked_before_the_newer_one_came(tmp_path: Path) -> None:
+    older = Start(tmp_path)
+    asleep = older.stage(0, 666)
+    newer = Start(tmp_path)
+    claim_sinks(newer.program)
+    sink, fence = older.program.staged.sinks[1].sink, older.program.fence
+    assert fence is not None
+    with pytest.raises(dm.SupersededRun, match="table 'sums'"):
+        sink.fenced(fence).commit("7c1f-00000000", [asleep.messages["WriteTable"]])
+    assert newer.found() == ([], [])
+
+
+def test_the_old_start_notes_no_progress(tmp_path: Path) -> None:
+    older = Start(tmp_path)
+    asleep = older.stage(0, 1)
+    Start(tmp_path).run(0, 1)
+    noted = read_progress(older.directory)
+    with pytest.raises(dm.SupersededRun):
+        older.publisher.commit(0, [asleep])
+    assert read_progress(older.directory) == noted
+
+
+def test_weak_productions_of_an_old_start_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    older, newer = Start(tmp_path, weak=True), Start(tmp_path, weak=True)
+    with pytest.raises(dm.SupersededRun):
+        older.stage(0, 666)
+    assert newer.found() == ([], [])
+    assert newer.stage(0, 1).messages == {}
+    assert newer.found() == (["part-7c1f-00000000-part.json"], [1])
+    with pytest.raises(dm.SupersededRun):
+        older.publisher.commit(0, [])

@@ -1,0 +1,400 @@
+"""A table holds one row a key: what was written last and is not taken back; each commit once, and no older run's."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.io.table_sinks import TableSink
+from dataflow_model.plan.sinks import Fence, Record
+from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+from tests.exactly_once.databases import execute, rows, tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAIRS = pa.schema({"key": pa.string(), "value": pa.int64()})
+
+
+def record(place: int, value: Any, *, is_retraction: bool = False) -> Record:
+    return Record(value, dm.EventTime(0), GLOBAL_WINDOW, NO_FIRING, is_retraction, order=(place,))
+
+
+def commit(sink: TableSink, commit_id: str, *tasks: list[Record]) -> list[bytes]:
+    messages = []
+    for number, records in enumerate(tasks):
+        writer = sink.open(commit_id, str(number))
+        writer.write(records)
+        messages.append(writer.close())
+    sink.commit(commit_id, messages)
+    return messages
+
+
+def pairs(url: str, table: str = "sums") -> dict[str, Any]:
+    return {row["key"]: row["value"] for row in rows(url, table)}
+
+
+@pytest.fixture
+def sink(database: str) -> TableSink:
+    made = TableSink(url=database, table="sums", keys="key", schema=PAIRS)
+    made.check()
+    return made
+
+
+# What a table holds.
+
+
+def test_later_rows_of_a_key_take_the_place_of_earlier_ones_in_emission_order(sink: TableSink) -> None:
+    commit(sink, "run-0", [record(3, ("a", 3)), record(1, ("a", 1))], [record(2, ("a", 2)), record(4, ("b", 4))])
+    assert pairs(sink.url) == {"a": 3, "b": 4}
+    commit(sink, "run-1", [record(5, ("a", 5))])
+    assert pairs(sink.url) == {"a": 5, "b": 4}
+
+
+def test_what_is_taken_back_goes_unless_something_comes_in_its_place(sink: TableSink) -> None:
+    commit(sink, "run-0", [record(1, ("a", 1)), record(2, ("b", 2))])
+    taken = [record(3, ("a", 1), is_retraction=True), record(4, ("b", 2), is_retraction=True), record(5, ("b", 7))]
+    commit(sink, "run-1", taken)
+    assert pairs(sink.url) == {"b": 7}
+
+
+def test_a_commit_that_comes_again_changes_nothing(sink: TableSink) -> None:
+    commit(sink, "run-0", [record(1, ("a", 1))])
+    execute(sink.url, "UPDATE sums SET value = 100")
+    commit(sink, "run-0", [record(1, ("a", 1))])
+    assert pairs(sink.url) == {"a": 100}
+
+
+def test_two_sinks_of_a_run_that_share_a_table_note_their_commits_apart(sink: TableSink) -> None:
+    fence = Fence("run", 1)
+    one, other = (attrs.evolve(sink.fenced(fence), label=label) for label in ("one", "other"))
+    commit(one, "run-0", [record(1, ("a", 1))])
+    commit(other, "run-0", [record(1, ("b", 2))])
+    assert pairs(sink.url) == {"a": 1, "b": 2}
+
+
+MOVES = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 3), st.booleans()), max_size=8)
+
+
+@given(st.lists(st.tuples(MOVES, st.booleans()), max_size=5))
+def test_however_commits_are_cut_and_repeated_the_table_is_that_of_a_dict(
+    commits: list[tuple[list[tuple[str, int, bool]], bool]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        sink = TableSink(url=f"sqlite:///{folder}/test.db", table="sums", keys="key", schema=PAIRS)
+        sink.check()
+        expected: dict[str, int] = {}
+        for number, (moves, comes_again) in enumerate(commits):
+            records = [
+                record(place, (key, value), is_retraction=back) for place, (key, value, back) in enumerate(moves)
+            ]
+            for key, value, back in moves:
+                expected = {name: one for name, one in expected.items() if name != key} | ({} if back else {key: value})
+            for _ in range(1 + comes_again):
+                commit(sink, f"run-{number}", records[::2], records[1::2])
+        assert pairs(sink.url) == expected
+
+
+def test_parts_of_a_weak_commit_come_from_many_tasks_at_once(sink: TableSink) -> None:
+    fenced = sink.fenced(Fence("run", 1))
+
+    def part(number: int) -> None:
+        writer = fenced.open_weak("run-0", str(number))
+        assert writer is not None
+        writer.write([record(place, (f"{number}-{place}", place)) for place in range(3)])
+        writer.close()
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(part, [*range(16), *range(16)]))  # each is there twice, as one that was tried again
+    assert pairs(sink.url) == {f"{number}-{place}": place for number in range(16) for place in range(3)}
+
+
+# Types.
+
+
+class Everything(NamedTuple):
+    name: str
+    flights: int
+    mean: float
+    flag: bool
+    blob: bytes
+    at: dt.datetime
+    day: dt.date
+    took: dt.timedelta
+    price: decimal.Decimal
+    legs: list[int]
+    none: str | None
+
+
+ONE = Everything(
+    "UA",
+    2**40,
+    0.1,
+    True,
+    b"\0\1",
+    dt.datetime(2013, 1, 1, 10, 30, 0, 5, tzinfo=dt.UTC),
+    dt.date(2013, 1, 1),
+    dt.timedelta(seconds=90),
+    decimal.Decimal("1.10"),
+    [1, 2],
+    None,
+)
+
+
+def test_a_table_is_made_from_the_schema_and_gives_back_what_was_written(database: str) -> None:
+    schema = pa.schema(
+        {
+            "name": pa.string(),
+            "flights": pa.int64(),
+            "mean": pa.float64(),
+            "flag": pa.bool_(),
+            "blob": pa.binary(),
+            "at": pa.timestamp("us", "UTC"),
+            "day": pa.date32(),
+            "took": pa.duration("us"),
+            "price": pa.decimal128(5, 2),
+            "legs": pa.list_(pa.int64()),
+            "none": pa.string(),
+        }
+    )
+    sink = TableSink(url=database, table="everything", keys=("name", "at"), schema=schema)
+    sink.check()
+    commit(sink, "run-0", [record(1, ONE)])
+    sink.check()  # the table that it has made suits it
+    [found] = rows(database, "everything")
+    if database.startswith("sqlite"):
+        text = {"at": "2013-01-01 10:30:00.000005", "day": "2013-01-01", "price": "1.10", "legs": "[1, 2]"}
+        assert found == ONE._asdict() | text | {"took": 90_000_000, "flag": 1}
+    else:
+        assert found == ONE._asdict()
+
+
+def test_columns_come_from_the_rows_of_all_tasks_where_nothing_else_tells(database: str) -> None:
+    sink = TableSink(url=database, table="sums", keys="key")
+    commit(sink, "run-0", [record(1, ("a", 1))], [record(2, ("b", 2.5))], [])
+    assert pairs(database) == {"a": 1.0, "b": 2.5}
+    with pytest.raises(dm.SinkError, match="do not go together"):
+        commit(sink, "run-1", [record(1, ("a", 1))], [record(2, ("b", "x"))])
+    with pytest.raises(dm.InvalidArgument, match="has the key 'key', and its rows have no such column"):
+        commit(sink, "run-2", [record(1, 7)])
+
+
+@pytest.mark.slow
+def test_a_table_in_a_schema_of_its_own_is_named_with_it(postgres: str) -> None:
+    execute(postgres, "DROP SCHEMA IF EXISTS analytics CASCADE", "CREATE SCHEMA analytics")
+    sink = TableSink(url=postgres, table="analytics.sums", keys="key", schema=PAIRS)
+    sink.check()
+    commit(sink, "run-0", [record(1, ("a", 1))])
+    assert pairs(postgres, "analytics.sums") == {"a": 1}
+
+
+# Rows that do not fit.
+
+
+def test_rows_that_do_not_fit_go_to_a_table_of_their_own_in_the_same_transaction(sink: TableSink) -> None:
+    bad = [("a", "one"), (None, 1), {"key": "a", "more": 1}, "UA", ("nul\0", 1)]
+    messages = commit(sink, "run-0", [record(place, value) for place, value in enumerate([("a", 1), *bad])])
+    assert pairs(sink.url) == {"a": 1}
+    assert sink.counts(messages) == {"rows": 1, "dead_letters": 5}
+    letters = {row["row"]: row["reason"] for row in rows(sink.url, "sums_dead_letters")}
+    assert set(letters) == {repr(value) for value in bad}
+    assert letters["(None, 1)"] == "column 'key' may not be null"
+    assert letters[repr(bad[-1])] == "column 'key' cannot hold 'nul\\x00': text in a database has no NUL character"
+    commit(sink, "run-0", [record(1, bad[0])])
+    assert len(rows(sink.url, "sums_dead_letters")) == 5
+
+
+def test_keys_that_are_nan_and_instants_of_no_calendar_are_dead_letters(database: str) -> None:
+    schema = pa.schema({"mean": pa.float64(), "at": pa.timestamp("us", "UTC")})
+    sink = TableSink(url=database, table="odd", keys="mean", schema=schema)
+    sink.check()
+    bad = [{"mean": float("nan")}, {"mean": 1.0, "at": dm.MAX_TIMESTAMP}]
+    messages = commit(sink, "run-0", [record(place, value) for place, value in enumerate([{"mean": 3.0}, *bad])])
+    assert [row["mean"] for row in rows(database, "odd")] == [3.0]
+    assert sink.counts(messages) == {"rows": 1, "dead_letters": 2}
+
+
+def test_rows_of_which_none_has_a_shape_leave_dead_letters_only(database: str) -> None:
+    sink = TableSink(url=database, table="sums", keys="key")
+    sink.check()
+    commit(sink, "run-0", [record(1, ("a", {"key": "b"}))])
+    assert tables(database) == {"dataflow_model_commits", "sums_dead_letters"}
+    assert len(rows(database, "sums_dead_letters")) == 1
+
+
+# A table that is there.
+
+
+def test_a_table_of_the_users_own_keeps_its_further_columns(database: str) -> None:
+    number = "INTEGER" if database.startswith("sqlite") else "SERIAL"
+    execute(
+        database,
+        f"CREATE TABLE sums (id {number} PRIMARY KEY, key TEXT NOT NULL UNIQUE, value BIGINT, note TEXT DEFAULT 'new')",
+        "INSERT INTO sums (key, value, note) VALUES ('a', 1, 'kept')",
+    )
+    sink = TableSink(url=database, table="sums", keys="key", schema=PAIRS)
+    sink.check()
+    commit(sink, "run-0", [record(1, ("a", 5)), record(2, ("b", 6))])
+    found = {(row["key"], row["value"], row["note"]) for row in rows(database, "sums")}
+    assert found == {("a", 5, "kept"), ("b", 6, "new")}
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ("key TEXT PRIMARY KEY", "it has no column 'value'; it has key"),
+        ("carrier TEXT PRIMARY KEY, value BIGINT", "it has no column 'key'; it has carrier, value"),
+        ("key TEXT, value BIGINT", r"neither its primary key nor a unique constraint is \(key\)"),
+        ("key TEXT, value BIGINT, PRIMARY KEY (key, value)", "neither its primary key nor"),
+        ("key TEXT PRIMARY KEY, value TEXT", "its column 'value' is TEXT, and the rows have BIGINT"),
+        ("key TEXT PRIMARY KEY, value BIGINT, more TEXT NOT NULL", "its column 'more' may not be null"),
+    ],
+)
+def test_a_table_that_cannot_take_the_rows_is_refused_before_anything_runs(
+    database: str, columns: str, problem: str
+) -> None:
+    execute(database, f"CREATE TABLE sums ({columns})")
+    sink = TableSink(url=database, table="sums", keys="key", schema=PAIRS, label="out/WriteTable")
+    with pytest.raises(dm.SinkError, match=rf"'out/WriteTable' cannot write to table 'sums' of .*: {problem}"):
+        sink.check()
+
+
+def test_what_a_database_refuses_stops_the_run_and_writes_nothing(sink: TableSink) -> None:
+    commit(sink, "run-0", [record(1, ("a", 1))])
+    execute(sink.url, "ALTER TABLE sums RENAME TO others")
+    with pytest.raises(dm.SinkError, match=r"(?s)cannot write to table 'sums'.*Hint: nothing of this commit"):
+        commit(sink, "run-1", [record(2, ("b", 2)), record(3, ("c", None))])
+    execute(sink.url, "ALTER TABLE others RENAME TO sums")
+    commit(sink, "run-1", [record(2, ("b", 2))])
+    assert pairs(sink.url) == {"a": 1, "b": 2}
+
+
+# What is refused at once.
+
+
+def test_a_database_that_cannot_be_reached_is_an_error_that_does_not_show_the_password() -> None:
+    sink = TableSink(url="postgresql://ann:secret@127.0.0.1:1/db", table="sums", keys="key", schema=PAIRS)
+    with pytest.raises(
+        dm.SinkError, match=r"cannot reach the database of table 'sums' of postgresql.*ann:\*\*\*@"
+    ) as caught:
+        sink.check()
+    assert "secret" not in str(caught.value)
+    assert "secret" not in repr(sink)
+    nowhere = TableSink(url="sqlite:////nowhere/at/all.db", table="sums", keys="key", schema=PAIRS)
+    with pytest.raises(dm.SinkError, match=r"unable to open database file\nHint: start it, or mend the url"):
+        nowhere.check()
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"url": "sqlite://"}, "must name a file, since a database in memory is one process's own"),
+        ({"url": "mysql://ann:secret@host/db"}, r"must be of sqlite or postgresql.*got mysql://ann:\*\*\*@host/db"),
+        ({"url": "delays.db"}, "not the URL of a database"),
+        ({"keys": ()}, r"one column or several, each once, got \(\)"),
+        ({"keys": ("key", "key")}, "each once"),
+        (
+            {"keys": "carrier"},
+            r"has the key 'carrier', and its rows have no such column\nHint: the columns are key, value",
+        ),
+        ({"keys": "legs", "schema": pa.schema({"legs": pa.list_(pa.int64())})}, "databases compare plain values only"),
+        ({"schema": pa.schema({"key": pa.timestamp("ns")})}, r"type timestamp\[ns\], which a database does not have"),
+        ({"table": ""}, "`table` must be a name"),
+    ],
+)
+def test_what_cannot_work_is_refused_where_it_is_said(given: dict[str, Any], problem: str) -> None:
+    right = {"url": "sqlite:///delays.db", "table": "sums", "keys": "key", "schema": PAIRS}
+    with pytest.raises(dm.InvalidArgument, match=problem):
+        dm.io.WriteTable(**(right | given))
+
+
+def test_a_key_that_is_no_column_is_refused_when_the_pipeline_is_built() -> None:
+    numbers = dm.Pipeline() | dm.Create([("a", 1)])
+    with pytest.raises(dm.InvalidArgument, match="'WriteTable' has the key 'name'"):
+        _ = numbers | dm.io.WriteTable("sqlite:///delays.db", table="sums", keys="name")
+
+
+# Sequencers.
+
+
+def test_a_newer_start_of_a_run_shuts_the_older_one_out(sink: TableSink) -> None:
+    older, newer = (sink.fenced(Fence("7c1f", sequencer)) for sequencer in (1_000_000, 2_000_000))
+    older.claim()
+    commit(older, "7c1f-0", [record(1, ("a", 1))])
+    newer.claim()
+    with pytest.raises(
+        dm.SupersededRun,
+        match=r"run 7c1f, started at 1970-01-01T00:00:01Z, may not write any more:\ntable 'sums' of .* was taken over "
+        r"at 1970-01-01T00:00:02Z by a newer start of the run\nHint: end this process",
+    ):
+        commit(older, "7c1f-1", [record(2, ("a", 666))])
+    with pytest.raises(dm.SupersededRun):
+        older.claim()
+    assert pairs(sink.url) == {"a": 1}
+    commit(newer, "7c1f-1", [record(2, ("a", 2))])
+    assert pairs(sink.url) == {"a": 2}
+
+
+def test_the_commit_that_the_older_start_has_made_counts_for_the_newer_one(sink: TableSink) -> None:
+    older, newer = (sink.fenced(Fence("7c1f", sequencer)) for sequencer in (1, 2))
+    commit(older, "7c1f-0", [record(1, ("a", 1))])
+    execute(sink.url, "UPDATE sums SET value = 100")
+    commit(newer, "7c1f-0", [record(1, ("a", 1))])
+    assert pairs(sink.url) == {"a": 100}
+
+
+def test_another_runs_sequencer_is_none_of_ours(sink: TableSink) -> None:
+    sink.fenced(Fence("7c1f", 9)).claim()
+    commit(sink.fenced(Fence("91ab", 1)), "91ab-0", [record(1, ("a", 1))])
+    commit(sink, "bounded", [record(1, ("b", 2))])
+    assert pairs(sink.url) == {"a": 1, "b": 2}
+
+
+# In a pipeline.
+
+
+def test_a_pipeline_that_takes_values_back_leaves_what_stands(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'test.db'}"
+    script = dm.testing.TestStream().add(5, 0, key="a").add(3, 1, key="a").add(1, 70, key="b")
+    with dm.Pipeline() as p:
+        _ = (
+            p
+            | script
+            | dm.Map(lambda pair: pair).with_output_types(tuple[str, int])
+            | dm.Window.into(dm.FixedWindows("1 minute"))
+            .trigger(dm.Repeatedly(dm.AfterCount(1)))
+            .accumulating_and_retracting()
+            | dm.Sum.per_key()
+            | "kept" >> dm.Map(lambda pair: pair).with_output_types(tuple[str, int])
+            | dm.io.WriteTable(url, table="sums", keys=("key", "window_start"), panes=True)
+        )
+    found = [(row["key"], row["value"], row["window_start"], row["pane_index"]) for row in rows(url, "sums")]
+    assert found == [("a", 8, "1970-01-01 00:00:00.000000", 1), ("b", 1, "1970-01-01 00:01:00.000000", 0)]
+    assert p.result is not None
+    assert p.result.metrics()["WriteTable"]["rows"] == 4
+
+
+def test_importing_the_package_does_not_import_sqlalchemy() -> None:
+    script = "import sys, dataflow_model; sys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_what_is_not_installed_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = TableSink(url="postgresql+pg8000://host/db", table="sums", keys="key", schema=PAIRS)
+    with pytest.raises(dm.InvalidArgument, match=r"driver is not installed: .*\nHint: pip install pg8000"):
+        sink.check()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(dm.InvalidArgument, match=r"needs SQLAlchemy\nHint: pip install 'dataflow-model\[sql\]'"):
+        TableSink(url="sqlite:///delays.db", table="sums", keys="key", schema=PAIRS)

@@ -1,0 +1,201 @@
+"""Weak productions are published before the state that made them is durable: what may repeat, and what refuses them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow.dataset as ds
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.sinks import MessageSink, Record, SinkWriter
+from dataflow_model.runners.spark import keyed_stage, shard_state
+from dataflow_model.testing import TestStream
+from tests.exactly_once.databases import rows
+from tests.exactly_once.test_table_sinks import PAIRS
+from tests.watermarks.streamed import Streamed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+SCRIPT = TestStream()
+for second in range(24):
+    SCRIPT = SCRIPT.processing_time(second).add(second, event_time=second, key="abcd"[second % 4]).watermark(second)
+
+
+@attrs.frozen
+class Printer(MessageSink):
+    """A sink of a user's: each line goes out at once, and what goes out twice is there twice."""
+
+    path: str
+
+    def open_weak(self, commit_id: str, part: str) -> SinkWriter:
+        return _Lines(self.path, commit_id)
+
+
+class _Lines(SinkWriter):
+    def __init__(self, path: str, commit_id: str) -> None:
+        self.path, self.commit_id, self.values = path, commit_id, list[Any]()
+
+    def write(self, records: Sequence[Record]) -> None:
+        self.values += [record.value for record in records]
+
+    def close(self) -> bytes:
+        with open(self.path, "a", encoding="utf-8") as file:  # noqa: PTH123
+            file.writelines(json.dumps([self.commit_id, value]) + "\n" for value in self.values)
+        return b""
+
+    def abort(self) -> None:
+        self.values.clear()
+
+
+def printed(folder: Path) -> list[tuple[int, str]]:
+    """Return each line's micro-batch and value."""
+    lines = [json.loads(line) for line in (folder / "lines").read_text().splitlines()]
+    return [(int(commit_id.rpartition("-")[2]), repr(value)) for commit_id, value in lines]
+
+
+def builder(folder: Path) -> Callable[[dm.Pipeline], Any]:
+    def build(p: dm.Pipeline) -> None:
+        sums = (
+            p
+            | SCRIPT
+            | dm.Window.into(dm.FixedWindows("8 seconds")).trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
+            | dm.Sum.per_key()
+        )
+        _ = sums | "printed" >> dm.Write(Printer(str(folder / "lines")))
+        _ = sums | "files" >> dm.io.WriteJson(folder / "files", schema=PAIRS)
+        table = dm.io.WriteTable(
+            f"sqlite:///{folder / 'test.db'}", table="sums", keys=("key", "window_start"), schema=PAIRS, panes=True
+        )
+        _ = sums | "table" >> table
+        _ = sums | "kept" >> dm.io.Collect()
+
+    return build
+
+
+class Weak(Streamed):
+    """A stream with weak productions, whose tasks know their micro-batch."""
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        for write in self.program.staged.sinks:
+            write.sink.check()
+        self.program = attrs.evolve(self.program, weak=True).pack().unpack()
+        shard_state._cache.clear()
+
+
+@pytest.fixture
+def weak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weak:
+    run = Weak(builder(tmp_path), tmp_path, rows=18)
+    monkeypatch.setattr(keyed_stage, "micro_batch_of_task", lambda: run.offset["batch"] + 1)
+    return run
+
+
+def published(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "files": sorted(map(repr, ds.dataset(folder / "files", format="json").to_table().to_pylist()))
+    }
+    found["table"] = sorted(
+        (row["key"], row["window_start"], row["value"]) for row in rows(f"sqlite:///{folder / 'test.db'}", "sums")
+    )
+    return found
+
+
+def test_without_failures_weak_productions_are_the_strong_ones(tmp_path: Path, weak: Weak) -> None:
+    weak.run()
+    (tmp_path / "strong").mkdir()
+    strong = Streamed(builder(tmp_path / "strong"), tmp_path / "strong", rows=18)
+    for write in strong.program.staged.sinks:
+        write.sink.check()
+    strong.run()
+    assert published(tmp_path) == published(tmp_path / "strong")
+    kept = [record.value for record in strong.collected("kept")]
+    assert [record.value for record in weak.collected("kept")] == kept
+    assert sorted(value for _, value in printed(tmp_path)) == sorted(repr(list(value)) for value in kept)
+    for label in ("files", "table"):
+        assert weak.metrics()[label]["rows"] == strong.metrics()[label]["rows"] == len(kept)
+    assert not (tmp_path / "files" / "_staging").exists()
+
+
+def test_they_are_there_before_the_state_is_durable_and_before_the_commit(
+    tmp_path: Path, weak: Weak, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    commit = shard_state.ShardState.commit
+
+    def look(self: Any, program: Any, depth: int, label: int) -> None:
+        seen.append(len(printed(tmp_path)) if (tmp_path / "lines").exists() else 0)
+        commit(self, program, depth, label)
+
+    monkeypatch.setattr(shard_state.ShardState, "commit", look)
+    weak.step()
+    assert max(seen) == len(printed(tmp_path)) > 0
+
+
+def test_what_repeats_is_just_what_the_micro_batch_that_did_not_commit_had_published(
+    tmp_path: Path, weak: Weak
+) -> None:
+    weak.step()
+    before = len(printed(tmp_path))
+    lost = copy.deepcopy((weak.offset, weak.stores))
+    weak.step()  # published, and then the driver dies: neither offset nor state of it is committed
+    once, batch = printed(tmp_path)[before:], weak.offset["batch"]
+    weak.offset, weak.stores = lost
+    shard_state._cache.clear()
+    weak.run()
+    lines = printed(tmp_path)
+    twice = [line for place, line in enumerate(lines) if line in lines[:place]]
+    assert sorted(twice) == sorted(once)
+    assert {number for number, _ in twice} == {batch}
+    # Files take the place of those that were there, and rows of a table are changed to what they are.
+    (tmp_path / "calm").mkdir()
+    calm = Streamed(builder(tmp_path / "calm"), tmp_path / "calm", rows=18)
+    for write in calm.program.staged.sinks:
+        write.sink.check()
+    calm.run()
+    assert published(tmp_path) == published(tmp_path / "calm")
+    assert [record.value for record in weak.collected("kept")] == [record.value for record in calm.collected("kept")]
+
+
+def test_sinks_that_cannot_publish_at_once_stay_strong(
+    tmp_path: Path, weak: Weak, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed: list[int] = []
+    monkeypatch.setattr("dataflow_model.runners.spark.publishing._keep", lambda *given: committed.append(len(given)))
+    weak.step()
+    assert weak.collected("kept") == []
+    assert committed == [3]
+
+
+# What is refused.
+
+
+def runner(mode: str = "streaming", **options: Any) -> dm.SparkRunner:
+    return dm.SparkRunner(None, mode=mode, checkpoint="checkpoint", productions="weak", **options)
+
+
+def test_productions_are_strong_or_weak_and_a_bounded_jobs_are_strong() -> None:
+    with pytest.raises(dm.InvalidArgument, match="`productions` must be 'strong' or 'weak', got 'lazy'"):
+        dm.SparkRunner(None, mode="streaming", checkpoint="checkpoint", productions="lazy")
+    with pytest.raises(dm.InvalidArgument, match=r"mode='batch' has no weak productions.*\nHint: use mode='streaming'"):
+        runner("batch")
+
+
+def test_weak_productions_of_what_may_be_taken_back_are_refused() -> None:
+    p = dm.Pipeline(runner=runner())
+    retracting = dm.Window.into(dm.FixedWindows(8)).accumulating_and_retracting()
+    _ = p | SCRIPT | retracting | dm.Sum.per_key() | dm.io.WriteJson("out/", schema=PAIRS)
+    with pytest.raises(dm.PlanError, match=r"'WriteJson' would publish at once what 'Sum.PerKey' may take back"):
+        p.run()
+
+
+def test_weak_productions_that_would_change_nothing_are_refused() -> None:
+    p = dm.Pipeline(runner=runner())
+    _ = p | SCRIPT | dm.io.Collect()
+    with pytest.raises(dm.PlanError, match="changes nothing here: none of 'Collect' can publish at once"):
+        p.run()

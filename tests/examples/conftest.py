@@ -1,0 +1,31 @@
+"""Let the tests of this folder import the examples, however pytest was started; and one local run for all of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import dataflow_model as dm
+from examples.zeitgeist import History, Outcome, Scenario, run
+
+
+@pytest.fixture(scope="session")
+def scenario() -> Scenario:
+    """Return a history of three days, two of them to learn from."""
+    return Scenario(days=3)
+
+
+@pytest.fixture(scope="session")
+def history(scenario: Scenario) -> History:
+    """Return what it makes."""
+    return scenario.make()
+
+
+@pytest.fixture(scope="session")
+def local(scenario: Scenario, history: History) -> Outcome:
+    """Return what LocalRunner finds in it."""
+    return run(scenario, history, dm.LocalRunner())

@@ -1,0 +1,52 @@
+"""The notebook of the Zeitgeist example: kept as it was executed, and it still runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.figures.test_documents import EXECUTE, code_cells
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST_BYTES = 1_000_000
+
+
+@pytest.fixture
+def notebook(repository: Path) -> Path:
+    return repository / "notebooks" / "02_zeitgeist.ipynb"
+
+
+def test_the_notebook_is_kept_as_it_was_executed_with_one_picture(notebook: Path) -> None:
+    cells = code_cells(notebook)
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert all(output["output_type"] != "error" for output in outputs)
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
+    assert notebook.stat().st_size < MOST_BYTES
+
+
+def test_the_notebook_tells_that_all_was_found_and_what_a_single_watermark_costs(notebook: Path) -> None:
+    printed = "".join(
+        "".join(output["text"])
+        for cell in code_cells(notebook)
+        for output in cell["outputs"]
+        if output["output_type"] == "stream"
+    )
+    good, hasty = [line for line in printed.splitlines() if line.startswith("precision")]
+    assert "precision 1.00, recall 1.00" in good
+    assert "0 false dips" in good
+    assert "0 false dips" not in hasty
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(notebook: Path) -> None:
+    pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    command = [sys.executable, "-c", EXECUTE, str(notebook), str(notebook.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,361 @@
+"""Zeitgeist finds what was planted, and takes nothing that is merely delayed for missing."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream
+from examples.zeitgeist import (
+    Anomaly,
+    Bucket,
+    Calendar,
+    Expectation,
+    Found,
+    History,
+    Kind,
+    Late,
+    Model,
+    Outcome,
+    Scenario,
+    SpikeDipDetector,
+    WindowCounter,
+    run,
+    runner_of,
+    score,
+)
+from examples.zeitgeist.__main__ import main
+from examples.zeitgeist.detection import DIPPED, SPIKED, Run, evidence
+from examples.zeitgeist.topology import OUT_OF_ORDER
+from examples.zeitgeist.values import SECOND
+from tests.examples import plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = Calendar(slot_seconds=5, slots=4)
+
+
+def places(found: Any) -> list[Any]:
+    """Return what an anomaly is, without what had been seen of it when it was told."""
+    return sorted((one.query, one.kind, one.since, one.second) for one in found)
+
+
+# The history ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_history_is_the_same_each_time_and_another_with_another_seed(scenario: Scenario, history: History) -> None:
+    assert scenario.make().table.equals(history.table)
+    assert not Scenario(days=3, seed=8).make().table.equals(history.table)
+
+
+def test_no_record_is_seen_before_it_was_asked_and_the_file_is_in_the_order_of_the_clock(history: History) -> None:
+    table = history.table
+    asked, seen = (table[name].cast("int64").to_numpy() for name in ("asked", "seen"))
+    assert (asked <= seen).all()
+    assert (np.diff(seen) >= 0).all()
+    assert table.num_rows - len(table["id"].unique()) == history.redelivered > 0
+
+
+def test_a_centre_that_is_cut_off_sends_nothing_meanwhile_and_all_of_it_afterwards(history: History) -> None:
+    [outage] = history.outages
+    rows = history.table.filter(pc.field("centre") == outage.centre)
+    asked, seen = (rows[name].cast("int64").to_numpy() / SECOND for name in ("asked", "seen"))
+    assert not ((asked >= outage.start) & (seen < outage.end)).any()
+    kept_back = np.bincount(asked.astype(int))[outage.start : outage.end]
+    assert kept_back.min() > 0
+
+
+def test_stragglers_apart_no_centre_is_further_out_of_order_than_the_watermark_allows() -> None:
+    table = Scenario(days=3, stragglers=0, redelivered=0).make().table
+    for centre in ("dublin", "iowa", "taipei"):
+        asked = table.filter(pc.field("centre") == centre)["asked"].cast("int64").to_numpy()
+        assert (np.maximum.accumulate(asked) - asked).max() < int(OUT_OF_ORDER)
+
+
+# The model and the evidence -------------------------------------------------------------------------------------------
+
+
+def test_the_model_learns_the_profile_of_a_day_and_its_growth() -> None:
+    model = Model(DAY)
+    usual = [4.0, 8.0, 12.0, 6.0]
+    for day, slot in itertools.product(range(12), range(4)):
+        for second in range(5):
+            model.learn((day * 4 + slot) * 5 + second, round(usual[slot] * 1.05**day))
+    rates = [model.rate(slot) for slot in range(4)]
+    assert rates == pytest.approx([rate * 1.05**11 for rate in usual], rel=0.12)
+
+
+def test_an_anomaly_is_not_tomorrows_expectation() -> None:
+    model = Model(DAY)
+    for second in range(60):
+        model.learn(second, 10)
+    for second in range(60, 65):
+        model.learn(second, 100)
+    assert 10 < (model.rate(0) or 0) < 11
+
+
+def test_a_slot_without_any_query_can_still_be_learned() -> None:
+    model = Model(DAY)
+    for second in range(20):
+        model.learn(second, 0)
+    assert 0 < (model.rate(0) or 0) < 0.1
+
+
+def test_what_a_slot_has_had_before_a_gap_is_not_in_the_slot_after_it() -> None:
+    model = Model(DAY)
+    for second in (0, 1):
+        model.learn(second, 50)
+    for second in range(15, 20):
+        model.learn(second, 10)
+    assert model.rate(3) == 10
+    assert model.rate(0) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.floats(0.5, 30)), min_size=1, max_size=12))
+def test_a_spike_that_half_the_records_make_is_one_when_the_rest_have_come(buckets: list[Any]) -> None:
+    """What the detector relies on when it tells spikes before their buckets are complete."""
+    half, whole = Run(), Run()
+    for second, (some, more, expected) in enumerate(buckets):
+        half = half.after(second, some, expected, SPIKED)
+        whole = whole.after(second, some + more, expected, SPIKED)
+        assert whole.score >= half.score
+
+
+@given(st.integers(0, 100), st.floats(0.5, 30))
+def test_more_records_never_speak_for_a_dip(count: int, expected: float) -> None:
+    assert evidence(count + 1, expected, DIPPED) < evidence(count, expected, DIPPED)
+    assert evidence(0, expected, DIPPED) == pytest.approx(expected * (1 - DIPPED))
+
+
+def test_twenty_histories_are_read_right_by_the_rules_alone() -> None:
+    hits = planted = false = 0
+    for seed in range(20):
+        scenario = Scenario(seed=seed)
+        history = scenario.make()
+        result = score(history.planted, [Found(one, -math.inf) for one in plain.anomalies(scenario, history)])
+        hits, planted, false = hits + result.hits, planted + len(result.pairs), false + len(result.false)
+    assert planted == 480
+    assert hits / planted >= 0.95
+    assert hits / (hits + false) >= 0.95
+
+
+# The computations by example ------------------------------------------------------------------------------------------
+
+
+def outputs(topology: dm.Topology, *streams: str) -> dict[str, list[Any]]:
+    for stream in streams:
+        topology.sink(stream, dm.io.Collect())
+    result = topology.run()
+    result.wait_until_finish()
+    return {stream: [record.value[1] for record in result.collected(stream)] for stream in streams}
+
+
+def counted(script: TestStream, **options: Any) -> dict[str, list[Any]]:
+    topology = dm.Topology()
+    topology.inject("queries", script)
+    counter = WindowCounter(**{"forget": 100, **options})
+    topology.add(counter, subscribe={"queries": str}, produces=["counts", "buckets", "late"])
+    return outputs(topology, "counts", "buckets", "late")
+
+
+def test_each_second_is_told_when_the_watermark_is_at_its_end_the_empty_ones_too() -> None:
+    script = TestStream().bundle([("q", 1.2), ("q", 4.1), ("q", 1.9), ("r", 3)]).watermark(4)
+    told = counted(script)["buckets"]
+    assert [bucket for bucket in told if bucket.query == "q"] == [
+        Bucket("q", 1, 2), Bucket("q", 2, 0), Bucket("q", 3, 0), Bucket("q", 4, 1),
+    ]  # fmt: skip
+    assert [bucket for bucket in told if bucket.query == "r"] == [Bucket("r", 3, 1)]
+
+
+def test_a_record_behind_the_watermark_counts_while_its_second_is_open_and_is_late_after_that() -> None:
+    script = TestStream().add("q", 5.1).watermark(5.5).add("q", 5.2).watermark(6).add("q", 5.3).add("q", 3)
+    told = counted(script)
+    assert told["buckets"] == [Bucket("q", 5, 2)]
+    assert told["late"] == [Late("q", 5), Late("q", 3)]
+
+
+def test_a_record_of_an_earlier_second_that_is_open_is_counted_though_it_comes_after_a_later_one() -> None:
+    script = TestStream().add("q", 5).add("q", 3).watermark(9)
+    assert [bucket.second for bucket in counted(script)["buckets"]][:3] == [3, 4, 5]
+
+
+def test_each_fourth_record_of_a_second_is_told_at_once() -> None:
+    script = TestStream().bundle([("q", 1)] * 9)
+    assert counted(script)["counts"] == [Bucket("q", 1, 4), Bucket("q", 1, 8)]
+
+
+def test_a_query_that_nobody_asks_any_more_is_forgotten() -> None:
+    script = TestStream().add("q", 1).watermark(60).add("q", 70).watermark(72)
+    assert [bucket.second for bucket in counted(script, forget=10)["buckets"]] == [*range(1, 12), 70, 71]
+
+
+def detected(counts: list[tuple[str, int, int]]) -> list[Anomaly]:
+    """Run the detector with 10 queries a second expected from 0 to 20 s, on counts by stream, second and count."""
+    topology = dm.Topology()
+    values: list[Any] = [("expectations", Expectation("q", slot, 10.0)) for slot in range(4)]
+    values += [(stream, Bucket("q", second, count)) for stream, second, count in counts]
+    ordered = [dm.TimestampedValue(value, at) for at, value in enumerate(values)]
+    topology.inject("all", dm.Create(ordered))
+    topology.add(_Split(), subscribe={"all": lambda _: "q"}, produces=["counts", "buckets", "expectations"])
+    subscribe: dict[str, Any] = dict.fromkeys(("counts", "buckets", "expectations"), lambda value: value.query)
+    topology.add(SpikeDipDetector(DAY), subscribe=subscribe, produces=["anomalies"])
+    return outputs(topology, "anomalies")["anomalies"]
+
+
+class _Split(dm.Computation):
+    def process_record(self, record: dm.StreamRecord) -> None:
+        stream, value = record.value
+        self.produce(dm.StreamRecord("q", value, record.timestamp), stream)
+
+
+def test_a_spike_is_told_while_its_seconds_are_still_open_and_once() -> None:
+    open_still = [("counts", 6, 12), ("counts", 6, 24), ("counts", 7, 28), ("counts", 7, 32)]
+    complete = [("buckets", second, count) for second, count in ((5, 10), (6, 30), (7, 40), (8, 35), (9, 10))]
+    [anomaly] = detected([("buckets", 4, 10), *open_still, *complete])
+    assert places([anomaly]) == [("q", Kind.SPIKE, 6, 7)]
+    assert (anomaly.seen, anomaly.expected) == (24 + 28, 20)
+
+
+def test_seconds_that_are_open_and_empty_so_far_are_no_dip() -> None:
+    assert detected([("buckets", 4, 10), ("counts", 15, 4)]) == []
+
+
+def test_a_dip_is_told_by_complete_seconds_when_they_are_enough() -> None:
+    found = detected([("buckets", second, 10 if second < 5 else 1) for second in range(12)])
+    assert places(found) == [("q", Kind.DIP, 5, 8)]
+
+
+def test_a_second_anomaly_is_told_again_once_the_first_is_over() -> None:
+    counts = [10] * 3 + [40] * 2 + [10] * 11 + [40] * 2
+    found = detected([("buckets", second, count) for second, count in enumerate(counts)])
+    assert [(one.kind, one.since) for one in found] == [(Kind.SPIKE, 3), (Kind.SPIKE, 16)]
+
+
+def test_evidence_from_before_a_gap_does_not_count_after_it() -> None:
+    assert detected([("buckets", 3, 2), ("buckets", 4, 2), ("buckets", 5, 2)]) == []
+    counts = [(second, 2) for second in (3, 4, 5, 15, 16, 17)]
+    assert detected([("buckets", second, count) for second, count in counts]) == []
+
+
+# The whole ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_planted_is_found_and_little_else(history: History, local: Outcome) -> None:
+    result = score(history.planted, local.found)
+    assert len(result.pairs) == 8
+    assert result.precision >= 0.95
+    assert result.recall >= 0.95
+
+
+def test_every_record_is_in_one_bucket_or_late_or_a_duplicate(history: History, local: Outcome) -> None:
+    assert local.duplicates == history.redelivered
+    assert local.late > 0
+    assert sum(bucket.times for bucket in local.buckets) + local.late + local.duplicates == history.table.num_rows
+
+
+def test_no_delay_is_taken_for_a_dip_and_dips_wait_for_what_is_delayed(history: History, local: Outcome) -> None:
+    assert score(history.planted, local.found).false_of(Kind.DIP) == 0
+    [outage] = history.outages
+    waited = [
+        one for one in local.found if one.anomaly.kind is Kind.DIP and outage.start <= one.anomaly.second < outage.end
+    ]
+    assert waited
+    assert all(one.told > outage.end for one in waited)
+
+
+def test_with_one_watermark_for_all_centres_a_delay_is_taken_for_dips(scenario: Scenario, history: History) -> None:
+    outcome = run(scenario, history, dm.LocalRunner(), by_centre=False)
+    result = score(history.planted, outcome.found)
+    assert result.false_of(Kind.DIP) > 0
+    assert result.false_of(Kind.SPIKE) == 0
+
+
+def test_spikes_are_told_before_the_watermark_could_complete_their_second(local: Outcome) -> None:
+    spikes = [one for one in local.found if one.anomaly.kind is Kind.SPIKE]
+    allowed = int(OUT_OF_ORDER) / SECOND
+    assert len(spikes) == 4
+    assert all(one.told < one.anomaly.second + 1 + allowed for one in spikes)
+
+
+def test_without_stragglers_the_stream_finds_just_what_the_plain_rules_find() -> None:
+    scenario = Scenario(days=3, stragglers=0, seed=3, popularity=Scenario().popularity[:2])
+    history = scenario.make()
+    outcome = run(scenario, history, dm.LocalRunner())
+    assert outcome.late == 0
+    expected = {query: dict(counts) for query, counts in plain.bucket_counts(history).items()}
+    found: dict[str, dict[int, int]] = {query: {} for query in expected}
+    for bucket in outcome.buckets:
+        if bucket.times:
+            found[bucket.query][bucket.second] = bucket.times
+    assert found == expected
+    dips = [one for one in places(found.anomaly for found in outcome.found) if one[1] is Kind.DIP]
+    assert dips == [one for one in places(plain.anomalies(scenario, history)) if one[1] is Kind.DIP]
+
+
+def test_the_program_prints_what_was_found(
+    local: Outcome, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("examples.zeitgeist.__main__.run", lambda *args, **options: local)
+    assert main(["--days", "3"]) == 0
+    told = capsys.readouterr().out
+    for words in ("lasagne", "dip", "precision 1.00, recall 1.00", "redelivered", "0 false dips"):
+        assert words in told
+
+
+def test_a_day_is_drawn(scenario: Scenario, history: History, local: Outcome) -> None:
+    pytest.importorskip("matplotlib")
+    from examples.zeitgeist.picture import draw
+
+    figure = draw(scenario, history, local, day=2)
+    assert [axes.get_title(loc="left") for axes in figure.axes[:4]] == [
+        "“carpe diem”", "“eclipse”", "“lasagne”", "“weather”",
+    ]  # fmt: skip
+    shown = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert sum(text.startswith("told") for text in shown) == 8
+    figure.savefig(io.BytesIO(), format="png")
+
+
+def test_days_that_leave_none_to_detect_in_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--days", "2"])
+    assert "--days must be more than the 2 to learn from, got 2" in capsys.readouterr().err
+
+
+# On Spark -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_on_spark_finds_the_same_at_the_same_time(
+    spark: SparkSession, scenario: Scenario, history: History, local: Outcome
+) -> None:
+    with runner_of("streaming", spark) as runner:
+        outcome = run(scenario, history, runner)
+    assert outcome.found == local.found
+    assert (outcome.late, outcome.duplicates) == (local.late, local.duplicates)
+    assert sorted(outcome.buckets) == sorted(local.buckets)
+    assert sorted(outcome.expectations) == sorted(local.expectations)
+
+
+def test_a_bounded_job_on_spark_finds_the_same_anomalies(
+    spark: SparkSession, scenario: Scenario, history: History, local: Outcome
+) -> None:
+    """No arrival order: nothing is late, so that a few buckets hold more, and a spike may be settled a second apart."""
+    with runner_of("batch", spark) as runner:
+        outcome = run(scenario, history, runner)
+    assert (outcome.late, outcome.duplicates) == (0, history.redelivered)
+    assert sum(bucket.times for bucket in outcome.buckets) == history.table.num_rows - history.redelivered
+    assert places(one.anomaly for one in outcome.found) == places(plain.anomalies(scenario, history))
+    mine, streams = (score(history.planted, one.found) for one in (outcome, local))
+    assert [(planted, found is None) for planted, found in mine.pairs] == [
+        (planted, found is None) for planted, found in streams.pairs
+    ]
+    assert len(mine.false) == len(streams.false)

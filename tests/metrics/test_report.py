@@ -1,0 +1,235 @@
+"""What a run tells of itself: numbers that can be counted by hand, on LocalRunner."""
+
+from __future__ import annotations
+
+import io
+import threading
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+import dataflow_model as dm
+from dataflow_model.metrics.collecting import collecting
+from dataflow_model.metrics.tally import Tally
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.engine.settled import SettledKeys
+from dataflow_model.runners.engine.straight import line_behind
+from dataflow_model.runners.progress import live_progress, progress_table, watched
+from dataflow_model.runners.reporting import Measured, make_report
+from dataflow_model.testing import TestStream
+
+if TYPE_CHECKING:
+    import pytest
+
+    from dataflow_model.metrics import RunReport
+
+SECOND = 1_000_000
+
+
+def sums(p: dm.Pipeline, script: TestStream) -> None:
+    trigger = dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1))
+    _ = (
+        p
+        | "script" >> script
+        | "double" >> dm.FlatMap(lambda pair: [pair, pair])
+        | dm.Window.into(dm.FixedWindows("10 seconds")).trigger(trigger).allowed_lateness("5 seconds").accumulating()
+        | "sums" >> dm.Sum.per_key()
+        | "out" >> dm.io.Collect()
+    )
+
+
+SCRIPT = (
+    TestStream()
+    .bundle([(1, 1), (2, 2)], key="a")
+    .add(3, event_time=3, key="b")
+    .watermark(12)
+    .processing_time(60)
+    .add(4, event_time=4, key="a")  # late
+    .watermark(20)
+    .add(5, event_time=5, key="a")  # behind the allowed lateness
+)
+
+
+def report_of(script: TestStream) -> RunReport:
+    p = dm.Pipeline(runner=dm.LocalRunner())
+    sums(p, script)
+    result = p.run()
+    result.wait_until_finish()
+    return result.report()
+
+
+def test_a_report_has_what_can_be_counted_by_hand() -> None:
+    report = report_of(SCRIPT)
+    assert list(report.transforms) == ["script", "double", "Window.into", "sums", "out"]
+    assert [transform.stage for transform in report.transforms.values()] == [0, 0, 0, 1, 2]
+    script, double, _, grouping, out = report.transforms.values()
+    assert (script.elements_in, script.elements_out) == (0, 5)
+    assert (double.elements_in, double.elements_out) == (5, 10)
+    assert double.bundle_sizes == dm.metrics.DistributionValue(4, 5, 1, 2)
+    assert grouping.elements_in == 10
+    assert grouping.dropped == {"late": 2}
+    assert grouping.panes == {"early": 3, "on_time": 2, "late": 2}
+    assert grouping.elements_out == out.elements_in == 7
+    assert grouping.bundle_sizes.max == 4
+    assert grouping.state_entries == 0
+    assert grouping.state_bytes is None
+    assert {key.key for key in grouping.slowest_keys} == {"a"}  # of the four bundles the first was timed
+    assert sum(key.elements for key in grouping.slowest_keys) == 4
+    assert report.stages[1].transforms == ("sums",)
+    assert report.commits == 1
+    assert report.system_lag == dm.duration(0)
+
+
+def test_the_lag_counts_from_the_clock_of_the_data() -> None:
+    p = dm.Pipeline()
+    sums(p, SCRIPT)
+    staged = cut_into_stages(p.plan())
+
+    def lag(watermark: int) -> dm.Duration | None:
+        marks = {"sums": watermark}
+        measured = Measured(
+            counters={}, watermarks=marks, tally=Tally(), state={}, clock=60 * SECOND, commits=0, pending_since=None
+        )
+        return make_report(staged, measured).transforms["sums"].watermark_lag
+
+    assert lag(12 * SECOND) == dm.duration(48)
+    assert lag(90 * SECOND) == dm.duration(0)
+    assert lag(int(dm.MAX_TIMESTAMP)) == dm.duration(0)
+    assert lag(int(dm.MIN_TIMESTAMP)) is None
+
+
+def test_under_the_wall_clock_lags_count_from_now() -> None:
+    p = dm.Pipeline()
+    _ = p | "ones" >> dm.Create([1]) | dm.io.Collect()
+    measured = Measured(
+        counters={}, watermarks={"ones": 5}, tally=Tally(), state={}, clock=7, commits=3, pending_since=90 * SECOND
+    )
+    report = make_report(cut_into_stages(p.plan()), measured, now=100 * SECOND)
+    assert report.transforms["ones"].watermark_lag == dm.Duration(100 * SECOND - 5)
+    assert report.system_lag == dm.duration(10)
+    assert report.at == report.clock == dm.ProcessingTime(100 * SECOND)
+
+
+def test_while_it_runs_all_is_pending_and_the_report_can_be_asked_for() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def wait(number: int) -> int:
+        inside.set()
+        assert go.wait(60)
+        return number
+
+    p = dm.Pipeline(runner=dm.LocalRunner())
+    _ = p | dm.Create([1, 2]) | "wait" >> dm.Map(wait) | "out" >> dm.io.Collect()
+    result = p.run()
+    assert inside.wait(60)
+    report = result.report()
+    assert report.commits == 0
+    assert report.system_lag > dm.duration(0)
+    assert report.transforms["wait"].elements_in == 2
+    assert report.transforms["wait"].elements_out == 0
+    go.set()
+    result.wait_until_finish()
+    assert result.report().system_lag == dm.duration(0)
+    assert result.report().transforms["wait"].elements_out == 2
+
+
+def test_a_straight_line_that_has_to_be_run_again_counts_once() -> None:
+    p = dm.Pipeline()
+    odd = dm.metrics.counter("odd")
+
+    def tag(number: int) -> Any:
+        odd.inc()
+        return dm.TimestampedValue(number, dm.EventTime(0)) if number == 3 else number
+
+    source = p | "ones" >> dm.Create([1])
+    _ = source | "tag" >> dm.Map(tag) | dm.io.Collect()
+    plan = p.plan()
+    line = line_behind(plan, plan["tag"].inputs[0])
+    assert line is not None
+    with collecting() as tally:
+        assert line.run([1, 2, 3]) is None
+        assert tally == Tally()
+        assert line.run([1, 2]) == ([1, 2], None)
+    assert tally.users["tag"].counters == {"odd": 2}
+    assert tally.own["tag"].counters["elements_out"] == 2
+
+
+def test_settled_keys_know_their_size() -> None:
+    class Entry:
+        def __init__(self, state: bytes) -> None:
+            self.state = state
+
+    keys: SettledKeys[Entry] = SettledKeys()
+    keys[b"a"], keys[b"b"] = Entry(b"xxx"), Entry(b"yyyy")
+    keys[b"a"] = Entry(b"x")
+    assert (len(keys), keys.bytes) == (2, 5)
+    assert keys.pop(b"c", None) is None
+    keys.pop(b"b")
+    assert (list(keys), keys.bytes) == ([b"a"], 1)
+
+
+def test_the_table_has_a_line_for_each_source_keyed_transform_and_sink() -> None:
+    p = dm.Pipeline(runner=dm.LocalRunner())
+    sums(p, SCRIPT)
+    labels = watched(cut_into_stages(p.plan()))
+    assert labels == {"script", "sums", "out"}
+    written = io.StringIO()
+    Console(file=written, width=120).print(progress_table(report_of(SCRIPT), labels))
+    lines = [line.split() for line in written.getvalue().splitlines()]
+    assert lines[0] == ["watermark", "lag", "in", "out", "early", "on", "time", "late", "dropped"]
+    assert lines[1] == ["script", "+inf", "0s", "5"]
+    assert lines[2] == ["sums", "+inf", "0s", "10", "7", "3", "2", "2", "2"]
+    assert lines[3] == ["out", "7"]
+
+
+def test_on_a_terminal_the_table_is_drawn_and_elsewhere_no_report_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    made: list[RunReport] = []
+
+    def report() -> RunReport:
+        made.append(report_of(SCRIPT))
+        return made[-1]
+
+    p = dm.Pipeline()
+    sums(p, SCRIPT)
+    staged = cut_into_stages(p.plan())
+    with live_progress(staged) as progress:
+        progress.update(report)
+    assert made == []
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    monkeypatch.delenv("CI", raising=False)
+    with live_progress(staged) as progress:
+        progress.update(report)
+        progress.update(report)
+    assert len(made) == 1  # the second came too soon to be drawn
+    assert "sums" in terminal.getvalue()
+
+
+def test_the_ids_that_deduplicate_keeps_are_its_state() -> None:
+    seen: list[RunReport] = []
+
+    started = threading.Event()
+
+    def look(pair: Any) -> Any:
+        assert started.wait(60)
+        seen.append(result.report())
+        return pair
+
+    script = TestStream().bundle([(1, 1), (2, 2), (1, 3)], key="a").watermark(2).add(3, event_time=4, key="a")
+    p = dm.Pipeline(runner=dm.LocalRunner())
+    unique = p | script | "unique" >> dm.Deduplicate(lambda pair: pair, horizon="1 hour")
+    _ = unique | "look" >> dm.Map(look) | "out" >> dm.io.Collect()
+    result = p.run()
+    started.set()
+    result.wait_until_finish()
+    assert seen[-1].transforms["unique"].state_entries == 3
+    unique_report = result.report().transforms["unique"]
+    assert unique_report.counters["duplicates"] == 1
+    assert (unique_report.elements_in, unique_report.elements_out) == (4, 3)
+    assert unique_report.state_entries == 0

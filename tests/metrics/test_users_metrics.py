@@ -1,0 +1,130 @@
+"""Counters, distributions and gauges in users' functions: each element counts once, however the work is cut."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream
+from tests.metrics import counting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAIRS = st.tuples(st.sampled_from("abc"), st.integers(0, 9))
+BUNDLES = st.lists(st.lists(PAIRS, min_size=1, max_size=6), min_size=1, max_size=8)
+
+
+def local(build: Callable[[dm.Pipeline], Any]) -> Any:
+    p = dm.Pipeline(runner=dm.LocalRunner())
+    build(p)
+    result = p.run()
+    result.wait_until_finish()
+    return result
+
+
+def script(bundles: list[list[tuple[str, int]]]) -> TestStream:
+    stream = TestStream()
+    for clock, bundle in enumerate(bundles):
+        stream = stream.processing_time(clock).bundle([(pair, clock) for pair in bundle])
+    return stream.watermark_to_infinity()
+
+
+@given(BUNDLES)
+def test_counters_are_what_was_counted_by_hand_whatever_the_bundles(bundles: list[list[tuple[str, int]]]) -> None:
+    result = local(lambda p: counting.build(p | script(bundles)))
+    panes = [record.value for record in result.collected("out")]
+    numbers = [number for bundle in bundles for _, number in bundle]
+    report = result.report()
+    assert counting.counted(report) == counting.by_hand(numbers, panes)
+    sizes = report.transforms["map"].user.distributions["sizes"]
+    assert sizes == dm.metrics.DistributionValue(len(numbers), sum(numbers), min(numbers), max(numbers))
+    assert report.transforms["map"].user.gauges == {"last": 7}
+    assert report.transforms["all"].user.counters["bundles"] == len(bundles)
+
+
+def test_one_name_in_two_transforms_is_two_counters() -> None:
+    result = local(lambda p: counting.build(p | dm.Create([("a", 1)])))
+    transforms = result.report().transforms
+    assert transforms["map"].user.counters["seen"] == 1
+    assert transforms["remember"].user.counters["seen"] == 2
+
+
+def test_an_element_that_becomes_a_dead_letter_has_counted_as_far_as_it_came() -> None:
+    tried, done = dm.metrics.counter("tried"), dm.metrics.counter("done")
+
+    def halve(number: int) -> int:
+        tried.inc()
+        if number % 2:
+            raise ValueError(number)
+        done.inc()
+        return number // 2
+
+    def build(p: dm.Pipeline) -> None:
+        good, bad = p | dm.Create([1, 2, 3]) | "halve" >> dm.Map(halve).with_exception_handling()
+        _ = good | "good" >> dm.io.Collect()
+        _ = bad | "bad" >> dm.io.Collect()
+
+    assert local(build).report().transforms["halve"].user.counters == {"tried": 3, "done": 1}
+
+
+def test_what_a_static_side_input_needs_counts_once() -> None:
+    def build(p: dm.Pipeline) -> None:
+        sides = p | "side" >> dm.Create([("a", 2)]) | "noted" >> dm.Map(counting.note)
+        main = p | "main" >> dm.Create([1, 2, 3])
+        _ = main | dm.Map(lambda number, pairs: (number, pairs), dm.AsList(sides)) | dm.io.Collect()
+
+    assert local(build).report().transforms["noted"].user.counters == {"seen": 1, "even": 1}
+
+
+def test_outside_of_a_run_counting_does_nothing() -> None:
+    assert counting.note(("a", 1)) == ("a", 1)
+
+
+def test_two_runs_at_once_count_apart() -> None:
+    gate = threading.Barrier(2)
+    hits = dm.metrics.counter("hits")
+
+    def meet(number: int) -> int:
+        gate.wait(30)
+        hits.inc(number)
+        return number
+
+    pipelines = [dm.Pipeline(runner=dm.LocalRunner()) for _ in range(2)]
+    for number, p in enumerate(pipelines, 1):
+        _ = p | dm.Create([number]) | "meet" >> dm.Map(meet) | dm.io.Collect()
+    results = [p.run() for p in pipelines]
+    for result in results:
+        result.wait_until_finish()
+    assert [result.report().transforms["meet"].user.counters["hits"] for result in results] == [1, 2]
+
+
+def test_metrics_travel_by_pickle_and_are_values() -> None:
+    counter = dm.metrics.counter("x")
+    assert pickle.loads(pickle.dumps(counter)) == counter == dm.metrics.counter("x")
+    assert counter != dm.metrics.counter("y")
+
+
+@pytest.mark.parametrize("make", [dm.metrics.counter, dm.metrics.distribution, dm.metrics.gauge])
+def test_a_metric_needs_a_name(make: Callable[[Any], Any]) -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"needs a name, got ' '\nHint: "):
+        make(" ")
+    with pytest.raises(dm.InvalidType, match=r"name is text, got 5\nHint: "):
+        make(5)
+
+
+def test_wrong_amounts_are_refused_with_the_way_out() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"never goes down, got -1\nHint: dm\.metrics\.gauge"):
+        dm.metrics.counter("n").inc(-1)
+    with pytest.raises(dm.InvalidType, match=r"whole numbers, got 0\.5\nHint: dm\.metrics\.distribution"):
+        dm.metrics.counter("n").inc(0.5)  # type: ignore[arg-type]
+    with pytest.raises(dm.InvalidType, match=r"takes numbers, got 'two'"):
+        dm.metrics.distribution("d").update("two")  # type: ignore[arg-type]
+    with pytest.raises(dm.InvalidArgument, match=r"finite numbers, got nan"):
+        dm.metrics.gauge("g").set(float("nan"))

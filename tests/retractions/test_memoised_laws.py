@@ -1,0 +1,256 @@
+"""Laws of functions whose outputs are kept: panes stay as they are, and what stands is what was given."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.nodes import ParDo
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle, Update
+from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.resharding import Share, share_of
+from dataflow_model.runners.engine.shard import StageShard
+from dataflow_model.runners.engine.sharding import split_by_shard
+from dataflow_model.testing import TestStream, strategies
+from dataflow_model.values import NO_FIRING
+from tests.laws.test_laws import recut
+from tests.retractions.accounts import instants, run
+from tests.retractions.test_laws import ANYTHING, UNMERGED, AtEachChange
+from tests.runners.jobs import difference, seen
+from tests.runners.test_side_state import by_sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+SCRIPTS = strategies.test_streams(keys=("a", "b", "c"), max_steps=12)
+FOREVER: dict[str, Any] = {
+    "allowed_lateness": dm.duration("1000 days"),
+    "timestamp_combiner": dm.TimestampCombiner.END_OF_WINDOW,
+}
+
+
+def plain_and_kept(
+    p: dm.Pipeline, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, *, keeps: bool, name: str = ""
+) -> None:
+    """Send what a grouping says through functions of every kind, and into a second grouping."""
+
+    def named(label: str, transform: Any) -> Any:
+        return f"{name}{label}" >> (transform.retractable("memoised") if keeps and label in _FUNCTIONS else transform)
+
+    elements = p | named("script", script)
+    sums = elements | named("w1", dm.Window.into(one)) | named("g1", dm.Sum.per_key())
+    mapped = sums | named("map", dm.MapTuple(_by_parity))
+    flat = sums | named("flat", dm.FlatMap(_apart).with_outputs("odd", main="all").with_exception_handling())
+    for label, collection in {"mapped": mapped, "all": flat[0]["all"], "odd": flat[0].odd, "dead": flat[1]}.items():
+        _ = collection | named(label, dm.io.Collect())
+    placed = mapped | named("filter", dm.Filter(lambda pair: pair[1] % 5)) | named("w2", dm.Window.into(two))
+    _ = placed | named("g2", dm.ToList.per_key()) | named("lists", dm.io.Collect())
+
+
+_FUNCTIONS = ("map", "flat", "filter")
+KEPT_SINKS = ("mapped", "all", "odd", "dead", "lists")
+
+
+def _by_parity(key: Any, value: Any) -> tuple[str, Any]:
+    del key
+    return f"{value % 2}", value
+
+
+def _apart(pair: tuple[str, int], window: Any) -> Any:
+    if pair[1] % 7 == 3:
+        raise ValueError("three")
+    yield pair
+    if pair[1] % 2:
+        yield dm.TaggedOutput("odd", (pair, window))
+
+
+def told(result: Callable[[str], Any], name: str = "") -> dict[str, list[Any]]:
+    """Return what the sinks received; of dead letters what does not name lines of code."""
+    found = {label: seen(result(f"{name}{label}")) for label in KEPT_SINKS}
+    found["dead"] = [(entry[0].element, entry[0].reason, *entry[1:]) for entry in found["dead"]]
+    return found
+
+
+@given(SCRIPTS, ANYTHING, UNMERGED)
+def test_a_function_that_is_deterministic_gives_the_same_panes_with_its_outputs_kept(
+    script: TestStream, one: WindowingStrategy, two: WindowingStrategy
+) -> None:
+    one = attrs.evolve(one, **FOREVER)
+    plain, kept = (
+        run(lambda p, keeps=keeps: plain_and_kept(p, script, one, two, keeps=keeps))  # type: ignore[misc]
+        for keeps in (False, True)
+    )
+    assert told(kept.collected) == told(plain.collected)
+
+
+def drawn_and_grouped(
+    p: dm.Pipeline, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, name: str = ""
+) -> None:
+    """Give each sum a name of its own, and list those that stand."""
+    sums = p | f"{name}script" >> script | f"{name}w1" >> dm.Window.into(one) | f"{name}g1" >> dm.Sum.per_key()
+    drawn = sums | f"{name}draw" >> dm.Map(_named_anew).retractable("memoised")
+    lists = drawn | f"{name}w2" >> dm.Window.into(two) | f"{name}g2" >> dm.ToList.per_key()
+    for label, collection in {"sums": sums, "drawn": drawn, "lists": lists}.items():
+        _ = collection | f"{name}{label}" >> dm.io.Collect()
+
+
+def _named_anew(pair: Any) -> Any:
+    return "all", (pair, uuid.uuid4().hex)
+
+
+def balanced(sums: list[Record], drawn: list[Record], lists: list[Record]) -> None:
+    """Check that at any time each sum that stands has one name, and that the lists hold just those."""
+    for said, named, listed in instants(sums, drawn, lists):
+        names = [(record.value[1], record.window) for record in named.standing]
+        assert Counter((pair, window) for (pair, _), window in names) == Counter(
+            (record.value, record.window) for record in said.standing
+        )
+        found = [entry for record in listed.standing for entry in record.value[1]]
+        assert Counter(found) == Counter(entry for entry, _ in names)
+
+
+AT_ONCE = UNMERGED.map(lambda strategy: attrs.evolve(strategy, trigger=dm.Repeatedly(AtEachChange())))
+
+
+def into_one_place(strategy: WindowingStrategy) -> WindowingStrategy:
+    """Return a strategy under which each element is in one window, so that the lists count it once."""
+    return attrs.evolve(strategy, window_fn=dm.FixedWindows(7))
+
+
+@given(st.data(), SCRIPTS, ANYTHING, AT_ONCE)
+def test_at_every_bundle_end_what_stands_is_what_was_given_for_what_stands(
+    data: st.DataObject, script: TestStream, one: WindowingStrategy, two: WindowingStrategy
+) -> None:
+    one = attrs.evolve(one, **FOREVER)
+    cut = data.draw(recut(script))
+    result = run(lambda p: drawn_and_grouped(p, cut, one, into_one_place(two)))
+    note(str(cut.steps))
+    balanced(*(result.collected(label) for label in ("sums", "drawn", "lists")))
+
+
+@given(SCRIPTS, ANYTHING)
+def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStream, one: WindowingStrategy) -> None:
+    """A grouping takes back what it said until its windows expire; as long are the outputs kept."""
+
+    def build(p: dm.Pipeline) -> None:
+        sums = p | script | dm.Window.into(one) | dm.Sum.per_key()
+        _ = sums | "said" >> dm.io.Collect()
+        _ = sums | "draw" >> dm.Map(_named_anew).retractable("memoised") | "drawn" >> dm.io.Collect()
+
+    result = run(build)
+    for said, named in instants(result.collected("said"), result.collected("drawn")):
+        assert sorted(repr(value[1][0]) for value in named.values()) == sorted(map(repr, said.values()))
+    assert not result.metrics()["draw"].get("dropped_retractions")
+
+
+@pytest.mark.parametrize("cached", [True, False])
+@given(SCRIPTS, ANYTHING, AT_ONCE, st.integers(1, 6))
+def test_two_shards_go_on_from_durable_state_after_any_cut(
+    cached: bool, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, steps: int
+) -> None:
+    one, two = attrs.evolve(one, **FOREVER), into_one_place(two)
+
+    def found(build: Callable[..., None], **options: Any) -> dict[str, list[Record]]:
+        p = dm.Pipeline(runner=dm.LocalRunner())
+        build(p, script, one, two, **options)
+        received: dict[str, list[Record]] = {}
+        for label, records in by_sink(p, steps, cached=cached):
+            received.setdefault(label, []).extend(records)
+        return {label: sorted(some, key=lambda record: record.order) for label, some in received.items()}
+
+    drawn = found(drawn_and_grouped)
+    balanced(*(drawn.get(label, []) for label in ("sums", "drawn", "lists")))
+    kept = found(plain_and_kept, keeps=True)
+    plain = run(lambda p: plain_and_kept(p, script, one, two, keeps=False))
+    expected, actual = told(plain.collected), told(lambda label: kept.get(label, []))
+    for label in KEPT_SINKS:
+        assert not difference(expected[label], actual[label]), label
+
+
+# Shards.
+
+
+class Shards:
+    """A function that names its elements anew, on as many shards as may be; values come to the shards that own them."""
+
+    def __init__(self, count: int) -> None:
+        pipeline = dm.Pipeline()
+        sums = pipeline | TestStream() | dm.Window.into(dm.GlobalWindows()).accumulating_and_retracting()
+        drawn = sums | _BEFORE >> dm.Sum.per_key() | _DRAW >> dm.Map(_named_anew).retractable("memoised")
+        _ = drawn | _SINK >> dm.io.Collect()
+        self.staged = cut_into_stages(pipeline.plan())
+        self.shards = self._new(count)
+
+    def instant(self, rows: list[tuple[int, bool]], number: int) -> list[tuple[Any, bool]]:
+        """Take elements, or take them back; return what is given, and whether it is taken back."""
+        bundle = Bundle()
+        for place, (value, back) in enumerate(rows):
+            update = Update((number, place), is_retraction=True) if back else None
+            bundle.append(value, 0, GLOBAL_ONLY, NO_FIRING, (1, number, place), number, update)
+        node = self.staged.plan[_DRAW]
+        assert isinstance(node, ParDo)
+        given = Bundle()
+        for owner, mine in split_by_shard(node, bundle, len(self.shards)).items():
+            arrivals, _ = self.shards[owner].instant(number, {_DRAW: mine}, {}, closes=True)
+            given.extend(arrivals.get(_SINK, Bundle()))
+        given = given.in_order()
+        return [(value[1], given.is_retraction(row)) for row, value in enumerate(given.values)]
+
+    def move(self, count: int) -> None:
+        """Go on from durable state on another number of shards."""
+        parts: list[dict[bytes, Any]] = []
+        for shard in self.shards:
+            engine = shard.engines[_DRAW]
+            assert isinstance(engine, MemoEngine)
+            engine.settle(pickle.dumps)
+            parts.append(dict(engine.state._settled))
+        self.shards = self._new(count)
+        for index, shard in enumerate(self.shards):
+            engine = shard.engines[_DRAW]
+            assert isinstance(engine, MemoEngine)
+            engine.apply(share_of(engine, parts, Share(index, count)))
+
+    def _new(self, count: int) -> list[StageShard]:
+        return [StageShard(self.staged, 2, thaw=pickle.loads) for _ in range(count)]
+
+
+_BEFORE, _DRAW, _SINK = "before", "draw", "out"
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("rows"), st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=6)),
+            st.tuples(st.just("move"), st.integers(1, 4)),
+        ),
+        max_size=12,
+    )
+)
+def test_what_is_kept_goes_with_its_value_to_any_number_of_shards(steps: list[tuple[str, Any]]) -> None:
+    shards = Shards(2)
+    standing: Counter[int] = Counter()
+    names: Counter[Any] = Counter()
+    for number, (step, argument) in enumerate(steps):
+        if step == "move":
+            shards.move(argument)
+            continue
+        rows = []
+        for value, back in argument:
+            rows.append((value, back and standing[value] > 0))
+            standing[value] += -1 if rows[-1][1] else 1
+        for name, back in shards.instant(rows, number):
+            assert not back or names[name] == 1, "what is taken back was never given"
+            names[name] += -1 if back else 1
+        assert Counter(value for value, _ in names.elements()) == +standing

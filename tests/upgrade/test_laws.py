@@ -1,0 +1,43 @@
+"""The law of upgrades: a run that is carried over, to any number of shards after any step, gives the same panes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import strategies
+from tests.runners.jobs import difference, draw, run, seen
+from tests.upgrade.runs import Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CASES = 40
+
+
+@pytest.mark.parametrize(("number", "shards", "more"), [(1, 2, 3), (2, 3, 1), (3, 1, 4)])
+def test_drawn_scripts_give_the_same_panes_wherever_their_state_is_carried_over(
+    tmp_path: Path, number: int, shards: int, more: int
+) -> None:
+    cases = draw(st.tuples(strategies.test_streams(max_steps=10), strategies.windowing_strategies()), CASES, number)
+
+    def build(p: dm.Pipeline) -> None:
+        for case, (stream, strategy) in enumerate(cases):
+            placed = p | f"script {case}" >> stream | f"windows {case}" >> dm.Window.into(strategy)
+            _ = placed | f"lists {case}" >> dm.GroupByKey() | f"panes {case}" >> dm.io.Collect()
+
+    expected = run(dm.LocalRunner(), build)
+    whole = Run(build, tmp_path / "whole", rows=10_000).run()
+    old = Run(build, tmp_path / "old", rows=40, shards=shards)
+    cuts = 0
+    while not old.steps(1).offset["last"]:
+        cuts += 1
+        new = old.upgraded(build, more).run()
+        for case, (stream, strategy) in enumerate(cases):
+            problem = difference(seen(expected.collected(f"panes {case}")), seen(new.collected(f"panes {case}")))
+            assert not problem, f"{old.offset['step']}: {problem}\n{stream.steps}\n{strategy}"
+        assert new.metrics() == whole.metrics()
+    assert cuts >= 2

@@ -1,0 +1,123 @@
+"""Upgrades of real checkpoints: stopped in the midst, carried over, gone on with."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.cli import main
+from tests.runners.jobs import difference, run, seen, start, streaming
+from tests.upgrade.runs import write_history
+from tests.upgrade.test_carried import chained, history, pairs, sums
+from tests.upgrade.test_changes import branched, several
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+PATIENCE = 300
+"""Seconds after which a test that waits for a micro-batch gives up."""
+
+
+def stopped_midway(spark: SparkSession, checkpoint: Path, build: Any, **options: Any) -> Any:
+    """Run some micro-batches and stop."""
+    result: Any = start(streaming(spark, checkpoint, max_rows_per_batch=60, **options), build)
+    done = threading.Event()
+    for _ in range(PATIENCE * 20):
+        progress = result.query.lastProgress
+        if progress is not None and progress.batchId >= 2:
+            break
+        assert result.query.isActive, result.query.exception()
+        done.wait(0.05)
+    result.stop()
+    return result
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Return a digest of every file."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    for name in (1, 2):
+        write_history(tmp_path / "rows" / f"{name}.parquet", history(name, rows=300))
+    return tmp_path / "rows"
+
+
+def test_a_run_goes_on_with_another_number_of_shards_pane_for_pane(
+    spark: SparkSession, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = chained(rows)
+    expected = seen(run(dm.LocalRunner(), build).collected("panes"))
+    old, new = tmp_path / "old", tmp_path / "new"
+    first = stopped_midway(spark, old, build, shards=2)
+    assert first.state is dm.RunnerState.STOPPED
+    before = content(old)
+    assert main(["upgrade", str(old), str(new)]) == 0
+    told = capsys.readouterr().out
+    assert "sums: 7 keys" in told
+    assert "checkpoint=" in told
+    assert content(old) == before
+    second = run(streaming(spark, new, shards=3), build)
+    assert second.state is dm.RunnerState.DONE
+    assert not difference(expected, seen(second.collected("panes")))
+    assert second.metrics()["rows"]["elements_out"] == 600
+    assert content(old) == before
+
+
+def test_groupings_come_and_go_through_an_upgrade_and_a_restart_is_refused(
+    spark: SparkSession, rows: Path, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+
+    def changed(p: dm.Pipeline) -> None:
+        elements = pairs(p, rows)
+        _ = sums(elements) | "panes" >> dm.io.Collect()
+        windows = "count windows" >> dm.Window.into(dm.FixedWindows("20 microseconds"))
+        _ = elements | windows | "counts" >> dm.Count.per_key() | "counted" >> dm.io.Collect()
+
+    def first(p: dm.Pipeline) -> None:
+        by_letter = sums(pairs(p, rows))
+        _ = by_letter | "panes" >> dm.io.Collect()
+        _ = by_letter | "lists" >> dm.GroupByKey() | "listed" >> dm.io.Collect()
+
+    result = stopped_midway(spark, old, first, shards=2)
+    read = result.metrics()["rows"]["elements_out"]
+    with pytest.raises(dm.CheckpointMismatch) as refused:
+        start(streaming(spark, old), changed)
+    assert f"dataflow-model upgrade {old} {old}-2 --drop lists" in str(refused.value)
+    dm.upgrade(str(old), str(tmp_path / "early"), spark=spark)
+    with pytest.raises(dm.CheckpointMismatch, match="'lists' is gone"):
+        start(streaming(spark, tmp_path / "early"), changed)
+    done = dm.upgrade(str(old), str(new), drop=["lists"], spark=spark)
+    assert done.rows == {"rows": read}
+    assert done.dropped == ("lists",)
+    expected = seen(run(dm.LocalRunner(), branched(rows, "sums")).collected("panes"))
+    second = run(streaming(spark, new, shards=2), changed)
+    assert not difference(expected, seen(second.collected("panes")))
+    assert second.metrics()["rows"]["elements_out"] == 600
+    assert second.metrics()["counts"]["elements_in"] == 600 - read
+
+
+def test_a_source_is_added_on_a_plain_restart(spark: SparkSession, rows: Path, tmp_path: Path) -> None:
+    write_history(tmp_path / "more" / "3.parquet", history(3, rows=90))
+    stopped_midway(spark, tmp_path / "old", several(rows))
+    both = run(streaming(spark, tmp_path / "old"), several(rows, tmp_path / "more"))
+    assert both.state is dm.RunnerState.DONE
+    metrics = both.metrics()
+    assert metrics["rows"]["elements_out"] == 600
+    assert metrics["more"]["elements_out"] == 90
+    assert metrics["sums"]["elements_in"] == 690
+    write_history(tmp_path / "others" / "4.parquet", history(4, rows=9))
+    with pytest.raises(dm.CheckpointMismatch, match="is over, and 'all', 'others', 'others pairs' came later"):
+        start(streaming(spark, tmp_path / "old"), several(rows, tmp_path / "more", tmp_path / "others"))

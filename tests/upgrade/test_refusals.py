@@ -1,0 +1,144 @@
+"""Runs that cannot be left where they are, and upgrades that do not come to their end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.cli import main
+from dataflow_model.runners.spark import upgrade as upgrading
+from dataflow_model.runners.spark.running import RunningMark
+from dataflow_model.runners.spark.upgrade_reading import read_shard
+from tests.runners.jobs import difference, run, seen
+from tests.upgrade.runs import Run
+from tests.upgrade.test_carried import plain, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dataflow_model.runners.spark.upgrade_reading import ShardFound
+
+__all__ = ["rows"]  # a fixture
+
+
+@pytest.fixture
+def old(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a stopped run whose checkpoint has Spark's logs too; its state is read from memory."""
+    run = Run(plain(rows), tmp_path / "old", rows=61).steps(3)
+    log(run, "offsets", run.offset["batch"] - 1)
+    log(run, "commits", run.offset["batch"] - 1)
+
+    def shards(_spark: Any, _path: str, _batch: int, record: Any) -> Iterator[ShardFound]:
+        yield from (read_shard(record, shard, store) for (_, shard), store in run.stores.items())
+
+    monkeypatch.setattr(upgrading, "read_shards", shards)
+    return run
+
+
+def log(run: Run, name: str, batch: int, **changes: Any) -> None:
+    """Write what Spark writes for one micro-batch."""
+    folder = run.folder / "spark" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["v2", "{}", *([f"dataflow_model:{json.dumps({**run.offset, **changes})}"] if name == "offsets" else [])]
+    (folder / str(batch)).write_text("\n".join(lines))
+
+
+def upgrade(old: Run, **options: Any) -> Path:
+    """Upgrade with no Spark at all."""
+    new = old.folder.with_name("new")
+    dm.upgrade(str(old.folder), str(new), spark=object(), **options)  # type: ignore[arg-type]
+    return new
+
+
+def test_a_stopped_run_goes_on(old: Run, rows: Path) -> None:
+    expected = seen(run(dm.LocalRunner(), plain(rows)).collected("panes"))
+    assert not difference(expected, seen(Run(plain(rows), upgrade(old), 61, shards=3).run().collected("panes")))
+
+
+def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old: Run) -> None:
+    mark = RunningMark(str(old.folder / "dataflow"))
+    mark.beat()
+    with pytest.raises(dm.CheckpointMismatch, match=r"is running, in process \d+ on .*\nHint: stop it first"):
+        upgrade(old)
+    path = old.folder / "dataflow" / "running"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "process": 2**30}))
+    assert upgrade(old).exists()
+
+
+@pytest.mark.parametrize("request_", ["drain", "drained"])
+def test_a_drained_run_is_refused(old: Run, request_: str) -> None:
+    (old.folder / "dataflow" / "requests" / request_).touch()
+    with pytest.raises(dm.CheckpointMismatch, match="was drained: its windows are closed for good"):
+        upgrade(old)
+
+
+def test_a_run_whose_input_is_over_is_refused(old: Run) -> None:
+    log(old, "offsets", old.offset["batch"] - 1, last=True)
+    with pytest.raises(dm.CheckpointMismatch, match="is over: its windows are closed for good"):
+        upgrade(old)
+
+
+def test_a_run_that_has_committed_nothing_is_refused(rows: Path, tmp_path: Path) -> None:
+    run = Run(plain(rows), tmp_path / "old")
+    with pytest.raises(dm.CheckpointMismatch, match="has not committed anything"):
+        upgrade(run)
+
+
+def test_a_run_with_streaming_dataframes_is_refused(old: Run) -> None:
+    path = old.folder / "spark" / "offsets" / str(old.offset["batch"] - 1)
+    path.write_text(path.read_text() + '\n{"topic":{"0":17}}')
+    with pytest.raises(dm.CheckpointMismatch, match="reads streaming DataFrames, and only Spark knows how far"):
+        upgrade(old)
+
+
+def test_a_micro_batch_that_was_published_in_part_has_to_be_finished_first(old: Run) -> None:
+    batch = old.offset["batch"]
+    log(old, "offsets", batch)
+    (old.folder / "dataflow" / "publishing").write_text(str(batch))
+    with pytest.raises(dm.CheckpointMismatch, match=rf"published micro-batch {batch}\nHint: start the old pipeline"):
+        upgrade(old)
+
+
+def test_a_micro_batch_that_has_published_nothing_is_read_again(old: Run, rows: Path) -> None:
+    batch = old.offset["batch"]
+    log(old, "offsets", batch, rows={}, totals={})
+    (old.folder / "dataflow" / "publishing").write_text(str(batch - 1))
+    expected = seen(run(dm.LocalRunner(), plain(rows)).collected("panes"))
+    assert not difference(expected, seen(Run(plain(rows), upgrade(old)).run().collected("panes")))
+
+
+def test_dropping_what_is_not_there_is_refused(old: Run) -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"got 'sum'\nHint: these do: 'sums', 'rows'"):
+        upgrade(old, drop=["sum"])
+
+
+def test_an_interrupted_upgrade_leaves_nothing_that_could_be_taken_for_a_checkpoint(
+    old: Run, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(upgrading, "copy_signals", stops)  # all but the end is written by then
+        with pytest.raises(KeyboardInterrupt):
+            upgrade(old)
+    assert sorted(path.name for path in old.folder.parent.iterdir()) == ["old", "rows"]
+    assert Run(plain(rows), upgrade(old)).run().offset["last"]
+
+
+def test_requests_for_signals_are_carried_too(old: Run) -> None:
+    old.checkpoint.requests.joinpath("signals").mkdir()
+    old.checkpoint.requests.joinpath("signals", "00000000000000000007-0a1b2c3d-flush").touch()
+    new = upgrade(old)
+    assert [path.name for path in (new / "dataflow" / "requests" / "signals").iterdir()] == [
+        "00000000000000000007-0a1b2c3d-flush"
+    ]
+
+
+def test_the_command_tells_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["upgrade", str(tmp_path / "none"), str(tmp_path / "new")]) == 1
+    assert "holds no checkpoint of a dataflow_model run" in capsys.readouterr().err

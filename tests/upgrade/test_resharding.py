@@ -1,0 +1,32 @@
+"""Stored entries, cut for another number of shards."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow_model.runners.engine.id_segments import Segment
+from dataflow_model.runners.engine.id_store import ADDRESS
+from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.runners.engine.resharding import Share, count_keys
+from dataflow_model.values import encode_key, shard_hash
+
+
+@given(st.integers(), st.integers(1, 12), st.integers(1, 12))
+def test_the_old_shard_of_a_key_is_among_those_that_its_new_shard_looks_into(key: int, old: int, new: int) -> None:
+    hashed = shard_hash(encode_key(key))
+    assert Share(hashed % new, new).takes(encode_key(key))
+    assert Share(hashed % new, new).meets(hashed % old, old)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 8])
+def test_as_many_shards_as_before_look_into_their_own_files_only(shards: int) -> None:
+    for index in range(shards):
+        assert [other for other in range(shards) if Share(index, shards).meets(other, shards)] == [index]
+
+
+def test_keys_are_counted_and_ids_too() -> None:
+    keys = {b"a": StoredKey(b"", (1, None), None), b"b": StoredKey(b"", (None, None), None)}
+    ids = {ADDRESS.pack(3, 0): StoredKey(Segment.of([b"x", b"y", b"z"]).packed, (), None)}
+    assert (count_keys(keys), count_keys(ids), count_keys({b"\1": (None, {(b"k", 0, 1): ("k", 5)})})) == (2, 3, 1)
