@@ -34,7 +34,9 @@ def runner_of(name: str, spark: Any = None) -> Iterator[Runner]:
         if spark is None:
             from dataflow_model.runners.spark import local_session
 
-            spark = local_session("zeitgeist", _CORES)
+            # What Spark and its workers say goes to a file: it would drown the table.
+            log = stack.enter_context(tempfile.TemporaryDirectory(prefix="zeitgeist-"))
+            spark = local_session("zeitgeist", _CORES, log=str(Path(log, "spark.log")))
             stack.callback(spark.stop)
         if name == "batch":
             yield dm.SparkRunner(spark, mode="batch")

@@ -1,8 +1,70 @@
-"""Let the tests of this folder import the helpers beside other tests, however pytest was started."""
+"""What the tests of faults share: the input, what an uninterrupted run commits, and the counts told at the end."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the helpers, however pytest was started
+
+import dataflow_model as dm
+from dataflow_model.demo.running import first_rows
+from tests.faults.flights_job import LABELS, Job, build
+from tests.faults.outcomes import files_of
+from tests.faults.tally import Tally
+from tests.runners.jobs import run, seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = 20_000
+_COUNTS = pytest.StashKey[Tally]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to count."""
+    config.stash[_COUNTS] = Tally()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tell what was counted."""
+    counted = config.stash[_COUNTS]
+    if counted.counts:
+        terminalreporter.section("faults")
+        for line in counted.table():
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def tally(pytestconfig: pytest.Config) -> Tally:
+    """Return what counts the faults of the whole run."""
+    return pytestconfig.stash[_COUNTS]
+
+
+@pytest.fixture(scope="session")
+def departures(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file of flights."""
+    return first_rows(repository / "data/flights.parquet", ROWS, tmp_path_factory.mktemp("flights") / "flights.parquet")
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(departures: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """Return what a run commits that nothing happens to; the local one, whose panes are those of Spark."""
+    out = tmp_path_factory.mktemp("uninterrupted")
+    result = run(dm.LocalRunner(), lambda p: build(p, str(departures), str(out)))
+    return {"files": files_of(out)} | {label: seen(result.collected(label)) for label in LABELS}
+
+
+@pytest.fixture
+def new_job(tmp_path: Path, departures: Path) -> Callable[..., Job]:
+    """Return a function that makes a job in a folder of its own, with attributes as they are given."""
+    made: list[Job] = []
+
+    def make(**attributes: Any) -> Job:
+        made.append(Job(tmp_path / f"run-{len(made)}", departures, **attributes))
+        return made[-1]
+
+    return make

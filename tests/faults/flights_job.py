@@ -1,23 +1,104 @@
-"""The streaming flights job as a program of its own, which a test starts, kills and starts again.
+"""The streaming flights job as a program of its own, which a test starts, hurts, kills and starts again.
 
-Usage: python flights_job.py FLIGHTS CHECKPOINT OUT KEPT ROWS_PER_BATCH
+Usage: python -m tests.faults.flights_job FOLDER; the folder holds a pickled `Job`.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
 import pickle
 import sys
-from typing import Any
+import threading
+from typing import Any, Final
 
+import attrs
 import pyarrow as pa
 
 import dataflow_model as dm
 from dataflow_model.demo.pipeline import flights
-from dataflow_model.runners.spark.session import local_session
+from dataflow_model.runners.spark import crashes
+from tests.conftest import SPARK_SETTINGS
 
-LABELS = ("hourly panes", "cancelled panes")
-HOURLY = pa.schema({"carrier": pa.string(), "departures": pa.int64(), "mean_delay": pa.float64()})
+LABELS: Final = ("hourly panes", "cancelled panes")
+HOURLY: Final = pa.schema({"carrier": pa.string(), "departures": pa.int64(), "mean_delay": pa.float64()})
+PATIENT: Final = {
+    "spark.stage.maxConsecutiveAttempts": "100",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.executor.maxNumFailures": "100",
+    "spark.executorEnv.TZ": "UTC",
+}
+"""What a cluster needs whose executors are killed more often than an administrator would put up with."""
+BREATH: Final = 0.5
+"""Seconds between a failure and the next start."""
+
+
+@attrs.frozen
+class Job:
+    """One run of the flights job, however often it is started.
+
+    Attributes:
+        folder: what the program and the test tell each other.
+        flights: the input.
+        rows_per_batch: how many rows a micro-batch reads.
+        master: Spark's; `local[2,8]` tries a task eight times.
+        resumes: how often the program starts the run again, when it fails, before it gives up.
+        fault: what goes wrong by itself.
+        disk: where checkpoint and output are; in the folder if not given.
+    """
+
+    folder: pathlib.Path
+    flights: pathlib.Path
+    rows_per_batch: int = 500
+    master: str = "local[2]"
+    resumes: int = 0
+    fault: crashes.Fault = crashes.NO_FAULT
+    disk: pathlib.Path | None = None
+
+    @property
+    def checkpoint(self) -> pathlib.Path:
+        return (self.disk or self.folder) / "checkpoint"
+
+    @property
+    def out(self) -> pathlib.Path:
+        return (self.disk or self.folder) / "out"
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What Spark and its workers say."""
+        return self.folder / "log"
+
+    @property
+    def starts(self) -> pathlib.Path:
+        """A line each time that the run starts."""
+        return self.folder / "starts"
+
+    @property
+    def failures(self) -> pathlib.Path:
+        """A line each time that the run fails."""
+        return self.folder / "failures"
+
+    @property
+    def kept(self) -> pathlib.Path:
+        """What the run has collected, pickled, once it is over."""
+        return self.folder / "kept.pickle"
+
+    def started(self) -> int:
+        """Return how often the run was started."""
+        return _lines(self.starts)
+
+    def failed(self) -> int:
+        """Return how often the run has failed."""
+        return _lines(self.failures)
+
+    def micro_batches(self) -> int:
+        """Return how many micro-batches have begun."""
+        return len([path for path in (self.checkpoint / "spark" / "offsets").glob("*") if path.name.isdigit()])
+
+
+def _lines(file: pathlib.Path) -> int:
+    return file.read_text().count("\n") if file.exists() else 0
 
 
 def build(p: dm.Pipeline, path: str, out: str) -> None:
@@ -32,18 +113,46 @@ def _row(pair: Any) -> dict[str, Any]:
     return {"carrier": pair[0], "departures": pair[1].count, "mean_delay": pair[1].mean}
 
 
-def main(path: str, checkpoint: str, out: str, kept: str, rows: int) -> None:
-    """Run the job from its checkpoint to its end; what it has collected is then in the file `kept`."""
-    spark = local_session("killed", cores=2)
-    runner = dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=rows)
-    p = dm.Pipeline(runner=runner)
-    build(p, path, out)
-    result = p.run()
-    result.wait_until_finish()
-    collected = {label: result.collected(label) for label in LABELS}
-    pathlib.Path(kept).write_bytes(pickle.dumps(collected))
+def session(master: str) -> Any:
+    """Return a session that puts up with what is to come."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("hurt")
+    for name, value in (SPARK_SETTINGS | PATIENT).items():
+        builder = builder.config(name, value)
+    if master.startswith("local-cluster"):
+        builder = builder.config("spark.task.maxFailures", "100")
+    return builder.getOrCreate()
+
+
+def main(job: Job) -> None:
+    """Run the job from its checkpoint to its end."""
+    spark = session(job.master)
+    crashes.arm(job.fault)
+    while not job.kept.exists():
+        try:
+            job.kept.write_bytes(pickle.dumps(_run(spark, job)))
+        except Exception as error:
+            with job.failures.open("a") as failures:
+                failures.write(f"{json.dumps(str(error))}\n")
+            if job.failed() > job.resumes:
+                raise
+            threading.Event().wait(BREATH)
     spark.stop()
 
 
+def _run(spark: Any, job: Job) -> dict[str, list[Any]]:
+    with job.starts.open("a") as starts:
+        starts.write(f"{os.getpid()}\n")
+    runner = dm.SparkRunner(
+        spark, mode="streaming", checkpoint=str(job.checkpoint), max_rows_per_batch=job.rows_per_batch
+    )
+    p = dm.Pipeline(runner=runner)
+    build(p, str(job.flights), str(job.out))
+    result = p.run()
+    result.wait_until_finish()
+    return {label: list(result.collected(label)) for label in LABELS}
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    main(pickle.loads(pathlib.Path(sys.argv[1], "job.pickle").read_bytes()))

@@ -2,134 +2,100 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import random
-import signal
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset as ds
+import attrs
 import pytest
 
-import dataflow_model as dm
-from dataflow_model.demo.running import first_rows
-from tests.faults.flights_job import LABELS, build
-from tests.runners.jobs import difference, run, seen
+from tests.faults.outcomes import outcome_of
+from tests.faults.victims import EXECUTOR, PYTHON, Victim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
-pytestmark = pytest.mark.spark
+    from tests.faults.flights_job import Job
+    from tests.faults.tally import Tally
 
-JOB = Path(__file__).with_name("flights_job.py")
-ROWS = 20_000
-ROWS_PER_BATCH = 2_500
-PATIENCE = 400
-"""Seconds that one run may take at most."""
-
-
-@pytest.fixture(scope="module")
-def departures(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return first_rows(repository / "data/flights.parquet", ROWS, tmp_path_factory.mktemp("flights") / "flights.parquet")
+KILLS = 20
+"""Of executors, and of Python processes; of drivers there are fifty."""
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]  # a start of Spark after each kill
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(departures: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """Return what a run commits that nobody kills; the local one, whose panes are those of Spark."""
-    out = tmp_path_factory.mktemp("uninterrupted")
-    result = run(dm.LocalRunner(), lambda p: build(p, str(departures), str(out)))
-    return {"files": files_of(out)} | {label: seen(result.collected(label)) for label in LABELS}
-
-
-def files_of(out: Path) -> list[str]:
-    """Return the rows of all files in a fixed order."""
-    return sorted(map(repr, ds.dataset(out, format="parquet").to_table().to_pylist()))
-
-
-class Victim:
-    """The job in a session of its own, so that driver, JVM and workers can all be killed at once."""
-
-    def __init__(self, java_home: str, log: Path, *arguments: str | Path) -> None:
-        environment = {**os.environ, "JAVA_HOME": java_home, "PYSPARK_PYTHON": sys.executable}
-        with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, JOB, *arguments],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
-
-    def kill(self) -> None:
-        """Kill every process of the session; workers may still be starting while the first ones die."""
-        while pids := list(self._alive()):
-            for pid in pids:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            self.process.poll()
-        self.process.wait()
-
-    def _alive(self) -> Iterator[int]:
-        """Yield the processes of the session that live; workers leave the process group, never the session."""
-        listed = subprocess.run(
-            ["ps", "-o", "pid=,stat=", "-s", str(self.process.pid)], capture_output=True, text=True, check=False
-        )
-        for line in listed.stdout.splitlines():
-            pid, state = line.split()
-            if not state.startswith("Z"):
-                yield int(pid)
-
-
-def kill_at(victim: Victim, offset: Path, delay: float) -> bool:
-    """Kill once a micro-batch has begun, and so long after; `False` if the run has ended before."""
-    pause = threading.Event()
-    give_up = time.monotonic() + PATIENCE
-    while victim.process.poll() is None and not offset.exists():
-        assert time.monotonic() < give_up, f"{offset} has not come"
-        pause.wait(0.01)
-    try:
-        victim.process.wait(delay)
-    except subprocess.TimeoutExpired:
-        victim.kill()
-        return True
-    victim.kill()
-    return False
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
-def test_a_run_killed_at_random_moments_commits_what_an_uninterrupted_one_does(
-    java_home: str, tmp_path: Path, departures: Path, uninterrupted: dict[str, list[Any]], seed: int
+@pytest.mark.parametrize(
+    ("seed", "kills", "rows"),
+    [(0, 1, 2_500), *(pytest.param(seed, 25, 500, marks=pytest.mark.slow) for seed in (1, 2))],
+)
+def test_a_run_whose_driver_is_killed_at_random_moments_commits_what_an_uninterrupted_one_does(
+    java_home: str,
+    new_job: Callable[..., Job],
+    uninterrupted: dict[str, list[Any]],
+    tally: Tally,
+    seed: int,
+    kills: int,
+    rows: int,
 ) -> None:
     rng = random.Random(seed)
-    kills = rng.randint(2, 3) if seed else 1
-    log, checkpoint, out, kept = (tmp_path / name for name in ("log", "checkpoint", "out", "kept.pickle"))
-    arguments = (departures, checkpoint, out, kept, str(ROWS_PER_BATCH))
-    moments = [(number, rng.uniform(0, 1.5)) for number in sorted(rng.sample(range(ROWS // ROWS_PER_BATCH), kills))]
-    killed = []
-    for number, delay in moments:
-        victim = Victim(java_home, log, *arguments)
-        try:
-            if kill_at(victim, checkpoint / "spark" / "offsets" / str(number), delay):
-                killed.append((number, delay))
-        finally:
-            victim.kill()
-    last = Victim(java_home, log, *arguments)
-    try:
-        assert last.process.wait(PATIENCE) == 0, log.read_text()[-5_000:]
-    finally:
-        last.kill()
-    assert killed, f"the run was over before each of {moments}"
-    told = f"seed {seed}, killed in micro-batch and after seconds: {killed}"
-    collected = pickle.loads(kept.read_bytes())
-    for label in LABELS:
-        problem = difference(uninterrupted[label], seen(collected[label]))
-        assert not problem, f"{label}, {told}: {problem}"
-    problem = difference(uninterrupted["files"], files_of(out))
-    assert not problem, f"files, {told}: {problem}"
+    job, killed, left = new_job(rows_per_batch=rows), 0, kills
+    while left:
+        with Victim(java_home, job) as victim:
+            started = victim.until(victim.has_started, "the run has started")
+            if started and victim.lives(rng.uniform(0, 6)):
+                killed, left = killed + 1, left - 1
+                continue
+            victim.finish()
+        if killed:
+            tally.judge("driver killed", killed, uninterrupted, outcome_of(job))
+        job, killed = new_job(rows_per_batch=rows), 0
+    with Victim(java_home, job) as victim:
+        victim.finish()
+    tally.judge("driver killed", killed, uninterrupted, outcome_of(job))
+
+
+@pytest.mark.slow
+def test_a_run_whose_executors_are_killed_one_after_the_other_commits_what_an_uninterrupted_one_does(
+    java_home: str, new_job: Callable[..., Job], uninterrupted: dict[str, list[Any]], tally: Tally
+) -> None:
+    job = new_job(master="local-cluster[2,1,1024]", resumes=5)
+    killed = _kill_while_it_runs(java_home, job, EXECUTOR, kills=KILLS, seed=1)
+    tally.judge("executor killed", killed, uninterrupted, outcome_of(job))
+    assert killed == KILLS
+
+
+@pytest.mark.slow
+def test_a_run_whose_python_processes_are_killed_commits_what_an_uninterrupted_one_does(
+    java_home: str, new_job: Callable[..., Job], uninterrupted: dict[str, list[Any]], tally: Tally
+) -> None:
+    job = new_job(master="local[2,8]", resumes=40)
+    killed = _kill_while_it_runs(java_home, job, PYTHON, kills=KILLS, seed=2)
+    tally.judge("Python process killed", killed, uninterrupted, outcome_of(job))
+    assert killed == KILLS
+
+
+def _kill_while_it_runs(java_home: str, job: Job, name: str, *, kills: int, seed: int) -> int:
+    """Kill one process after another, each after a micro-batch has begun since the last; return how many."""
+    rng = random.Random(seed)
+    killed = 0
+    with Victim(java_home, job) as victim:
+        reached = 0
+        while killed < kills:
+            if not victim.comes_to(reached + 1) or not victim.lives(rng.uniform(0, 1)):
+                break
+            reached = job.micro_batches()
+            killed += victim.kill_one(name, rng)
+        victim.finish()
+    return killed
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_with_other_numbers_of_cores_commits_what_an_uninterrupted_one_does(
+    java_home: str, new_job: Callable[..., Job], uninterrupted: dict[str, list[Any]], tally: Tally
+) -> None:
+    job = new_job(rows_per_batch=1_000, master="local[2]")
+    for least, cores in ((6, 1), (12, 4)):
+        with Victim(java_home, job) as victim:
+            assert victim.comes_to(least)
+        job = attrs.evolve(job, master=f"local[{cores}]")
+    with Victim(java_home, job) as victim:
+        victim.finish()
+    tally.judge("other number of cores", 2, uninterrupted, outcome_of(job))

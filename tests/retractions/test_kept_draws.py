@@ -16,7 +16,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.spark import keyed_stage, shard_state
-from dataflow_model.runners.spark.crashes import Crash
+from dataflow_model.runners.spark.crashes import NO_FAULT, Crash
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.sequencers import take_sequencer
 from dataflow_model.testing import CrashPoint, TestStream
@@ -68,8 +68,12 @@ def agree(folder: Path, kept: list[Any]) -> None:
     assert sorted(value[0] for value in net(kept)) == ["a", "b", "c", "d"]
     expected = Counter((*record.value, record.is_retraction) for record in kept)
     for label in ("one", "two"):
-        rows = ds.dataset(folder / label, format="json").to_table().to_pylist()
-        assert Counter((row["key"], row["value"], row["is_retraction"]) for row in rows) == expected, label
+        assert Counter(rows_of(folder, label)) == expected, label
+
+
+def rows_of(folder: Path, label: str) -> list[tuple[str, str, bool]]:
+    rows = ds.dataset(folder / label, format="json").to_table().to_pylist()
+    return [(row["key"], row["value"], row["is_retraction"]) for row in rows]
 
 
 class Died(Exception):
@@ -98,7 +102,12 @@ class Mortal(Streamed):
         pathlib.Path(self.directory).mkdir(exist_ok=True)
         sequencer = take_sequencer(self.directory)
         self.program = attrs.evolve(
-            made, directory=self.directory, sequencer=sequencer, crash=death, weak=self.weak, digest=uuid.uuid4().hex
+            made,
+            directory=self.directory,
+            sequencer=sequencer,
+            fault=death or NO_FAULT,
+            weak=self.weak,
+            digest=uuid.uuid4().hex,
         )
 
     def die(self) -> None:
@@ -152,14 +161,18 @@ def test_what_an_older_start_drew_and_did_not_publish_is_drawn_anew(mortal: Mort
     agree(tmp_path, mortal.collected("kept"))
 
 
-def test_weak_productions_may_have_been_published_before_the_state_was_durable(mortal: Mortal, tmp_path: Path) -> None:
+def test_weak_productions_may_have_been_published_before_the_micro_batch_was(mortal: Mortal, tmp_path: Path) -> None:
     mortal.weak = True
     mortal.step()
-    mortal.begin(Death("before_state", 2, ""))
+    mortal.begin(Death("after_staging", 2, ""))
+    before = len(rows_of(tmp_path, "one"))
     mortal.die()
+    published = rows_of(tmp_path, "one")
+    assert len(published) > before
     mortal.begin()
     mortal.run()
     agree(tmp_path, mortal.collected("kept"))
+    assert set(published) <= set(rows_of(tmp_path, "one"))
 
 
 def test_an_attempt_that_is_lost_has_drawn_for_those_that_follow(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -231,10 +232,25 @@ def test_a_missing_part_is_an_error_that_names_the_shard() -> None:
         opened(store).since("")
 
 
-@pytest.mark.parametrize("head", [b"", b"nonsense", pickle.dumps([])])
-def test_a_head_that_cannot_be_read_is_an_error_that_names_the_shard(head: bytes) -> None:
+@pytest.mark.parametrize("records", [b"", b"nonsense", pickle.dumps([])])
+def test_a_head_that_cannot_be_read_is_an_error_that_names_the_shard(records: bytes) -> None:
+    head = zlib.crc32(records).to_bytes(4, "big") + records
     with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: its head cannot be read"):
         opened(DictStore(head))
+
+
+def test_a_head_with_any_bit_flipped_or_any_byte_gone_is_an_error_that_names_the_shard() -> None:
+    store, worker = DictStore(), Worker()
+    for number in range(3):
+        worker.append(store, {place("a"): number})
+    head = store.head
+    assert head is not None
+    flipped = [
+        head[:byte] + bytes([head[byte] ^ 1 << bit]) + head[byte + 1 :] for byte in range(len(head)) for bit in range(8)
+    ]
+    for damaged in [*flipped, *(head[:length] for length in range(len(head)))]:
+        with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: its head fails its checksum"):
+            opened(DictStore(damaged))
 
 
 # The cache of a worker.

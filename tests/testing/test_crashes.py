@@ -69,10 +69,9 @@ def test_a_crash_is_carried_only_by_runs_that_start_in_its_block() -> None:
 
     with CrashPoint("after_state", micro_batch=3) as crash:
         armed = crashes.armed()
-        assert armed is not None
         armed.reach("before_state", 3)
         armed.reach("after_state", 2)
-    assert crashes.armed() is None
+    assert crashes.armed() is crashes.NO_FAULT
     assert not crash.has_struck
 
 

@@ -1,7 +1,7 @@
-"""Named points of a streaming run at which a test may let a process die; nothing happens there otherwise.
+"""Where a test may let something go wrong in a streaming run; nothing happens there otherwise.
 
-A point is armed on the driver (`dataflow_model.testing.CrashPoint`), travels with the program, and strikes once: the
-process that reaches it first leaves a mark and is killed, so that the resumed run passes.
+A fault is armed on the driver (`dataflow_model.testing.CrashPoint` arms a `Crash`) and travels with the program. A
+crash strikes once: the process that reaches its point first leaves a mark and is killed, so the resumed run passes.
 """
 
 from __future__ import annotations
@@ -9,13 +9,19 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from dataflow_model.runners.spark.tasks import micro_batch_of_task
 
-__all__ = ["POINTS", "Crash", "arm", "armed", "disarm"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.runners.spark.rows import Row
+    from dataflow_model.runners.spark.state_log import StateStore
+
+__all__ = ["NO_FAULT", "POINTS", "Crash", "Fault", "arm", "armed", "disarm"]
 
 POINTS: Final = (
     "before_state",
@@ -33,11 +39,34 @@ committed yet. `after_staging`: a task has staged its rows for the sinks. `befor
 (after the first of the sinks), `after_publishing`: the commit of the micro-batch. `after_progress`: all is published,
 and Spark has not logged the commit.
 """
-_armed: list[Crash] = []
 
 
 @attrs.frozen
-class Crash:
+class Fault:
+    """What a run passes through where something may go wrong. This one lets nothing happen; others override a part."""
+
+    def reach(self, point: str, micro_batch: int | None = None) -> None:
+        """Pass a named point, one of `POINTS`, or do not come back."""
+
+    def receive(self, rows: Iterable[Row]) -> Iterable[Row]:
+        """Return what a shard is sent for one micro-batch as it comes out of the shuffle."""
+        return rows
+
+    def keep(self, store: StateStore) -> StateStore:
+        """Return the store that a shard's state is kept in."""
+        return store
+
+    def read_clock(self, wall: int) -> int:
+        """Return what the source reads off the wall clock, which stands at `wall`."""
+        return wall
+
+
+NO_FAULT: Final = Fault()
+_armed: list[Fault] = []
+
+
+@attrs.frozen
+class Crash(Fault):
     """A point at which one process is to die.
 
     Attributes:
@@ -64,9 +93,9 @@ class Crash:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def arm(crash: Crash) -> None:
-    """Let the runs that start from here on carry a crash."""
-    _armed[:] = [crash]
+def arm(fault: Fault) -> None:
+    """Let the runs that start from here on carry a fault."""
+    _armed[:] = [fault]
 
 
 def disarm() -> None:
@@ -74,6 +103,6 @@ def disarm() -> None:
     _armed.clear()
 
 
-def armed() -> Crash | None:
-    """Return the crash that a run carries which starts now."""
-    return _armed[0] if _armed else None
+def armed() -> Fault:
+    """Return the fault that a run carries which starts now."""
+    return _armed[0] if _armed else NO_FAULT

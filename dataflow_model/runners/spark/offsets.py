@@ -11,13 +11,14 @@ import attrs
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ElementsSource, ScriptSource
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
+from dataflow_model.runners.spark.crashes import NO_FAULT
 from dataflow_model.runners.spark.pacing import advance
 from dataflow_model.runners.spark.requests import signal_of
 from dataflow_model.runners.spark.script_places import script_places
 from dataflow_model.runners.spark.stage0 import Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.runners.engine.timeline import At
@@ -80,12 +81,14 @@ class Feed:
         rows_per_batch: how many rows at most; steps of a script likewise.
         parallelism: in how many tasks a micro-batch is read.
         awaited: what the plan's triggers wait for.
+        read_clock: given where the wall clock stands, what is read off it.
     """
 
     reads: Sequence[Read]
     rows_per_batch: int
     parallelism: int
     awaited: Awaited = NOTHING_AWAITED
+    read_clock: Callable[[int], int] = NO_FAULT.read_clock
 
     @property
     def replays(self) -> bool:
@@ -117,7 +120,8 @@ class Feed:
         """
         if start["last"]:
             return start
-        end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, time.time_ns() // 1_000)}
+        wall = self.read_clock(time.time_ns() // 1_000)
+        end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, wall)}
         end["begun"] = [read.label for read in self.reads]
         end["signals"] = list(signals)
         if self.scripts:

@@ -18,7 +18,7 @@ from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.kernels import keep_freed_memory
 from dataflow_model.runners.engine.timeline import Awaited
-from dataflow_model.runners.spark.crashes import Crash, armed
+from dataflow_model.runners.spark.crashes import Fault, armed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ class Program:
         sequencer: of this start of the run, among those on its checkpoint; 0 where there is none.
         directory: our part of the checkpoint.
         weak: whether sinks that can publish what they are given before the micro-batch commits.
-        crash: the point at which a test lets a process of the run die.
+        fault: what a test lets go wrong in the run.
         edition: tells the run's commits from those before an upgrade.
         folded: groupings that keep their state in columns though they are fed elements.
         seed: what the shards begin with, where the run was upgraded from an older one.
@@ -68,7 +68,7 @@ class Program:
     sequencer: int = 0
     directory: str = ""
     weak: bool = False
-    crash: Crash | None = attrs.field(factory=armed)
+    fault: Fault = attrs.field(factory=armed)
     edition: str = ""
     folded: Mapping[str, Lift] = attrs.field(factory=dict)
     seed: Seed | None = None
@@ -81,8 +81,7 @@ class Program:
 
     def reach(self, point: str, micro_batch: int | None = None) -> None:
         """Pass a named point, or die there if a test has armed it."""
-        if self.crash is not None:
-            self.crash.reach(point, micro_batch)
+        self.fault.reach(point, micro_batch)
 
     @property
     def fence(self) -> Fence | None:

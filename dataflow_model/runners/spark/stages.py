@@ -108,7 +108,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def _feed(self) -> Feed:
         program = self.packed.unpack()
-        return Feed(program.staged.sources, self.rows, self.parallelism, program.awaited)
+        return Feed(program.staged.sources, self.rows, self.parallelism, program.awaited, program.fault.read_clock)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return self.begin
@@ -240,8 +240,9 @@ class KeyedStage(StatefulProcessor):
         import pandas as pd  # the other processes that load this module have no use for it
 
         del timerValues
-        held = run_shard(self.packed.unpack(), self.depth, int(key[0]), _rows_of(rows), self._store)
-        out = list(held)
+        program = self.packed.unpack()
+        received, store = program.fault.receive(_rows_of(rows)), program.fault.keep(self._store)
+        out = list(run_shard(program, self.depth, int(key[0]), received, store))
         yield pd.DataFrame(
             {
                 "shard": pd.array([row.shard for row in out], "int32"),

@@ -3,7 +3,7 @@
 A call to Spark's state server costs about 0.1 ms, so keys are not stored one by one: each micro-batch appends one
 delta with all that has changed, and runs of deltas are merged into larger ones. Each record knows the tokens of the
 micro-batches it covers and the token before them, so that a cache of another attempt, or of a superseded one, is
-recognised; each part has a checksum.
+recognised; each part has a checksum, and so has the head.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ PART_BYTES: Final = 4 << 20
 FAN_IN: Final = 4
 """How many records of one level are merged into one of the next."""
 _TOKENS_KEPT: Final = 64
+_CHECKSUM_BYTES: Final = 4
 
 
 class StateStore(Protocol):
@@ -96,8 +97,11 @@ class StateLog:
         if head is None:
             self.records = []
             return ""
+        checksum, records = head[:_CHECKSUM_BYTES], head[_CHECKSUM_BYTES:]
+        if _checksum(records) != checksum:
+            raise self._corrupt("its head fails its checksum")
         try:
-            self.records = pickle.loads(head)
+            self.records = pickle.loads(records)
             return self.records[-1].tokens[-1]
         except Exception as error:
             raise self._corrupt("its head cannot be read") from error
@@ -156,7 +160,8 @@ class StateLog:
                 self.store.remove(record.sequence, part)
         self.records.append(attrs.evolve(merged, checksums=self._write(merged.sequence, delta)))
         known.append(keys)
-        self.store.put_head(dump(self.records))
+        records = dump(self.records)
+        self.store.put_head(_checksum(records) + records)
         return token
 
     def _is_due(self, level: int) -> bool:
@@ -189,6 +194,10 @@ class StateLog:
                 hint="restore the checkpoint directory from a copy, or start anew with another checkpoint",
             )
         )
+
+
+def _checksum(head: bytes) -> bytes:
+    return zlib.crc32(head).to_bytes(_CHECKSUM_BYTES, "big")
 
 
 def keys_of(deltas: Iterable[Delta]) -> list[set[tuple[str, bytes]]]:

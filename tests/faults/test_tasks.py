@@ -1,0 +1,76 @@
+"""Tasks that fail and are tried again, by Spark or by the next run, with their shuffle in another order each time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.faults.injected import FailingTasks, marks
+from tests.faults.outcomes import outcome_of
+from tests.faults.summing import Sums
+from tests.faults.victims import Victim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.faults.flights_job import Job
+    from tests.faults.tally import Tally
+
+SEVERAL = 30
+AFTER_STATE = "task failed after its state write"
+ANOTHER_ORDER = "shuffle in another order"
+
+
+def resumed(sums: Sums, spark: SparkSession, fault: FailingTasks) -> dict[str, list[Any]]:
+    """Start the run again and again until it gets through; the session of the tests tries no task twice."""
+    for _ in range(SEVERAL):
+        try:
+            return sums.run(spark, fault)
+        except Exception as error:
+            if "InjectedFailure" not in str(error):
+                raise
+    pytest.fail(f"not done after {SEVERAL} failures: {marks(fault.folder)}")
+
+
+def test_a_shuffle_in_another_order_changes_nothing(spark: SparkSession, tmp_path: Path, tally: Tally) -> None:
+    sums = Sums(tmp_path)
+    fault = FailingTasks(str(tmp_path / "marks"), seed=2, points=("after_staging",), share=0.1)
+    outcome = resumed(sums, spark, fault)
+    tally.judge(ANOTHER_ORDER, len(marks(fault.folder)), sums.uninterrupted(), outcome)
+
+
+def test_a_task_that_fails_right_after_its_state_write_changes_nothing(
+    spark: SparkSession, tmp_path: Path, tally: Tally
+) -> None:
+    sums = Sums(tmp_path)
+    fault = FailingTasks(str(tmp_path / "marks"), seed=3, points=("after_state",), share=0.1)
+    outcome = resumed(sums, spark, fault)
+    tally.judge(AFTER_STATE, len(marks(fault.folder)), sums.uninterrupted(), outcome)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("case", [("before_state after_state after_staging", 0.05, 10), ("after_state", 0.25, 10)])
+def test_tasks_that_fail_and_are_tried_again_by_spark_change_nothing(
+    java_home: str,
+    new_job: Callable[..., Job],
+    uninterrupted: dict[str, list[Any]],
+    tally: Tally,
+    tmp_path: Path,
+    case: tuple[str, float, int],
+) -> None:
+    points, share, at_least = case
+    fault = FailingTasks(str(tmp_path / "marks"), seed=7, points=tuple(points.split()), share=share)
+    job = new_job(master="local[2,8]", resumes=5, fault=fault)
+    with Victim(java_home, job) as victim:
+        victim.finish()
+    failed = len(marks(fault.folder))
+    kind = "task failed, 5 %" if share == 0.05 else AFTER_STATE
+    tally.judge(kind, failed, uninterrupted, outcome_of(job))
+    assert failed >= at_least
+    # Each attempt that follows a failure is a new reading of the shuffle, in an order that none before has seen.
+    tally.judge(ANOTHER_ORDER, failed, uninterrupted, outcome_of(job))
