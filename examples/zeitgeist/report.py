@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
+from dataflow_model import MIN_TIMESTAMP
 from examples.zeitgeist.values import SECOND, Anomaly, Bucket, Expectation, Kind
 
 if TYPE_CHECKING:
@@ -52,9 +54,7 @@ class Outcome:
     @classmethod
     def of(cls, result: dm.PipelineResult) -> Outcome:
         """Collect it from a run that has ended."""
-        found = [
-            Found(record.value[1], int(record.processing_time) / SECOND) for record in result.collected("anomalies")
-        ]
+        found = [Found(record.value[1], _clock(record.processing_time)) for record in result.collected("anomalies")]
         counters = Counter[str]()
         for counts in result.metrics().values():
             counters.update({name: int(count) for name, count in counts.items() if name == "duplicates"})
@@ -103,6 +103,11 @@ class Score:
     def false_of(self, kind: Kind) -> int:
         """Return how many of a kind were found that are none."""
         return sum(found.anomaly.kind is kind for found in self.false)
+
+
+def _clock(processing_time: dm.ProcessingTime) -> float:
+    """Return a second of the replay clock; a bounded job has no clock, which stands at −∞ there."""
+    return -math.inf if int(processing_time) == int(MIN_TIMESTAMP) else int(processing_time) / SECOND
 
 
 def score(planted: Iterable[Planted], found: Iterable[Found]) -> Score:
