@@ -80,9 +80,7 @@ def run_shard(program: Program, depth: int, label: int, rows: Iterable[Row], sto
         timeline = make_timeline(program, state, inbox.control, [one for one, _ in inbox.seen])
     draws = KeptDraws.open(program, depth, label, micro_batch_of_task(), state.shard.engines.values())
     tally = Tally(bundles=next(_RUNS))
-    yield from counted_rows(tally, _run_staged(program, depth, label, state, timeline, inbox))
-    if draws is not None:
-        draws.keep()
+    yield from counted_rows(tally, _run_staged(program, depth, label, state, timeline, inbox, draws))
     metrics = _metrics(depth, label, state) | (progress_of_sources(state) if depth == 1 else {})
     state.commit(program, depth, label)
     metrics |= {"state": state_sizes(state.shard.engines), "clock": timeline.at[-1][0] if timeline.at else None}
@@ -92,11 +90,19 @@ def run_shard(program: Program, depth: int, label: int, rows: Iterable[Row], sto
 
 
 def _run_staged(
-    program: Program, depth: int, label: int, state: ShardState, timeline: Timeline, inbox: _Inbox
+    program: Program,
+    depth: int,
+    label: int,
+    state: ShardState,
+    timeline: Timeline,
+    inbox: _Inbox,
+    draws: KeptDraws | None,
 ) -> Iterator[Row]:
-    """Run the instants, and publish what the sinks are given where that does not wait for the commit."""
+    """Run the instants, keep what functions have drawn, then publish what does not wait for the commit."""
     with _stager(program, depth, label) as stager:
         yield from _run(program, depth, label, state, timeline, inbox, stager)
+        if draws is not None:
+            draws.keep()
         if stager is not None:
             yield from stager.finish(label)
 
