@@ -127,7 +127,8 @@ def test_a_stream_that_is_stopped_goes_on_with_its_ids(spark: SparkSession, tmp_
     assert second.metrics()["once"]["duplicates"] == expected.metrics()["once"]["duplicates"] == 100
 
 
-@pytest.mark.parametrize("point", ["after_state", pytest.param("after_publishing", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["after_state", "after_publishing"])
 def test_a_stream_that_is_killed_goes_on_with_its_ids(spark: SparkSession, tmp_path: Path, point: str) -> None:
     write_rows(tmp_path / "rows", 300)
     build_sums = summing(tmp_path / "rows")

@@ -143,6 +143,7 @@ def job(java_home: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
         process.wait()
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_behind_its_state_write_and_is_tried_again_changes_nothing(
     job: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, expected: dict[str, Any]
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_task_that_fails_behind_its_state_write_and_is_tried_again_changes_not
     assert left(tmp_path, kept) == expected
 
 
+@pytest.mark.slow
 def test_a_driver_that_wakes_up_after_another_has_taken_its_place_is_refused(
     spark: SparkSession, job: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:

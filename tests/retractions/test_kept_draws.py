@@ -247,6 +247,7 @@ def test_nothing_is_kept_where_no_function_is_memoised(tmp_path: Path, monkeypat
     assert not pathlib.Path(run.directory, "draws").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_stream_that_died_half_published_takes_back_what_it_had_published(
     spark: SparkSession, tmp_path: Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -156,6 +156,7 @@ def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStrea
 
 
 @pytest.mark.parametrize("cached", [True, False])
+@settings(max_examples=30)  # each runs a script through pickles, instant by instant
 @given(SCRIPTS, ANYTHING, AT_ONCE, st.integers(1, 6))
 def test_two_shards_go_on_from_durable_state_after_any_cut(
     cached: bool, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, steps: int

@@ -48,9 +48,11 @@ def several(cases: list[Any], *, keeps: bool) -> Any:
     return build
 
 
-@pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
-def test_a_stream_takes_back_what_it_gave(spark: SparkSession, tmp_path: Path, number: int, shards: int) -> None:
-    cases = draw(CASES, 6, number)
+@pytest.mark.parametrize(("number", "count", "shards"), [(1, 3, 2), pytest.param(2, 6, 3, marks=pytest.mark.slow)])
+def test_a_stream_takes_back_what_it_gave(
+    spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int
+) -> None:
+    cases = draw(CASES, count, number)
     expected = run(dm.LocalRunner(), several(cases, keeps=False))
     local = run(dm.LocalRunner(), several(cases, keeps=True))
     actual = run(streaming(spark, tmp_path, max_rows_per_batch=25, shards=shards), several(cases, keeps=True))
