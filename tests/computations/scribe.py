@@ -5,19 +5,14 @@ A value is a pair of a name and a tuple of actions; see `Scribe.process_record`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.sources import AddStep, WatermarkStep
 from dataflow_model.testing import TestStream
-from dataflow_model.testing import strategies as drawn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dataflow_model.plan.sources import Step
+from tests.state.actor import scripts as acting_scripts
 
 
 class Scribe(dm.Computation):
@@ -137,19 +132,7 @@ _ACTIONS = st.one_of(
 
 def scripts(max_steps: int = 15) -> st.SearchStrategy[TestStream]:
     """Draw scripts of names and actions; the numbers of a drawn script choose among drawn actions."""
-    actions = st.lists(st.lists(_ACTIONS, max_size=4).map(tuple), min_size=1, max_size=12)
-    return st.builds(_acting, drawn.test_streams(max_steps=max_steps), actions)
-
-
-def _acting(script: TestStream, actions: Sequence[Any]) -> TestStream:
-    steps: list[Step] = []
-    for step in script.steps:
-        if isinstance(step, AddStep):
-            elements = [((key, actions[value.bit_length() % len(actions)]), at) for (key, value), at in step.elements]
-            steps.append(AddStep(tuple(elements)))
-        else:
-            steps.append(step)
-    return TestStream(steps)
+    return acting_scripts(max_steps, _ACTIONS)
 
 
 def punctual(script: TestStream) -> TestStream:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.figures.test_documents import EXECUTE, code_cells
+from tests.figures.test_documents import code_cells, execute
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +43,5 @@ def test_the_notebook_tells_that_all_was_found_and_what_a_single_watermark_costs
 
 @pytest.mark.slow
 def test_the_notebook_runs(notebook: Path) -> None:
-    pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
-    command = [sys.executable, "-c", EXECUTE, str(notebook), str(notebook.parent)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = execute(notebook)
     assert done.returncode == 0, done.stderr

@@ -135,10 +135,10 @@ _ACTIONS = st.one_of(
 )
 
 
-def scripts(max_steps: int = 15) -> st.SearchStrategy[TestStream]:
+def scripts(max_steps: int = 15, actions: st.SearchStrategy[Any] = _ACTIONS) -> st.SearchStrategy[TestStream]:
     """Draw scripts of pairs of a key and actions; the numbers of a drawn script choose among drawn actions."""
-    actions = st.lists(st.lists(_ACTIONS, max_size=4).map(tuple), min_size=1, max_size=12)
-    return st.builds(_acting, drawn.test_streams(max_steps=max_steps), actions)
+    several = st.lists(st.lists(actions, max_size=4).map(tuple), min_size=1, max_size=12)
+    return st.builds(_acting, drawn.test_streams(max_steps=max_steps), several)
 
 
 def _acting(script: TestStream, actions: list[Any]) -> TestStream:

@@ -154,9 +154,10 @@ class Emitter:
         time = cell.output_time(window, self._strategy.timestamp_combiner)
         emission = self._take_back(key, cell, produced)
         update = None if emission is None else Update(emission, is_retraction=False)
-        self._append(key, Standing(window, value, time, info), produced, update)
+        row = Standing(window, value, time, info)
+        self._append(key, row, produced, update)
         if self._strategy.retracting:
-            cell.standing = (Standing(window, value, time, info),)
+            cell.standing = (row,)
         self.counters[_PANES[info.timing]] += 1
 
     def _take_back(self, key: Any, cell: Cell, produced: int) -> Order | None:
