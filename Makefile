@@ -6,6 +6,9 @@ SHELL := /bin/bash
 VENV := .venv/bin
 # Folders of code; a folder that is not there yet is not asked for.
 CODE := $(wildcard dataflow_model tests benchmarks examples scripts)
+# Two processes: what needs Spark shares a session in one of them, the rest is taken by whichever is free.
+# `make test ARGS="-n 0"` has all in one, in which a debugger can stop.
+TWO := --numprocesses 2 --dist loadgroup
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
@@ -18,7 +21,7 @@ demo: set-up ## run the flights demo: in process, as a Spark batch job, as a Spa
 	@scripts/java.sh demo $(VENV)/dataflow-model demo $(ARGS)
 
 test: set-up ## run the tests that a change should pass before it is shown to others
-	@scripts/java.sh run $(VENV)/python -m pytest -m "not slow" $(ARGS)
+	@scripts/java.sh run $(VENV)/python -m pytest -m "not slow" $(TWO) $(ARGS)
 
 test-all: set-up ## run every test, the slow ones too
 	@scripts/java.sh run $(VENV)/python -m pytest $(ARGS)

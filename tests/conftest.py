@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.faults.telling"]
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # The machine's zone must not show anywhere. Set before the JVM and the Python workers inherit it.
@@ -49,11 +51,18 @@ SPARK_SETTINGS = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes the Spark session as ``spark``, however far down it asks for it."""
+    """Mark what takes the Spark session as ``spark``, however far down it asks for it; keep all of Spark together.
+
+    One session, and one Spark at a time: where tests are shared out among processes, those that need Java go to one.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
+        if "java_home" in fixtures or item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

@@ -113,6 +113,7 @@ def summing(folder: Path) -> Callable[[dm.Pipeline], None]:
     return sums
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_stopped_goes_on_with_its_ids(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows", 300)
     build_sums = summing(tmp_path / "rows")

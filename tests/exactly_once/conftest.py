@@ -1,19 +1,16 @@
-"""Databases as fixtures; the tests of this folder import the helpers beside other tests, however pytest was started."""
+"""Databases as fixtures."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.exactly_once.databases import execute, postgres_programs, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,8 @@
-"""Let the tests of this folder import the examples, however pytest was started; and one local run for all of them."""
+"""One history, and one local run of it, for all tests of the folder."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import dataflow_model as dm
 from examples.zeitgeist import History, Outcome, Scenario, run

@@ -334,6 +334,7 @@ def test_days_that_leave_none_to_detect_in_are_refused(capsys: pytest.CaptureFix
 # On Spark -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stream_on_spark_finds_the_same_at_the_same_time(
     spark: SparkSession, scenario: Scenario, history: History, local: Outcome
 ) -> None:

@@ -1,47 +1,31 @@
-"""What the tests of faults share: the input, what an uninterrupted run commits, and the counts told at the end."""
+"""What the tests of faults share: the input, what an uninterrupted run commits, and the counts."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the helpers, however pytest was started
 
 import dataflow_model as dm
 from dataflow_model.demo.running import first_rows
 from tests.faults.flights_job import LABELS, Job, build
 from tests.faults.outcomes import files_of
-from tests.faults.tally import Tally
+from tests.faults.telling import COUNTS
 from tests.runners.jobs import run, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.faults.tally import Tally
 
 ROWS = 20_000
-_COUNTS = pytest.StashKey[Tally]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Begin to count."""
-    config.stash[_COUNTS] = Tally()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Tell what was counted."""
-    counted = config.stash[_COUNTS]
-    if counted.counts:
-        terminalreporter.section("faults")
-        for line in counted.table():
-            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
 def tally(pytestconfig: pytest.Config) -> Tally:
     """Return what counts the faults of the whole run."""
-    return pytestconfig.stash[_COUNTS]
+    return pytestconfig.stash[COUNTS]
 
 
 @pytest.fixture(scope="session")

@@ -47,8 +47,7 @@ class Tally:
             expected: by sink, what an uninterrupted run commits.
             actual: by sink, what this one has.
         """
-        count = self.counts.setdefault(kind, Count())
-        count.faults += faults
+        count = Count(faults)
         problems = []
         for sink, records in expected.items():
             wanted, there = Counter(map(repr, records)), Counter(map(repr, actual[sink]))
@@ -56,8 +55,17 @@ class Tally:
             count.duplicated += (there - wanted).total()
             problem = difference(records, actual[sink])
             problems += [f"{kind}, {faults} faults, {sink}: {problem}"] if problem else []
+        self.add({kind: count})
         assert not problems, "\n".join(problems)
         assert faults, f"{kind}: nothing went wrong, so nothing was tried"
+
+    def add(self, counts: Mapping[str, Count]) -> None:
+        """Add counts, kind by kind."""
+        for kind, more in counts.items():
+            count = self.counts.setdefault(kind, Count())
+            count.faults += more.faults
+            count.lost += more.lost
+            count.duplicated += more.duplicated
 
     def table(self) -> list[str]:
         """Return the counts as lines of text.

@@ -36,6 +36,7 @@ def resumed(sums: Sums, spark: SparkSession, fault: FailingTasks) -> dict[str, l
     pytest.fail(f"not done after {SEVERAL} failures: {marks(fault.folder)}")
 
 
+@pytest.mark.slow
 def test_a_shuffle_in_another_order_changes_nothing(spark: SparkSession, tmp_path: Path, tally: Tally) -> None:
     sums = Sums(tmp_path)
     fault = FailingTasks(str(tmp_path / "marks"), seed=2, points=("after_staging",), share=0.1)

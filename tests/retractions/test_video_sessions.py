@@ -116,6 +116,7 @@ def test_views_uploaded_late_join_two_sessions_and_an_ad_becomes_popular() -> No
     assert [(record.is_retraction, record.value[0]) for record in unpopular] == [(False, "shoes"), (True, "shoes")]
 
 
+@pytest.mark.slow
 def test_drawn_stories_on_spark_streaming_are_told_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
     cases = draw(st.tuples(uploads(), FIRST, SECOND), 30, 1)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.runners.spark import crashes
 from tests.runners.jobs import difference, run, seen, start, streaming
 
 if TYPE_CHECKING:
@@ -134,6 +137,38 @@ def test_a_followed_source_that_is_stopped_goes_on_with_what_has_come_since(
     _wait_for_rows(second, 25)
     second.drain()
     assert sum(record.value[1] for record in second.collected("panes")) == sum(range(25))
+
+
+@attrs.frozen
+class SlowCommit(crashes.Fault):
+    """Leaves a mark when a micro-batch has published its first sink, and takes its time from there."""
+
+    mark: Path
+
+    def reach(self, point: str, micro_batch: int | None = None) -> None:
+        del micro_batch
+        if point == "while_publishing" and not self.mark.exists():
+            self.mark.touch()
+            time.sleep(2)
+
+
+def test_a_stop_waits_for_what_is_being_published(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
+    build = summing(tmp_path / "rows")
+    runner = streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20)
+    crashes.arm(SlowCommit(tmp_path / "mark"))
+    try:
+        first = start(runner, build)
+        for _ in range(PATIENCE * 20):
+            if (tmp_path / "mark").exists():
+                break
+            first.wait_until_finish(timeout=0.05)
+        first.stop()
+    finally:
+        crashes.disarm()
+    assert first.state is dm.RunnerState.STOPPED
+    done = dm.upgrade(str(tmp_path / "checkpoint"), str(tmp_path / "upgraded"), spark=spark)
+    assert done.rows == {"rows": 20}
 
 
 def test_a_bounded_run_until_drained_ends_by_itself_at_the_end_of_time(spark: SparkSession, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def _total(sums: Any) -> Any:
     return dm.AsSingleton(total, default=None)
 
 
+@pytest.mark.slow
 def test_followed_files_as_a_side_input_give_the_same_panes_in_any_cut(spark: SparkSession, tmp_path: Path) -> None:
     write_replay(tmp_path / "main", random.Random(1), cases=3, files=2, rows=300)
     write_replay(tmp_path / "side", random.Random(2), cases=3, files=1, rows=300)

@@ -54,6 +54,7 @@ def rows(tmp_path: Path) -> Path:
     return tmp_path / "rows"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_shards_pane_for_pane(
     spark: SparkSession, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.reporting import Measured
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, Row, dump, load
 from dataflow_model.runners.spark.sequencers import check_newest
+from dataflow_model.runners.spark.spark_logs import last_committed
 from dataflow_model.runners.spark.tasks import partition_of_task
 from dataflow_model.time import EventTime
 
@@ -38,6 +39,7 @@ __all__ = [
     "Staging",
     "claim_sinks",
     "commit_id",
+    "half_published",
     "last_published",
     "read_collected",
     "read_counters",
@@ -240,6 +242,17 @@ def last_published(directory: str) -> int | None:
         return int(pathlib.Path(directory, _PUBLISHING).read_text())
     except FileNotFoundError:
         return None
+
+
+def half_published(directory: str, spark: str) -> int | None:
+    """Return the micro-batch whose publishing has begun and that Spark has not committed; `None` if there is none.
+
+    Args:
+        directory: our part of a checkpoint.
+        spark: Spark's part of it.
+    """
+    published, committed = last_published(directory), last_committed(spark)
+    return published if published is not None and (committed is None or committed < published) else None
 
 
 def read_collected(directory: str, label: str) -> list[Record]:

@@ -26,6 +26,7 @@ from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import Program
 from dataflow_model.runners.spark.publishing import (
     claim_sinks,
+    half_published,
     read_collected,
     read_counters,
     read_measured,
@@ -66,6 +67,9 @@ _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _NAME: Final = "dataflow_model"
 """Our source in the checkpoint: with a name, sources can be added beside it later."""
 _POLL_SECONDS: Final = 0.05
+_SOON_SECONDS: Final = 0.01
+_PUBLISHING_SECONDS: Final = 60.0
+"""How long `stop` waits for a micro-batch that is being published."""
 
 
 def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> StreamingResult:
@@ -159,7 +163,16 @@ class StreamingResult:
         return self._state
 
     def stop(self) -> None:
-        """Stop; the run goes on from its checkpoint when it is started again."""
+        """Stop; the run goes on from its checkpoint when it is started again.
+
+        A micro-batch that is being published is waited for, up to a minute: half published, only this very pipeline
+        could finish it, and `upgrade` would have to refuse.
+        """
+        limit = time.monotonic() + _PUBLISHING_SECONDS
+        while self.query.isActive and time.monotonic() < limit:
+            if half_published(self._checkpoint.ours, self._checkpoint.spark) is None:
+                break
+            time.sleep(_SOON_SECONDS)
         self.query.stop()
         self._over.wait()
 

@@ -13,12 +13,12 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError, explain
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
-from dataflow_model.runners.spark.publishing import last_published, read_progress
+from dataflow_model.runners.spark.publishing import half_published, read_progress
 from dataflow_model.runners.spark.requests import copy_signals
 from dataflow_model.runners.spark.run_record import RunRecord
 from dataflow_model.runners.spark.running import who_runs
 from dataflow_model.runners.spark.session import local_session
-from dataflow_model.runners.spark.spark_logs import last_committed, last_logged, offset_of
+from dataflow_model.runners.spark.spark_logs import last_committed, offset_of
 from dataflow_model.runners.spark.upgrade_adopting import seed_in
 from dataflow_model.runners.spark.upgrade_reading import read_shards
 from dataflow_model.runners.spark.upgrade_seed import SeedWriter
@@ -141,8 +141,8 @@ def _standing(old: str, before: pathlib.Path) -> tuple[int, dict[str, Any]]:
         )
     # A micro-batch that has begun and published nothing never was; its rows are read again. One that has published,
     # or has begun to, only its own pipeline can finish.
-    published = last_published(ours)
-    if (last_logged(spark) or 0) > batch and published is not None and published > batch:
+    published = half_published(ours, spark)
+    if published is not None:
         raise _refusal(
             f"the run in {old!r} was stopped while it published micro-batch {published}",
             "start the old pipeline once more, which finishes that first, stop it, and upgrade then",
