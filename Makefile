@@ -4,6 +4,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv/bin
+# Spark starts a Python process for each keyed stage and more: where none may keep its bytecode, each compiles the package.
+export PYTHONDONTWRITEBYTECODE :=
 # Folders of code; a folder that is not there yet is not asked for.
 CODE := $(wildcard dataflow_model tests benchmarks examples scripts)
 # Two processes: what needs Spark shares a session in one of them, the rest is taken by whichever is free.
