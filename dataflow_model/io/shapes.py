@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import decimal
+import operator
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -201,10 +202,10 @@ def _columns_of_alike(values: list[Any]) -> dict[str, list[Any]] | None:
     if issubclass(kind, tuple):
         names = getattr(kind, "_fields", None)
         if names:
-            return dict(zip(names, map(list, zip(*values, strict=True)), strict=True))
+            return {name: list(map(operator.itemgetter(place), values)) for place, name in enumerate(names)}
         if kind is not tuple or set(map(len, values)) != {_PAIR}:
             return None
-        keys, inner = map(list, zip(*values, strict=True))
+        keys, inner = (list(map(operator.itemgetter(place), values)) for place in (0, 1))
         if any(_is_record(one) for one in set(map(type, inner))):
             columns = _columns_of_alike(inner) if type(inner[0]) is not tuple else None
             return None if columns is None or "key" in columns else {"key": keys, **columns}
