@@ -1,15 +1,15 @@
-# `make demo` and `make test` need nothing but a clone: they make .venv, install into it once, and look for Java.
-# Python is found on the PATH (3.11 or newer); `make PYTHON=/path/to/python …` names one.
+# `make demo` and `make test` need nothing but a clone: they create .venv, install into it once, and look for Java.
+# Python (3.11 or newer) is found on the PATH; `make PYTHON=/path/to/python …` selects another one.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv/bin
-# Spark starts a Python process for each keyed stage and more: where none may keep its bytecode, each compiles the package.
+# Spark starts several Python processes for each run. If bytecode is not kept, each of them compiles the package again.
 export PYTHONDONTWRITEBYTECODE :=
-# Folders of code; a folder that is not there yet is not asked for.
+# Folders of code; folders that do not exist are left out.
 CODE := $(wildcard dataflow_model tests benchmarks examples scripts)
-# Two processes: what needs Spark shares a session in one of them, the rest is taken by whichever is free.
-# `make test ARGS="-n 0"` has all in one, in which a debugger can stop.
+# Two processes: the tests that need Spark share a session in one of them, and the other tests run in whichever is free.
+# `make test ARGS="-n 0"` runs everything in one process, so that a debugger can be used.
 TWO := --numprocesses 2 --dist loadgroup
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
@@ -22,30 +22,30 @@ help: ## show this list
 demo: set-up ## run the flights demo: in process, as a Spark batch job, as a Spark stream (writes demo.png)
 	@scripts/java.sh demo $(VENV)/dataflow-model demo $(ARGS)
 
-test: set-up ## run the tests that a change should pass before it is shown to others
+test: set-up ## run the tests that a change must pass before review
 	@scripts/java.sh run $(VENV)/python -m pytest -m "not slow" $(TWO) $(ARGS)
 
-test-all: set-up ## run every test, the slow ones too
+test-all: set-up ## run every test, including the slow ones
 	@scripts/java.sh run $(VENV)/python -m pytest $(ARGS)
 
-check: set-up ## lint and type-check everything, tests included, and hold the layers
+check: set-up ## lint and type-check everything, including tests, and check the layers
 	$(VENV)/ruff check $(CODE)
 	$(VENV)/ruff format --check $(CODE)
 	$(VENV)/mypy $(CODE)
 	$(VENV)/pyright $(CODE)
 	$(VENV)/lint-imports
 
-format: set-up ## format the code and mend what the linter can mend
+format: set-up ## format the code and fix what the linter can fix
 	$(VENV)/ruff check --fix $(CODE)
 	$(VENV)/ruff format $(CODE)
 
 bench: set-up ## measure against the hand-written alternatives (writes benchmarks/results.json)
 	@scripts/java.sh run $(VENV)/python -m benchmarks $(ARGS)
 
-mutation: set-up ## change the trigger evaluator in a thousand ways and count how many of them the tests notice (an hour)
+mutation: set-up ## mutate the trigger evaluator in a thousand ways and count the mutants that tests catch (an hour)
 	@$(VENV)/python scripts/mutation.py $(ARGS)
 
-docs: set-up ## run the code blocks of README.md and docs/, and follow their links
+docs: set-up ## run the code blocks in README.md and docs/, and follow their links
 	@scripts/java.sh run $(VENV)/python -m pytest tests/repository/test_documents.py $(ARGS)
 
 set-up:
