@@ -83,6 +83,10 @@ class FileSink(Sink):
                 )
             ) from error
 
+    def place(self) -> str:
+        """Return the directory: `_commits/` in it does not say which sink has published a commit."""
+        return self.path
+
     def check_unbounded(self) -> None:
         """Raise `PlanError` if the columns are not known before the first row."""
         if self.schema is None:

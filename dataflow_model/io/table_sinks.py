@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
-from dataflow_model.io.paths import absolute_path
+from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.io.database_urls import checked_url
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import fit_places, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
@@ -22,46 +21,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Fence, Record
 
 __all__ = ["TableSink"]
-
-_DATABASES: Final = ("sqlite", "postgresql")
-
-
-def _checked_url(value: Any) -> str:
-    """Return a URL that means the same in every process, with the driver that is tested."""
-    if importlib.util.find_spec("sqlalchemy") is None:
-        raise InvalidArgument(
-            explain("writing to a database needs SQLAlchemy", hint="pip install 'dataflow-model[sql]'")
-        )
-    import sqlalchemy as sa
-    from sqlalchemy.exc import ArgumentError
-
-    example = "'sqlite:///delays.db' or 'postgresql://user:password@host/database'"
-    if not isinstance(value, str | sa.URL):
-        raise InvalidType(explain(f"`url` must be text, got {type(value).__name__}", hint=f"give {example}"))
-    try:
-        url = sa.make_url(value)
-    except ArgumentError as error:
-        raise InvalidArgument(explain("`url` is not the URL of a database", hint=f"give {example}")) from error
-    database = url.get_backend_name()
-    if database not in _DATABASES:
-        raise InvalidArgument(
-            explain(
-                f"`url` must be of {' or '.join(_DATABASES)}, which can insert a row or else change it, got {url}",
-                hint="write to another database from dm.io.ForeachBundle(fn)",
-            )
-        )
-    if database == "sqlite":
-        if url.database in {None, "", ":memory:"} or str(url.database).startswith("file:"):
-            raise InvalidArgument(
-                explain(
-                    f"`url` must name a file, since a database in memory is one process's own, got {url}",
-                    hint="give 'sqlite:///delays.db'",
-                )
-            )
-        url = url.set(database=absolute_path(str(url.database)))
-    elif url.drivername == database:
-        url = url.set(drivername="postgresql+psycopg")
-    return url.render_as_string(hide_password=False)
 
 
 def _checked_keys(value: str | Iterable[str]) -> tuple[str, ...]:
@@ -90,7 +49,7 @@ class TableSink(Sink):
         fence: the start of a run that writes.
     """
 
-    url: str = attrs.field(converter=_checked_url, repr=False)
+    url: str = attrs.field(converter=checked_url, repr=False)
     table: str
     keys: tuple[str, ...] = attrs.field(converter=_checked_keys)
     schema: pa.Schema | None = attrs.field(default=None, converter=checked_schema, repr=False)

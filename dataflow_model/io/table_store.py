@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from dataflow_model.errors import InvalidArgument, SinkError, explain
+from dataflow_model.io.database_urls import shown_url, without_secrets
 from dataflow_model.io.json_lines import json_text
 from dataflow_model.io.table_columns import columns_of, is_held_as
 
@@ -46,7 +47,7 @@ class TableStore:
 
     def __init__(self, sink: TableSink) -> None:
         self._sink = sink
-        url = sa.make_url(sink.url)
+        url = self._url = sa.make_url(sink.url)
         options: dict[str, Any] = {"timeout": _SQLITE_PATIENCE} if url.get_backend_name() == "sqlite" else {}
         try:
             self._engine: Engine = sa.create_engine(
@@ -55,11 +56,18 @@ class TableStore:
         except ModuleNotFoundError as error:
             raise InvalidArgument(
                 explain(
-                    f"{sink.label!r} writes to {url}, whose driver is not installed: {error}",
+                    f"{sink.label!r} writes to {shown_url(url)}, whose driver is not installed: {error}",
                     hint=f"pip install {error.name}",
                 )
             ) from error
-        self._shown = f"table {sink.table!r} of {url}"
+        except (ArgumentError, TypeError, ValueError) as error:
+            raise InvalidArgument(
+                explain(
+                    f"{sink.label!r} cannot use the url {shown_url(url)}: {without_secrets(str(error), url)}",
+                    hint="fix the driver's name and the options behind the '?'",
+                )
+            ) from None
+        self._shown = f"table {sink.table!r} of {shown_url(url)}"
         self._metadata = sa.MetaData(schema=sink.database_schema)
         self._commits = sa.Table(
             COMMITS_TABLE,
@@ -83,11 +91,11 @@ class TableStore:
         """Raise `SinkError` if the database cannot be reached, or its table does not take the rows."""
         try:
             self._engine.connect().close()
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, TypeError, ValueError) as error:  # drivers refuse an option by built-in errors
             raise SinkError(
                 explain(
-                    f"{self._sink.label!r} cannot reach the database of {self._shown}: {_said(error)}",
-                    hint="start it, or mend the url",
+                    f"{self._sink.label!r} cannot reach the database of {self._shown}: {self._said(error)}",
+                    hint="start the database, or fix the url",
                 )
             ) from error
         with self._explained():
@@ -231,19 +239,19 @@ class TableStore:
     def _refusal(self, why: str, hint: str = "name another table, or change this one") -> SinkError:
         return SinkError(explain(f"{self._sink.label!r} cannot write to {self._shown}: {why}", hint=hint))
 
+    def _said(self, error: Exception) -> str:
+        """Return what a database says, without the statement and its values, and without passwords."""
+        own = getattr(error, "orig", None) or error
+        text = f"{type(own).__name__}: {str(own).strip().splitlines()[0] if str(own).strip() else ''}".rstrip(": ")
+        return without_secrets(text, self._url)
+
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
             hint = "nothing of this commit is written; mend the table, and start the run again"
-            raise self._refusal(_said(error), hint) from error
-
-
-def _said(error: SQLAlchemyError) -> str:
-    """Return what a database says, without the statement and its values."""
-    own = getattr(error, "orig", None) or error
-    return f"{type(own).__name__}: {str(own).strip().splitlines()[0] if str(own).strip() else ''}".rstrip(": ")
+            raise self._refusal(self._said(error), hint) from error
 
 
 def _in_parts(connection: Connection, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -9,6 +9,7 @@ from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read
 from dataflow_model.plan.record_ids import check_record_ids
 from dataflow_model.plan.retractions import check_retractions
+from dataflow_model.plan.sink_places import check_sink_places
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.state_checks import check_state
 from dataflow_model.plan.triggering import check_percentiles
@@ -23,7 +24,7 @@ __all__ = ["check", "unbounded_collections"]
 
 
 def check(plan: Plan, *, drained: bool = False) -> None:
-    """Raise `PlanError` for a plan that could never give output, or that has two clocks.
+    """Raise `PlanError` for a plan that could never give output, has two clocks, or has two sinks in one directory.
 
     Args:
         plan: the plan.
@@ -40,6 +41,7 @@ def check(plan: Plan, *, drained: bool = False) -> None:
     check_retractions(plan)
     check_percentiles(plan)
     check_record_ids(plan)
+    check_sink_places(plan)
     if not drained:
         _check_that_groupings_fire(plan)
 

@@ -121,6 +121,14 @@ class Sink(abc.ABC):
     def check_unbounded(self) -> None:  # noqa: B027 - most sinks have nothing to check
         """Raise `PlanError` if the sink cannot take a stream as it stands; runs at plan time."""
 
+    def place(self) -> str | None:
+        """Return the directory that no other sink of the pipeline may write to, or `None`.
+
+        All sinks of a run commit under the same ids. A sink that finds out from its place alone whether a commit has
+        been published would take another sink's commit there for its own.
+        """
+        return None
+
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
         """Return what the tasks of one commit have counted, such as `rows` and `dead_letters`, for the metrics."""
         del messages

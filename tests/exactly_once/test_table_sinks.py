@@ -284,25 +284,37 @@ def test_what_a_database_refuses_stops_the_run_and_writes_nothing(sink: TableSin
 # What is refused at once.
 
 
-def test_a_database_that_cannot_be_reached_is_an_error_that_does_not_show_the_password() -> None:
-    sink = TableSink(url="postgresql://ann:secret@127.0.0.1:1/db", table="sums", keys="key", schema=PAIRS)
+@pytest.mark.parametrize(
+    "url", ["postgresql://ann:secret@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db?user=ann&password=secret"]
+)
+def test_a_database_that_cannot_be_reached_is_an_error_that_does_not_show_the_password(url: str) -> None:
+    sink = TableSink(url=url, table="sums", keys="key", schema=PAIRS)
     with pytest.raises(
-        dm.SinkError, match=r"cannot reach the database of table 'sums' of postgresql.*ann:\*\*\*@"
+        dm.SinkError, match=r"cannot reach the database of table 'sums' of postgresql.*(ann:|password=)\*\*\*"
     ) as caught:
         sink.check()
     assert "secret" not in str(caught.value)
     assert "secret" not in repr(sink)
+
+
+def test_a_database_file_that_cannot_be_opened_is_an_error_with_the_way_out() -> None:
     nowhere = TableSink(url="sqlite:////nowhere/at/all.db", table="sums", keys="key", schema=PAIRS)
-    with pytest.raises(dm.SinkError, match=r"unable to open database file\nHint: start it, or mend the url"):
+    with pytest.raises(dm.SinkError, match=r"unable to open database file\nHint: start the database, or fix the url"):
         nowhere.check()
 
 
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"url": "sqlite://"}, "must name a file, since a database in memory is one process's own"),
+        ({"url": "sqlite://"}, "must name a file, since a database in memory belongs to one process"),
         ({"url": "mysql://ann:secret@host/db"}, r"must be of sqlite or postgresql.*got mysql://ann:\*\*\*@host/db"),
+        (
+            {"url": "mysql://host/db?user=ann&password=secret"},
+            r"got mysql://host/db\?user=\*\*\*&password=\*\*\*\n",
+        ),
         ({"url": "delays.db"}, "not the URL of a database"),
+        ({"url": "postgresql://ann:secret@host:port/db"}, "not the URL of a database"),
+        ({"url": "postgresql://ann:sec@ret@host/db"}, r"more than one '@'.*\nHint: encode the password"),
         ({"keys": ()}, r"one column or several, each once, got \(\)"),
         ({"keys": ("key", "key")}, "each once"),
         (
@@ -316,8 +328,22 @@ def test_a_database_that_cannot_be_reached_is_an_error_that_does_not_show_the_pa
 )
 def test_what_cannot_work_is_refused_where_it_is_said(given: dict[str, Any], problem: str) -> None:
     right = {"url": "sqlite:///delays.db", "table": "sums", "keys": "key", "schema": PAIRS}
-    with pytest.raises(dm.InvalidArgument, match=problem):
+    with pytest.raises(dm.InvalidArgument, match=problem) as caught:
         dm.io.WriteTable(**(right | given))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("postgresql+nothing://host/db", "'WriteTable' cannot use the url postgresql.nothing://host/db: "),
+        ("postgresql://127.0.0.1:1/db?colour=blue", "cannot reach the database of .*invalid connection option .colour"),
+    ],
+)
+def test_a_url_with_a_driver_or_an_option_that_does_not_exist_is_refused_with_the_label(url: str, problem: str) -> None:
+    sink = TableSink(url=url, table="sums", keys="key", schema=PAIRS)
+    with pytest.raises(dm.errors.DataflowError, match=problem):
+        sink.check()
 
 
 def test_a_key_that_is_no_column_is_refused_when_the_pipeline_is_built() -> None:

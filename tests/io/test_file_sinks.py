@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
-from dataflow_model.io import WriteParquet
+from dataflow_model.io import WriteJson, WriteParquet
 from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
 from dataflow_model.plan.nodes import Write as WriteNode
 from dataflow_model.plan.sinks import Record
@@ -262,3 +262,53 @@ class Named(NamedTuple):
 def test_panes_refuse_rows_with_columns_of_those_names(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="have a column 'window_start' already"):
         _ = Pipeline() | Create([Named("x")]) | WriteParquet(tmp_path, panes=True)
+
+
+# ------------------------------------------------------------------------------------------- several sinks in one place
+
+
+@pytest.mark.parametrize("other", ["out/", "./out", "sub/../out", "link", "link/../out"])
+def test_two_sinks_of_a_pipeline_in_one_directory_are_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to("out")
+    p = Pipeline()
+    _ = p | "numbers" >> Create([1, 2]) | "first" >> WriteParquet(str(tmp_path / "out"))
+    _ = p | "others" >> Create([3, 4]) | "second" >> WriteJson(other)
+    with pytest.raises(PlanError, match=r"'first' and 'second' both write to .*/out, .*\nHint: .*dm\.Flatten\(\)"):
+        p.run()
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_two_sinks_in_a_directory_that_does_not_exist_yet_are_refused_too(tmp_path: Path) -> None:
+    p = Pipeline()
+    for label in ("first", "second"):
+        _ = p | f"numbers for {label}" >> Create([1]) | label >> WriteParquet(tmp_path / "new" / "out")
+    with pytest.raises(PlanError, match="'first' and 'second' both write to"):
+        p.run()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_sink_may_write_below_another_but_not_among_its_own_files(tmp_path: Path) -> None:
+    def write(inner: str) -> Pipeline:
+        p = Pipeline()
+        _ = p | "numbers" >> Create([1, 2]) | "outer" >> WriteJson(tmp_path / "out")
+        _ = p | "others" >> Create([3, 4]) | "inner" >> WriteJson(tmp_path / "out" / inner)
+        p.run().wait_until_finish()
+        return p
+
+    write("others")
+    for place in ("out", "out/others"):
+        assert len(visible(tmp_path / place)) == (2 if place == "out" else 1)
+    with pytest.raises(PlanError, match=r"'inner' writes to .*_dead_letters, which is among the files that 'outer'"):
+        write("_dead_letters")
+
+
+def test_two_runs_that_write_to_one_directory_both_add_their_rows(tmp_path: Path) -> None:
+    for number in (1, 2):
+        with Pipeline() as p:
+            _ = p | Create([{"key": "a", "value": number}]) | WriteParquet(tmp_path)
+    found = ds.dataset(tmp_path, format="parquet").to_table().to_pylist()
+    assert sorted(row["value"] for row in found) == [1, 2]

@@ -1,0 +1,58 @@
+"""Sinks of one pipeline that would write to one directory: each would take the other's commits for its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import PlanError, explain
+from dataflow_model.plan.nodes import Write
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+
+__all__ = ["check_sink_places"]
+
+
+def check_sink_places(plan: Plan) -> None:
+    """Raise `PlanError` if two sinks write to the same directory, or one writes where another keeps its own files.
+
+    Paths are compared after symbolic links have been resolved. A directory below another sink's is fine, unless it lies
+    in a part of it that is hidden from readers: one whose name begins with `_`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> for label in ("first", "second"):
+        ...     _ = p | f"{label} rows" >> dm.Create([1]) | label >> dm.io.WriteJson("/nowhere/out")
+        >>> check_sink_places(p.plan())
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.PlanError: 'first' and 'second' both write to /nowhere/out, and each would take the
+            other's commits for its own
+        Hint: give each a directory of its own, or put the collections together with dm.Flatten() before one sink
+    """
+    places: list[tuple[str, str]] = []
+    for node in plan.nodes:
+        place = node.sink.place() if isinstance(node, Write) else None
+        if place is not None:
+            places.append((node.label, os.path.normcase(os.path.realpath(place))))
+    for (label, place), (other, other_place) in itertools.permutations(places, 2):
+        if place == other_place:
+            raise PlanError(
+                explain(
+                    f"{label!r} and {other!r} both write to {place}, and each would take the other's commits for its "
+                    "own",
+                    hint="give each a directory of its own, or put the collections together with dm.Flatten() before "
+                    "one sink",
+                )
+            )
+        if Path(other_place).is_relative_to(place) and Path(other_place).relative_to(place).parts[0].startswith("_"):
+            raise PlanError(
+                explain(
+                    f"{other!r} writes to {other_place}, which is among the files that {label!r} keeps for itself",
+                    hint="give it a directory of its own",
+                )
+            )
