@@ -37,7 +37,8 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
     * merges properly: only windows it was given, each into one target, and no two states meet in one window unasked;
     * merges idempotently and free of order: in whatever order elements come, they end in the same windows;
     * is deterministic as the papers ask: when the watermark passes a window's end, all that could merge with it is
-      known, so that no later element changes it.
+      known, so that no later element changes it;
+    * merges exactly the windows that intersect, if it declares `merges_intersecting`.
 
     Args:
         fn: the window function.
@@ -116,6 +117,8 @@ def _check_grouping(fn: WindowFn, stamped: list[_Stamped]) -> None:
         _fail(fn, problem, stamped)
     if fn.is_merging:
         _check_ready(fn, stamped, in_time_order)
+    if fn.merges_intersecting:
+        _check_spans(fn, stamped)
 
 
 def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[int]) -> None:
@@ -133,6 +136,34 @@ def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[
                     stamped,
                     hint="end a window no earlier than the last event time whose element could still merge with it",
                 )
+
+
+def _check_spans(fn: WindowFn, stamped: list[_Stamped]) -> None:
+    """Compare what merges with the runs of windows that intersect: the engine shows such a function nothing else."""
+    given = sorted({window for item in stamped for window in _assign(fn, item)}, key=_bounds)
+    runs: list[list[Window]] = []
+    end = MIN_TIMESTAMP
+    for window in given:
+        if runs and window.start < end:
+            runs[-1].append(window)
+        else:
+            runs.append([window])
+        end = max(end, window.end)
+    expected = {(run[0].start, max(window.end for window in run), frozenset(run)) for run in runs if len(run) > 1}
+    merged = {(target.start, target.end, frozenset(sources)) for sources, target in fn.merge(given)}
+    if merged != expected:
+        wanted = [list(run) for run in runs if len(run) > 1]
+        _fail(
+            fn,
+            f"must merge the windows that intersect into their span and no others, as it declares: of {given!r} these "
+            f"intersect: {wanted!r}, and it merges {sorted((list(run[2]) for run in merged), key=repr)!r}",
+            stamped,
+            hint="leave `merges_intersecting` out of the class; the engine then shows `merge` all windows of the key",
+        )
+
+
+def _bounds(window: Window) -> tuple[EventTime, EventTime]:
+    return window.start, window.end
 
 
 def _group(fn: WindowFn, stamped: list[_Stamped], order: Iterable[int]) -> _Grouping:

@@ -25,10 +25,24 @@ class WindowFn(abc.ABC):
     A subclass gives `assign`; one whose windows merge sets `is_merging = True` and gives `merge` too. Window functions
     are values: compare equal when they do the same, pickle, and keep no state between calls.
 
+    Attributes:
+        is_merging: whether windows merge, so that `merge` is called.
+        merges_intersecting: whether `merge` joins windows that intersect, directly or through others, into the one
+            window that spans them, and does nothing else. The engine then shows it only the windows that intersect
+            an arriving one, which keeps an element cheap for a key with thousands of open windows. A class that
+            overrides `merge` has to declare it again; `testing.check_window_fn` checks it.
+
     Source: the Dataflow Model paper, section 2.2.
     """
 
     is_merging: ClassVar[bool] = False
+    merges_intersecting: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Drop what a base class declares of its `merge` where the subclass has a `merge` of its own."""
+        super().__init_subclass__(**kwargs)
+        if "merge" in vars(cls) and "merges_intersecting" not in vars(cls):
+            cls.merges_intersecting = False
 
     @property
     def needs_pairs(self) -> bool:

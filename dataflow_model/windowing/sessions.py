@@ -47,6 +47,7 @@ class Sessions(WindowFn):
     """
 
     is_merging: ClassVar[bool] = True
+    merges_intersecting: ClassVar[bool] = True
     gap: Duration = attrs.field(converter=duration)
 
     def __attrs_post_init__(self) -> None:

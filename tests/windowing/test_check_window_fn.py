@@ -47,6 +47,21 @@ class _Rule(WindowFn):
         return Sessions(10).merge(windows)
 
 
+@attrs.frozen
+class DeclaresToMergeWhatIntersects(_Rule):
+    """Sessions that begin in the same minute are one, whether they intersect or not."""
+
+    merges_intersecting: ClassVar[bool] = True
+
+    def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
+        time = min(int(event_time), int(MAX_TIMESTAMP) - 1)
+        start = EventTime(time - time % 60)
+        return (IntervalWindow(EventTime(time), EventTime(time + 1)), IntervalWindow(start, EventTime(int(start) + 60)))
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        return ()
+
+
 class NotEqualToItsCopy(WindowFn):
     def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
         return GlobalWindows().assign(event_time, element)
@@ -170,6 +185,7 @@ def test_elements_may_be_given_where_the_function_looks_at_them() -> None:
             r"must leave \[.*\) as it is once the watermark is past its end; element \d changed it",
         ),
         (KeepsAtMostTwoEvents(), "must not depend on the order|must merge alike one by one"),
+        (DeclaresToMergeWhatIntersects(), "must merge the windows that intersect into their span and no others"),
         (NamesAWindowTwice(), "must merge each window of .* at most once; .* is named twice"),
         (MergesIntoABystander(), "must name .* as a source too"),
     ],
@@ -179,6 +195,18 @@ def test_a_broken_rule_is_named_with_the_elements_that_show_it(fn: WindowFn, rul
     with pytest.raises(AssertionError, match=rule) as raised:
         check_window_fn(fn)
     assert repr(fn) in str(raised.value)
+
+
+def test_a_subclass_with_a_merge_of_its_own_does_not_inherit_what_sessions_declare_of_theirs() -> None:
+    class SessionsThatTouch(Sessions):
+        def merge(self, windows: Sequence[Window]) -> Any:
+            return super().merge(windows)
+
+    class LongSessions(Sessions):
+        pass
+
+    assert LongSessions("1 hour").merges_intersecting
+    assert not SessionsThatTouch("1 hour").merges_intersecting
 
 
 def test_a_function_that_raises_at_the_end_of_time_is_found() -> None:

@@ -34,6 +34,7 @@ __all__ = ["GroupingEngine", "StoredKey"]
 _EVENT: Final = TimeDomain.EVENT_TIME
 _CLOCK: Final = TimeDomain.PROCESSING_TIME
 _NONE: Final[dict[Window, list[Any]]] = {}
+_UNCHANGED: Final[tuple[Window, ...]] = ()
 
 
 class _Sight:
@@ -163,7 +164,7 @@ class GroupingEngine(KeyedEngine):
                 self._expired(state, encoded, window, value, event_time, reopens=not gone)
                 self._drop_retractions(len(gone))
                 continue
-            target = self._merge(state, encoded, window) if merges else window
+            target, changed = self._merge(state, encoded, window) if merges else (window, _UNCHANGED)
             cell = state.cells.get(target)
             if cell is None:
                 cell = state.cells[target] = Cell(self.combine.create_accumulator())
@@ -176,15 +177,15 @@ class GroupingEngine(KeyedEngine):
                 self._take_back(cell, old, on_time=on_time)
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
             cell.incorporate(event_time, on_time=on_time)
-            if cell.tree.quiet and cell.pending > 1 and self._fixed_holds:
+            if cell.tree.quiet and cell.pending > 1 and self._fixed_holds and not changed:
                 self.state.touched.add(encoded)  # neither the trigger nor the queues take notice
                 continue
             self._set_clocks()
             outcome = self.machine.element(cell.tree, target, value, self._see(cell), event_time=event_time)
             self._act(state, target, cell, outcome)
             self.state.mark(encoded, target)
-            if self.watermark >= target.end or merges or self.machine.is_overdue(cell.tree):
-                self._catch_up(state, encoded)
+            if changed or self.machine.is_overdue(cell.tree):
+                self._catch_up(state, encoded, {*changed, target})
         if not state.cells and not state.reopened:
             self.state.keys.pop(encoded, None)  # all of it dropped
 
@@ -207,7 +208,7 @@ class GroupingEngine(KeyedEngine):
             )
             self._act(state, window, cell, outcome)
             self.state.mark(encoded, window)
-            self._catch_up(state, encoded)
+            self._catch_up(state, encoded, (window,))
         if not state.cells and not state.reopened:
             self.state.keys.pop(encoded, None)
 
@@ -319,19 +320,22 @@ class GroupingEngine(KeyedEngine):
             self._emitter.begin(phase, (at, int(window.end), int(window.start), encoded))
             self._act(state, window, state.cells[window], outcomes[encoded, window], at)
 
-    def _merge(self, state: KeyState, encoded: bytes, window: Window) -> Window:
-        """Merge an arriving window into the key's; return the window that the element is in now."""
-        before = set(state.cells)
-        target = merge_windows(self, state, window)
-        for changed in before.symmetric_difference(state.cells):
-            self.state.mark(encoded, changed)
-        return target
+    def _merge(self, state: KeyState, encoded: bytes, window: Window) -> tuple[Window, Collection[Window]]:
+        """Merge an arriving window; return the window that the element is in now, and those that began or ended."""
+        target, changed = merge_windows(self, state, window)
+        for one in changed:
+            self.state.mark(encoded, one)
+        return target, changed
 
-    def _catch_up(self, state: KeyState, encoded: bytes) -> None:
-        """Run event-time timers that an element has set at or behind the watermark, and expire what it rebounded."""
-        self._set_clocks()
-        for window in sorted(state.cells, key=_by_end):
-            cell = state.cells[window]
+    def _catch_up(self, state: KeyState, encoded: bytes, windows: Iterable[Window]) -> None:
+        """Run the event-time timers that an element has set at or behind the watermark, and expire what it rebounded.
+
+        Only the windows that the element has changed can have such timers: the watermark has run those of all others.
+        """
+        for window in sorted(windows, key=_by_end):
+            cell = state.cells.get(window)
+            if cell is None:
+                continue
             if self.watermark >= expiry_of(window, self.lateness) or self.machine.is_overdue(cell.tree):
                 outcome = self._run_event_timers(cell, window)
                 self._watermark_reaches(state, window, self.watermark, outcome)

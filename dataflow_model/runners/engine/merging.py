@@ -6,27 +6,34 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.runners.engine.cells import Cell
+from dataflow_model.runners.engine.cells_in_order import CellsInOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.runners.engine.grouping import GroupingEngine
+    from dataflow_model.time import EventTime
     from dataflow_model.values import Window
 
 __all__ = ["merge_windows"]
 
 
-def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> Window:
-    """Merge a key's windows with that of an arriving element; return the window that the element is in now.
+def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> tuple[Window, Collection[Window]]:
+    """Merge a key's windows with that of an arriving element.
 
     The arriving window is no source: it brings no state. A cell whose window gets other bounds, by growing or merging,
-    is a new window with pane index 0.
+    is a new window with pane index 0. A window function that merges only what intersects is shown only the windows
+    that intersect the arriving one, so that an element's cost does not grow with the number of open windows.
+
+    Returns:
+        the window that the element is in now, and the windows whose cells were removed or made.
 
     Raises:
         InvalidArgument: when the window function sends one window to two targets.
     """
-    windows = sorted({*state.cells, arriving}, key=lambda window: (window.start, window.end))
+    others = _in_order(state).meeting(arriving) if engine.strategy.window_fn.merges_intersecting else state.cells
+    windows = sorted({*others, arriving}, key=_bounds)
     target = arriving
     moved: set[Window] = set()
     results: list[tuple[list[Window], Window]] = []
@@ -52,7 +59,14 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
             taken[result] = bystander
             sources.append(result)
         state.cells[result] = _merged_cell(engine, result, [(window, taken[window]) for window in sources])
-    return target
+    return target, {*taken, *(result for _, result in results)}
+
+
+def _in_order(state: KeyState) -> CellsInOrder:
+    """Return a key's cells in order of time; they are put in order when the key is first touched."""
+    if not isinstance(state.cells, CellsInOrder):
+        state.cells = CellsInOrder(state.cells)
+    return state.cells
 
 
 def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple[Window, Cell]]) -> Cell:
@@ -72,3 +86,7 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
         held=sum(cell.held for cell in cells),
         standing=tuple(standing for cell in cells for standing in cell.standing),
     )
+
+
+def _bounds(window: Window) -> tuple[EventTime, EventTime]:
+    return window.start, window.end

@@ -1,0 +1,133 @@
+"""Many open windows of one key: what an element costs, and that merging finds the windows it has to."""
+
+from __future__ import annotations
+
+import cProfile
+import pickle
+import pstats
+import random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.runners.engine.cells import Cell
+from dataflow_model.runners.engine.cells_in_order import CellsInOrder
+from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.values import IntervalWindow, Window, encode_key, interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MINUTE = 60_000_000
+BUSY = "robot"
+
+
+@attrs.frozen
+class CountingSessions(dm.Sessions):
+    """Sessions that note how many windows `merge` was shown."""
+
+    merges_intersecting: ClassVar[bool] = True
+    shown: list[int] = attrs.field(factory=list, eq=False)
+
+    def merge(self, windows: Sequence[Window]) -> Any:
+        self.shown.append(len(windows))
+        return super().merge(windows)
+
+
+@attrs.frozen
+class SessionsShownEverything(dm.Sessions):
+    """The same windows, found by looking at all there are."""
+
+    def merge(self, windows: Sequence[Window]) -> Any:
+        return super().merge(windows)
+
+
+def engine_for(fn: dm.WindowFn, trigger: dm.Trigger | None = None) -> GroupingEngine:
+    placed = dm.Window.into(fn).trigger(trigger or dm.AfterWatermark(late=dm.AfterCount(1)))
+    strategy = placed.allowed_lateness("7 days").accumulating().strategy
+    node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
+    return GroupingEngine(node, thaw=pickle.loads)
+
+
+def feed(engine: GroupingEngine, minutes: Iterable[int]) -> None:
+    for number, minute in enumerate(minutes):
+        windows = engine.strategy.window_fn.assign(dm.EventTime(minute * MINUTE), None)
+        engine.element(BUSY, 1, minute * MINUTE, windows, (0, number))
+
+
+def calls_for(engine: GroupingEngine, minutes: Iterable[int]) -> int:
+    profile = cProfile.Profile()
+    profile.runcall(feed, engine, minutes)
+    return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined] # not in the stubs
+
+
+def test_an_element_costs_the_same_with_a_hundred_and_with_two_thousand_open_sessions_of_its_key() -> None:
+    costs = {}
+    for sessions in (100, 2000):
+        fn = CountingSessions("30 seconds")
+        engine = engine_for(fn)
+        order = random.Random(1).sample(range(0, 2 * sessions, 2), sessions)
+        feed(engine, order)
+        fn.shown.clear()
+        costs[sessions] = calls_for(engine, range(1, 100, 2))
+        assert engine.live_windows() == sessions + 50
+        assert max(fn.shown) == 1
+    assert costs[2000] < 1.2 * costs[100]
+
+
+def test_windows_behind_the_watermark_are_not_asked_again_for_each_element_of_their_key() -> None:
+    costs = {}
+    for windows in (100, 2000):
+        engine = engine_for(dm.FixedWindows("1 minute"))
+        feed(engine, range(windows))
+        engine.advance_watermark(windows * MINUTE)
+        costs[windows] = calls_for(engine, range(50))
+        assert engine.live_windows() == windows
+    assert costs[2000] < 1.2 * costs[100]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=40))
+def test_sessions_found_by_order_are_those_found_by_looking_at_all(steps: list[tuple[int, bool]]) -> None:
+    """A step is an element at a minute, or a watermark at it; then the state goes through storage."""
+    outputs = []
+    for fn in (dm.Sessions("3 minutes"), SessionsShownEverything("3 minutes")):
+        engine = engine_for(fn, dm.Repeatedly(dm.AfterCount(2)))
+        for number, (minute, is_element) in enumerate(steps):
+            if is_element:
+                windows = fn.assign(dm.EventTime(minute * MINUTE), None)
+                engine.element(BUSY, number, minute * MINUTE, windows, (0, number))
+            else:
+                engine.advance_watermark((minute - 7 * 24 * 60) * MINUTE)
+                engine.settle(pickle.dumps)
+        engine.advance_watermark(int(dm.MAX_TIMESTAMP))
+        output = engine.take_output()
+        outputs.append((output.values, output.windows, output.panes))
+    assert outputs[0] == outputs[1]
+
+
+@given(st.sets(st.integers(0, 30)), st.integers(0, 40), st.integers(1, 10))
+def test_the_windows_that_meet_another_are_those_that_intersect_it(starts: set[int], start: int, length: int) -> None:
+    windows = [interval(3 * at, 3 * at + 2 + at % 2) for at in sorted(starts)]
+    cells = CellsInOrder({window: Cell(None) for window in windows[::2]})
+    for window in windows:
+        cells[window] = Cell(None)
+    for window in windows[::3]:
+        cells.pop(window)
+    arriving = IntervalWindow(dm.EventTime(start), dm.EventTime(start + length))
+    assert cells.meeting(arriving) == [window for window in sorted(cells, key=_start) if arriving.intersects(window)]
+
+
+def test_the_state_of_a_key_is_stored_without_the_order_of_its_windows() -> None:
+    engine = engine_for(dm.Sessions("30 seconds"))
+    feed(engine, [3, 1, 2])
+    stored = engine.settle(pickle.dumps)[encode_key(BUSY)]
+    assert stored is not None
+    assert type(pickle.loads(stored.state).cells) is dict
+
+
+def _start(window: Window) -> dm.EventTime:
+    return window.start
