@@ -34,6 +34,7 @@ __all__ = [
     "Source",
     "Step",
     "WatermarkStep",
+    "events_of",
     "watermark_after",
 ]
 
@@ -189,7 +190,7 @@ class DataFrameSource(RowSource):
 
 @attrs.frozen
 class AddStep:
-    """Elements of one bundle: `(value, event_time)` pairs, each its own event."""
+    """Elements of one bundle: `(value, event_time)` pairs, each its own event; see `events_of`."""
 
     elements: tuple[tuple[Any, EventTime], ...]
 
@@ -224,6 +225,21 @@ class ScriptSource(Source):
     """A script of elements, watermarks, clock values and signals: `testing.TestStream`. Bounded."""
 
     steps: tuple[Step, ...]
+
+
+def events_of(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
+    """Yield a script's events, each with the place of its step: every element of a bundle is an event of its own.
+
+    Example:
+        >>> steps = [AddStep((("a", EventTime(1)), ("b", EventTime(2)))), WatermarkStep(EventTime(3))]
+        >>> [(place, type(step).__name__) for place, step in events_of(steps)]
+        [(0, 'AddStep'), (0, 'AddStep'), (1, 'WatermarkStep')]
+    """
+    for place, step in enumerate(steps):
+        if isinstance(step, AddStep):
+            yield from ((place, AddStep((element,))) for element in step.elements)
+        else:
+            yield place, step
 
 
 def watermark_after(steps: Iterable[Step], percentiles: Sequence[float] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -10,7 +10,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
-from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep
+from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
 from dataflow_model.plan.triggering import awaited_signals
 from dataflow_model.testing.streams import TestStream
 from dataflow_model.time import (
@@ -243,21 +243,13 @@ def recut(script: TestStream, cuts: Sequence[bool]) -> TestStream:
         ['AddStep', 'WatermarkStep', 'WatermarkStep']
     """
     steps: list[Any] = []
-    for step, joins in itertools.zip_longest(_singly(script), cuts[: sum(1 for _ in _singly(script))]):
+    events = [step for _, step in events_of(script.steps)]
+    for step, joins in itertools.zip_longest(events, cuts[: len(events)]):
         if isinstance(step, AddStep) and joins and steps and isinstance(steps[-1], AddStep):
             steps[-1] = AddStep((*steps[-1].elements, *step.elements))
         else:
             steps += [step, step] if joins and isinstance(step, WatermarkStep | ClockStep) else [step]
     return TestStream(steps)
-
-
-def _singly(script: TestStream) -> Iterator[Any]:
-    """Yield the steps with one element in each bundle."""
-    for step in script.steps:
-        if isinstance(step, AddStep):
-            yield from (AddStep((element,)) for element in step.elements)
-        else:
-            yield step
 
 
 def script_text(script: TestStream) -> str:

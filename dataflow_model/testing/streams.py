@@ -107,7 +107,11 @@ class TestStream(PTransform):
         return self.bundle([(value, event_time)], key=key)
 
     def bundle(self, elements: Iterable[tuple[Any, InstantLike]], key: Any = _NO_KEY) -> TestStream:
-        """Add several `(value, event time)` elements in one bundle; each is still its own event."""
+        """Add several `(value, event time)` elements in one bundle.
+
+        Only a `DoFn` with `start_bundle` or `finish_bundle` can see the bundle: each element is an event of its own, as
+        if it had been added alone, and all that follows from it is felt downstream before the next one.
+        """
         added = tuple((value if key is _NO_KEY else (key, value), _as_event_time(at)) for value, at in elements)
         return self._then(AddStep(added))
 

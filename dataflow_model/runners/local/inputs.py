@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,7 +11,6 @@ import attrs
 from dataflow_model.errors import PlanError, UnsupportedOnRunner, explain
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import (
-    AddStep,
     ClockStep,
     ColumnSource,
     ElementsSource,
@@ -18,9 +18,11 @@ from dataflow_model.plan.sources import (
     SignalStep,
     Step,
     WatermarkStep,
+    events_of,
     watermark_after,
 )
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
 from dataflow_model.runners.local.files import TickReader
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dataflow_model.plan.nodes import Read
+    from dataflow_model.plan.stages import StagedPlan
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
@@ -65,12 +68,12 @@ def wall_clock() -> int:
 
 
 def instants_of(
-    reads: Sequence[Read], through: Through, clock: int | None = None, awaited: Awaited = NOTHING_AWAITED
+    staged: StagedPlan, through: Through, clock: int | None = None, awaited: Awaited = NOTHING_AWAITED
 ) -> Iterator[Instant]:
     """Yield the instants of bounded sources.
 
     Args:
-        reads: the sources; static ones come at the first instant.
+        staged: the plan; its static sources come at the first instant.
         through: runs what is fused behind a source: called with its label, an output's tag and a bundle.
         clock: the wall clock's one value, for sources without a replay clock.
         awaited: what the plan's triggers wait for.
@@ -78,6 +81,7 @@ def instants_of(
     Raises:
         UnsupportedOnRunner: for a source that only Spark can read, or an unbounded one.
     """
+    reads = staged.sources
     for read in reads:
         if not isinstance(read.source, ColumnSource | ElementsSource | ScriptSource) or not read.source.is_bounded:
             raise UnsupportedOnRunner(
@@ -103,7 +107,7 @@ def instants_of(
                 join_arrivals(first.arrivals, through(read.label, MAIN, _static(read, 0)))
             yield first
             yield Instant(0, -1, watermarks={read.label: int(MAX_TIMESTAMP) for read in static})
-        yield from _script_instants(scripts, through, awaited)
+        yield from _script_instants(staged, scripts, through, awaited)
     else:
         yield from _file_instants(files, static, wall_clock() if clock is None else clock, through, awaited)
 
@@ -123,40 +127,78 @@ def _static(read: Read, clock: int) -> Bundle:
 # TestStream -----------------------------------------------------------------------------------------------------------
 
 
-def _script_instants(reads: Sequence[Read], through: Through, awaited: Awaited) -> Iterator[Instant]:
-    """Yield one instant a step; several scripts share the clock, and at equal times go in the plan's order."""
-    steps: list[tuple[int, int, int, Read, Step, tuple[int, tuple[int, ...]]]] = []
+@attrs.frozen
+class _ScriptEvent:
+    """An event of a script: the place of its step, its number among the script's events, the watermarks after it."""
+
+    clock: int
+    place: int
+    number: int
+    read: Read
+    step_place: int
+    step: Step
+    watermark: int
+    percentiles: tuple[int, ...]
+
+    @property
+    def bundle(self) -> tuple[int, int, int]:
+        """Names the step that it belongs to; the elements of one come one after the other."""
+        return self.clock, self.place, self.step_place
+
+
+def _script_events(reads: Sequence[Read], awaited: Awaited) -> list[_ScriptEvent]:
+    """Return the events of scripts that share the clock; at equal times they go in the plan's order."""
+    merged: list[_ScriptEvent] = []
     for place, read in enumerate(reads):
         clock = 0
         source = read.source
         assert isinstance(source, ScriptSource)  # noqa: S101 - the caller has looked
-        watermarks = watermark_after(source.steps, awaited.percentiles)
-        for row, (step, watermark) in enumerate(zip(source.steps, watermarks, strict=True)):
+        events = list(events_of(source.steps))
+        watermarks = watermark_after([step for _, step in events], awaited.percentiles)
+        for number, ((step_place, step), known) in enumerate(zip(events, watermarks, strict=True)):
             if isinstance(step, ClockStep):
                 clock = int(step.processing_time)
-            steps.append((clock, place, row, read, step, watermark))
-    steps.sort(key=lambda entry: entry[:3])
+            merged.append(_ScriptEvent(clock, place, number, read, step_place, step, *known))
+    return sorted(merged, key=lambda event: (event.clock, event.place, event.number))
+
+
+def _script_instants(
+    staged: StagedPlan, reads: Sequence[Read], through: Through, awaited: Awaited
+) -> Iterator[Instant]:
+    """Yield one instant an event: an element, a watermark, a clock value or a signal."""
     number, clock = 0, 0
-    for number, (clock, _, row, read, step, (low, high)) in enumerate(steps):
-        instant = Instant(clock, number)
-        match step:
-            case AddStep():
-                values = [value for value, _ in step.elements]
-                times = [int(at) for _, at in step.elements]
-                orders: list[Any] = [(read.label, row, place) for place in range(len(values))]
-                instant.arrivals = through(read.label, MAIN, Bundle.fresh(values, times, orders, clock))
-            case WatermarkStep():
-                instant.watermarks[read.label], instant.percentiles[read.label] = low, high
-            case SignalStep():
-                instant.signals = (step.name,)
-            case ClockStep():
-                pass
-        yield instant
-    yield Instant(clock, number + 1, closes=True)
+    for _, some in itertools.groupby(_script_events(reads, awaited), key=lambda event: event.bundle):
+        events = list(some)
+        clock, read = events[0].clock, events[0].read
+        by_event: dict[int, Arrivals] = {}
+        bundle = script_bundle(read.label, [(event.number, event.step) for event in events], clock)
+        if bundle:
+            by_event = _by_event(staged, through(read.label, MAIN, bundle))
+        for event in events:
+            instant = Instant(clock, number, by_event.get(event.number, {}))
+            if isinstance(event.step, WatermarkStep):
+                instant.watermarks[read.label], instant.percentiles[read.label] = event.watermark, event.percentiles
+            elif isinstance(event.step, SignalStep):
+                instant.signals = (event.step.name,)
+            yield instant
+            number += 1
+    yield Instant(clock, number, closes=True)
     labels = [read.label for read in reads]
-    last = Instant(clock, number + 2, watermarks=dict.fromkeys(labels, int(MAX_TIMESTAMP)), closes=True)
+    last = Instant(clock, number + 1, watermarks=dict.fromkeys(labels, int(MAX_TIMESTAMP)), closes=True)
     last.percentiles = dict.fromkeys(labels, (int(MAX_TIMESTAMP),) * len(awaited.percentiles))
     yield last
+
+
+def _by_event(staged: StagedPlan, arrivals: Arrivals) -> dict[int, Arrivals]:
+    """Part what a script's bundle has given by the event that caused it."""
+    parts: dict[int, Arrivals] = {}
+    for cut, bundle in arrivals.items():
+        rows: dict[int, list[int]] = {}
+        for row, number in enumerate(event_numbers(staged, cut, bundle.orders)):
+            rows.setdefault(number, []).append(row)
+        for number, mine in rows.items():
+            parts.setdefault(number, {})[cut] = bundle.take(mine)
+    return parts
 
 
 # Files ----------------------------------------------------------------------------------------------------------------

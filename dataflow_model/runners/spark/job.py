@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from dataflow_model.metrics.collecting import SlowestKeys, took
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, ScriptSource
+from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, ScriptSource, events_of
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc
@@ -20,6 +20,7 @@ from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.relay import RelayEngine
+from dataflow_model.runners.engine.scripts import script_bundle
 from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine, feed_elements
@@ -128,11 +129,11 @@ def do_work(program: Program, work: JobWork) -> Iterator[Row]:
 
 
 def count_elements(source: Source, first: int = 0, last: int | None = None) -> int:
-    """Return how many elements a static source has, or a script in steps `[first, last)`."""
+    """Return how many elements a static source has, or a script in events `[first, last)`."""
     if isinstance(source, ElementsSource):
         return len(source.elements)
-    steps = source.steps[first:last] if isinstance(source, ScriptSource) else ()
-    return sum(len(step.elements) for step in steps if isinstance(step, AddStep))
+    events = events_of(source.steps) if isinstance(source, ScriptSource) else ()
+    return sum(isinstance(step, AddStep) for _, step in itertools.islice(events, first, last))
 
 
 def _elements(program: Program, label: str, home: int, stager: Stager) -> Iterator[Row]:
@@ -140,12 +141,8 @@ def _elements(program: Program, label: str, home: int, stager: Stager) -> Iterat
     if isinstance(source, ElementsSource):
         yield from read_static(program, label, FIRST, home, stager)
         return
-    steps = [(row, step) for row, step in enumerate(source.steps) if isinstance(step, AddStep)]  # type: ignore[union-attr]
-    bundle = Bundle()
-    for row, step in steps:
-        values = [value for value, _ in step.elements]
-        times = [int(time) for _, time in step.elements]
-        bundle.extend(Bundle.fresh(values, times, [(label, row, place) for place in range(len(values))], _NEVER))
+    events = [step for _, step in events_of(source.steps)]  # type: ignore[union-attr]
+    bundle = script_bundle(label, enumerate(events), _NEVER)
     arrivals: Arrivals = {}
     route(program.staged, 0, program.fragment(label).run(bundle, MAIN), arrivals)
     yield from pack_arrivals(program, arrivals, home, FIRST, stager)
@@ -189,7 +186,7 @@ def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
             engine.fold(inbox)
             engine.advance_watermark(int(MAX_TIMESTAMP))
             stage.behind_columns(label, engine, arrivals)
-            engine.stand_at(watermark=_NEVER, clock=_NEVER, output_watermark=_NEVER)
+            engine.stand_at(watermark=_NEVER, clock=_NEVER)
             continue
         assert not isinstance(engine, SideJoinEngine)  # noqa: S101 - in a bounded job side inputs come by closure
         if isinstance(engine, RelayEngine):
@@ -200,7 +197,7 @@ def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
         elif isinstance(engine, MemoEngine):  # a bucket has all elements of a value, and all that are taken back
             stage.behind_outputs(label, engine.elements(inbox.in_order()), arrivals)
             engine.advance_watermark(int(MAX_TIMESTAMP))
-            engine.stand_at(watermark=_NEVER, clock=_NEVER, output_watermark=_NEVER)
+            engine.stand_at(watermark=_NEVER, clock=_NEVER)
         else:
             stage.behind_outputs(label, _run_keys(engine, inbox), arrivals)
     return arrivals
@@ -217,7 +214,7 @@ def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[st
     encoded = [encode_key(value[0]) for value in inbox.values]
     rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], inbox.times[row], inbox.orders[row]))
     for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
-        engine.stand_at(watermark=_NEVER, clock=_NEVER, output_watermark=_NEVER)
+        engine.stand_at(watermark=_NEVER, clock=_NEVER)
         began = time.perf_counter()
         elements = inbox.take(list(of_key))
         elements.orders = _rising(elements.orders)

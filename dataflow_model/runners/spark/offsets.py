@@ -192,7 +192,7 @@ class Feed:
         return slices
 
     def script_rows(self, start: Offset, end: Offset) -> list[tuple[str, int, int, dict[int, At]]]:
-        """Return for each script the steps of a micro-batch, and where each stands."""
+        """Return for each script the events of a micro-batch, and where each stands."""
         found: dict[str, dict[int, At]] = {}
         for place in self._script()[start["step"] : end["step"]]:
             found.setdefault(place.label, {})[place.row] = place.at

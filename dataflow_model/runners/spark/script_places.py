@@ -1,4 +1,4 @@
-"""The steps of scripts as one sequence of instants, which micro-batches cut where they like."""
+"""The events of scripts as one sequence of instants, which micro-batches cut where they like."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.sources import ClockStep, ScriptSource, SignalStep, WatermarkStep, watermark_after
+from dataflow_model.plan.sources import ClockStep, ScriptSource, SignalStep, WatermarkStep, events_of, watermark_after
 from dataflow_model.runners.spark.stage0 import STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -21,10 +21,10 @@ __all__ = ["ScriptPlace", "script_places"]
 
 @attrs.frozen
 class ScriptPlace:
-    """One step of the merged scripts.
+    """One event of the merged scripts.
 
     Attributes:
-        label, row: whose it is, and which of its steps.
+        label, row: whose it is, and which of its events.
         at: where it stands.
         watermark, percentiles: the script's from here on, where the step changes them.
         signal: the signal that it gives.
@@ -39,7 +39,7 @@ class ScriptPlace:
 
 
 def script_places(reads: Sequence[Read], percentiles: Sequence[float] = ()) -> list[ScriptPlace]:
-    """Return all scripts' steps in order: by clock, then in the plan's order; then the end of the input.
+    """Return all scripts' events in order: by clock, then in the plan's order; then the end of the input.
 
     Args:
         reads: the sources.
@@ -50,8 +50,8 @@ def script_places(reads: Sequence[Read], percentiles: Sequence[float] = ()) -> l
         clock = 0
         if not isinstance(read.source, ScriptSource):
             continue
-        watermarks = watermark_after(read.source.steps, percentiles)
-        for row, (step, watermark) in enumerate(zip(read.source.steps, watermarks, strict=True)):
+        events = [step for _, step in events_of(read.source.steps)]
+        for row, (step, watermark) in enumerate(zip(events, watermark_after(events, percentiles), strict=True)):
             clock = int(step.processing_time) if isinstance(step, ClockStep) else clock
             steps.append((clock, place, row, read.label, step, watermark))
     steps.sort(key=lambda entry: entry[:3])

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Read, Ref, Write
 from dataflow_model.plan.rows import rows_of, values_of
-from dataflow_model.plan.sources import AddStep, ElementsSource, ScriptSource
+from dataflow_model.plan.sources import ElementsSource, ScriptSource, events_of
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.panes import to_ipc
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
 from dataflow_model.runners.engine.observing import Observer
 from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import split_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.lifting import Lift
+    from dataflow_model.plan.sources import Step
     from dataflow_model.runners.engine.shard import Arrivals, StageShard
     from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.spark.program import Program
@@ -253,19 +255,26 @@ def read_static(program: Program, label: str, at: At | None, home: int, stager: 
 def read_script(
     program: Program, label: str, first: int, last: int, numbers: Mapping[int, At], home: int
 ) -> Iterator[Row]:
-    """Yield the elements of steps `[first, last)` of a script."""
+    """Yield the elements of events `[first, last)` of a script, each at its own instant."""
     read = program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101
     assert isinstance(read.source, ScriptSource)  # noqa: S101
-    for row in range(first, last):
-        step = read.source.steps[row]
-        if not isinstance(step, AddStep):
-            continue
-        values = [value for value, _ in step.elements]
-        times = [int(time) for _, time in step.elements]
-        orders: list[Any] = [(label, row, place) for place in range(len(values))]
-        at = numbers[row]
-        yield from _through(program, label, MAIN, Bundle.fresh(values, times, orders, at[0]), home, at=at)
+    events = itertools.islice(enumerate(events_of(read.source.steps)), first, last)
+    for _, some in itertools.groupby(events, key=_place_of_step):
+        numbered = [(number, step) for number, (_, step) in some]
+        bundle = script_bundle(label, numbered, numbers[numbered[0][0]][0])
+        if bundle:
+            arrivals: Arrivals = {}
+            route(program.staged, 0, program.fragment(label).run(bundle, MAIN), arrivals)
+            at = {
+                cut: [numbers[number] for number in event_numbers(program.staged, cut, arrived.orders)]
+                for cut, arrived in arrivals.items()
+            }
+            yield from pack_arrivals(program, arrivals, home, at)
+
+
+def _place_of_step(event: tuple[int, tuple[int, Step]]) -> int:
+    return event[1][0]
 
 
 def pack_arrivals(
