@@ -237,7 +237,7 @@ def bounded(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
     encoded = [encode_key(value[0]) for value in inbox.values]
     never = int(MIN_TIMESTAMP)
     for key in sorted(set(encoded)):
-        engine.stand_at(watermark=never, clock=never, output_watermark=never)
+        engine.stand_at(watermark=never, clock=never)
         rows = [row for row, other in enumerate(encoded) if other == key]
         feed_pairs(engine, inbox.take(sorted(rows, key=inbox.times.__getitem__)), follow=True)
         engine.advance_watermark(FAR)

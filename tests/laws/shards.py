@@ -100,13 +100,12 @@ class Shards:
             outputs.append(watermarks[_GROUP])
             higher = [*shard.percentile_outputs.get(_GROUP, ()), watermarks[_GROUP]]
             assert higher == sorted(higher, reverse=True), "a percentile is behind a higher one"
-        assert min(outputs) >= self.output_watermark, "the output watermark went back"
         bundle = arrivals.get(_SINK, Bundle()).in_order()
         panes = panes_of(records_of(bundle, [(clock, self.instants)] * len(bundle)))
         held = [pane for pane in panes if pane.info.timing is dm.PaneTiming.ON_TIME and not pane.is_retraction]
         if self.stays_at_the_end:
             assert all(pane.timestamp >= self.output_watermark for pane in held), "the watermark passed pending work"
-        self.output_watermark = min(outputs)
+        self.output_watermark = max(self.output_watermark, min(outputs))
         self.panes += panes
         self.instants += 1
 
@@ -124,13 +123,9 @@ class Shards:
                 counters[name] = counters.get(name, 0) + count_
         engines = [shard.engines[_GROUP] for shard in self._shards]
         positions = [engine.position() for engine in engines if isinstance(engine, GroupingEngine)]
-        position = {**positions[0], "output_watermark": min(one["output_watermark"] for one in positions)}
-        if position["output_percentiles"]:
-            position["output_percentiles"] = tuple(
-                map(min, *(one["output_percentiles"] for one in positions), position["output_percentiles"])
-            )
+        assert all(position == positions[0] for position in positions), "shards stand at different clocks"
         watermarks, percentiles = self._shards[0].watermarks, self._shards[0].percentiles
-        frozen = pickle.dumps((kept, position, watermarks, percentiles))
+        frozen = pickle.dumps((kept, positions[0], watermarks, percentiles))
         self._shards = [self._new() for _ in range(count)]
         kept, position, watermarks, percentiles = pickle.loads(frozen)
         bundle = Bundle()

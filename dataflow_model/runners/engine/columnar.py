@@ -76,7 +76,6 @@ class ColumnarEngine:
         self.counters: Counter[str] = Counter()
         self._follow = follow
         self._window_fn = node.strategy.window_fn
-        self._output_watermark = int(MIN_TIMESTAMP)
         self._output: list[Panes] = []
         self._parts: dict[bytes, _Part] = {}
         self._tables: list[pa.Table] = []
@@ -155,8 +154,7 @@ class ColumnarEngine:
 
     def output_watermark(self) -> int:
         """Return the watermark of the output, which is the input's: a live window ends after it."""
-        self._output_watermark = max(self._output_watermark, self.watermark)
-        return self._output_watermark
+        return self.watermark
 
     def take_panes(self) -> list[Panes]:
         """Return the panes since the last call."""
@@ -167,11 +165,11 @@ class ColumnarEngine:
 
     def position(self) -> dict[str, int]:
         """Return the clocks of the shard, for `stand_at`."""
-        return {"watermark": self.watermark, "clock": self.clock, "output_watermark": self._output_watermark}
+        return {"watermark": self.watermark, "clock": self.clock}
 
-    def stand_at(self, *, watermark: int, clock: int, output_watermark: int) -> None:
+    def stand_at(self, *, watermark: int, clock: int) -> None:
         """Set the clocks of the shard, as `position` gave them."""
-        self.watermark, self.clock, self._output_watermark = watermark, clock, output_watermark
+        self.watermark, self.clock = watermark, clock
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
         """Return what has changed since the last call: new parts by name, `None` for those that are gone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -67,7 +68,7 @@ class KeyedEngine:
     Args:
         label: the node's.
         store: its keys.
-        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        percentiles: those below 100 that any trigger of the plan waits for, in order; downstream is told these.
         others: further ones that this node's own trigger waits for.
 
     Attributes:
@@ -86,8 +87,7 @@ class KeyedEngine:
         self.clock = 0
         self.percentiles = dict.fromkeys((*percentiles, *others), never)
         self._store = store
-        self._output_watermark = never
-        self._output_percentiles = [never] * len(percentiles)
+        self._told = len(percentiles)
 
     def held(self, watermark: int) -> int:
         """Return a watermark of the input as far as what is still to come lets it through."""
@@ -113,23 +113,22 @@ class KeyedEngine:
         return True
 
     def output_watermark(self) -> int:
-        """Return the watermark of the output: the input's, held by what is still to come; never goes back."""
-        self._output_watermark = max(self._output_watermark, self.held(self.watermark))
-        return self._output_watermark
+        """Return what this shard lets the output's watermark be: the input's, held by what is still to come.
+
+        It may go back, when late data are pending again. Whoever receives the output takes the minimum over the shards
+        first and the running maximum of that second: a shard that did so for itself would have the number of shards
+        decide what is late downstream.
+        """
+        return self.held(self.watermark)
 
     def output_percentiles(self) -> tuple[int, ...]:
-        """Return the percentiles of the output's watermark, in the plan's order; none is behind the low one."""
-        if not self._output_percentiles:
-            return ()
-        low = self.output_watermark()
-        held = [self.held(value) for value in self.percentiles.values()]  # the plan's come first
-        self._output_percentiles = [max(low, *pair) for pair in zip(self._output_percentiles, held, strict=False)]
-        return tuple(self._output_percentiles)
+        """Return the same for the further percentiles of the watermark, in the plan's order."""
+        values = itertools.islice(self.percentiles.values(), self._told)  # the plan's come first
+        return tuple(self.held(value) for value in values)
 
     def percentile_of(self, time: int) -> float | None:
-        """Return the percentile of the output's watermark, as it is known downstream, for an event time."""
-        known = dict(zip(self.percentiles, self._output_percentiles, strict=False))
-        return percentile_at(time, self._output_watermark, known)
+        """Return the lowest percentile whose watermark of the input has not passed an event time."""
+        return percentile_at(time, self.watermark, self.percentiles)
 
     # State ---------------------------------------------------------------------------------------------------------
 
@@ -138,24 +137,19 @@ class KeyedEngine:
         *,
         watermark: int,
         clock: int,
-        output_watermark: int,
         percentiles: Sequence[int] = (),
-        output_percentiles: Sequence[int] = (),
     ) -> None:
         """Set the clocks of the shard, as `position` gave them; without percentiles these are at the low watermark."""
-        self.watermark, self.clock, self._output_watermark = watermark, clock, output_watermark
+        self.watermark, self.clock = watermark, clock
         values = percentiles or [watermark] * len(self.percentiles)
         self.percentiles = dict(zip(self.percentiles, values, strict=True))
-        self._output_percentiles = list(output_percentiles or [output_watermark] * len(self._output_percentiles))
 
     def position(self) -> dict[str, Any]:
         """Return the clocks of the shard, for `stand_at`."""
         return {
             "watermark": self.watermark,
             "clock": self.clock,
-            "output_watermark": self._output_watermark,
             "percentiles": tuple(self.percentiles.values()),
-            "output_percentiles": tuple(self._output_percentiles),
         }
 
     def state_size(self) -> tuple[int, int]:

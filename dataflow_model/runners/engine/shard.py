@@ -69,9 +69,10 @@ class StageShard:
 
     Attributes:
         panes: panes in columns for sinks, by the sinks' labels, since they were last taken.
-        watermarks, percentiles: what each producer's output watermarks are known to be; the latter only for the
-            percentiles below 100 that the plan's triggers wait for, in order.
-        percentile_outputs: by keyed node, the percentiles of its output watermark after the last instant.
+        watermarks, percentiles: what each producer's output watermarks are known to be, which never go back; the
+            latter only for the percentiles below 100 that the plan's triggers wait for, in order.
+        percentile_outputs: by keyed node, what this shard lets the percentiles of its output watermark be after the
+            last instant.
     """
 
     staged: StagedPlan
@@ -149,18 +150,19 @@ class StageShard:
         Args:
             clock: the processing clock.
             inboxes: the elements for each keyed node of this stage.
-            watermarks: what producers' output watermarks are now, those that have changed.
+            watermarks: what all shards of a producer let its output watermark be now, where that has changed.
             closes: whether the clock's tick is complete, so that timers at its own time run.
             partials: the partials for each lifted grouping, each with the number of elements in it.
             percentiles: as `watermarks`, the further percentiles of each, in the order of `awaited_percentiles`.
             signals: the names of signals that take effect now.
 
         Returns:
-            what arrives at later stages and sinks, and the output watermarks of this stage's nodes.
+            what arrives at later stages and sinks, and what this shard lets the output watermarks of its nodes be.
         """
         for producer, watermark in watermarks.items():
             self.watermarks[producer] = max(watermark, self.watermarks.get(producer, int(MIN_TIMESTAMP)))
-        self.percentiles.update(percentiles or {})
+        for producer, values in (percentiles or {}).items():
+            self.percentiles[producer] = tuple(map(max, values, self.percentiles.get(producer, values)))
         now = _Instant(clock, inboxes, closes, partials or {}, signals)
         arrivals: Arrivals = {}
         outputs: dict[str, int] = {}

@@ -83,7 +83,7 @@ class JoinState:
         waiting: by main window, the elements that wait, in order.
         instants: how many there have been.
         hold: the earliest event time among them.
-        watermark, output_watermark: of the main input, of the output.
+        watermark: of the main input.
     """
 
     windows: list[dict[Window, _SideWindow]]
@@ -92,7 +92,6 @@ class JoinState:
     hold: int = int(MAX_TIMESTAMP)
     instants: int = 0
     watermark: int = int(MIN_TIMESTAMP)
-    output_watermark: int = int(MIN_TIMESTAMP)
 
 
 class SideJoinEngine:
@@ -154,11 +153,10 @@ class SideJoinEngine:
             if changed:
                 self._release(clock)
             self._forget()
-            state.output_watermark = max(state.output_watermark, min(state.watermark, state.hold))
 
     def output_watermark(self) -> int:
-        """Return the main input's watermark, held by the elements that wait; never goes back."""
-        return self.state.output_watermark
+        """Return the main input's watermark, held by the elements that wait; see `KeyedEngine.output_watermark`."""
+        return min(self.state.watermark, self.state.hold)
 
     def take_output(self) -> dict[str, Bundle]:
         """Return the outputs since the last call, by tag."""

@@ -64,13 +64,12 @@ class Execution:
 
     def run(self) -> Iterator[dict[str, list[Record]]]:
         """Yield what reaches each sink, instant by instant; run it to the end."""
-        for instant in instants_of(self.staged.sources, self._through, self.clock, self._awaited):
+        for instant in instants_of(self.staged, self._through, self.clock, self._awaited):
             self.reached = instant.clock
             arrivals = instant.arrivals
             signals = (*self._taken_signals(), *instant.signals)
             percentiles = instant.percentiles if self._awaited.percentiles else {}
-            for label, watermark in instant.watermarks.items():
-                self.watermarks[label] = max(watermark, self.watermarks.get(label, int(MIN_TIMESTAMP)))
+            self._advance(instant.watermarks)
             for shard in self._shards:
                 clock = instant.clock
                 passed, watermarks = shard.instant(
@@ -81,7 +80,7 @@ class Execution:
                     percentiles=percentiles,
                     signals=signals,
                 )
-                self.watermarks.update(watermarks)
+                self._advance(watermarks)
                 percentiles = {**percentiles, **shard.percentile_outputs}
                 join_arrivals(arrivals, passed)
             records = {}
@@ -126,6 +125,11 @@ class Execution:
             commits=commits,
             pending_since=pending_since,
         )
+
+    def _advance(self, watermarks: Mapping[str, int]) -> None:
+        """Take the watermarks of producers forward; none goes back."""
+        for label, watermark in watermarks.items():
+            self.watermarks[label] = max(watermark, self.watermarks.get(label, int(MIN_TIMESTAMP)))
 
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
         """Run what is fused behind a source."""

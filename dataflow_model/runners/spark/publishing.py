@@ -335,6 +335,7 @@ def _write_progress(
     commits = before.get("commits", 0)
     state: dict[str, list[int]] = {}
     counters: dict[str, Counter[str]] = {}
+    known = before.get("watermarks", {})
     watermarks: dict[str, int] = {}
     cache: Counter[str] = Counter(before.get("cache", {}))
     sources: dict[str, Any] = {name: before[name] for name in ("reach", "enough") if name in before}
@@ -363,7 +364,7 @@ def _write_progress(
         "batch": batch,
         "counters": counters or before.get("counters", {}),
         "sinks": sinks,
-        "watermarks": watermarks or before.get("watermarks", {}),
+        "watermarks": known | {label: max(now, known.get(label, now)) for label, now in watermarks.items()},
         "cache": cache,
         "tally": total.to_json(),
         "state": state or before.get("state", {}),

@@ -25,6 +25,8 @@ class ShardMeta:
     Attributes:
         positions: the clocks of each engine.
         watermarks, percentiles: what each producer's output watermarks are known to be.
+        reports: what this shard last let the output watermark of each of its keyed nodes be; an upgrade that adds the
+            first node behind one begins with these.
         counters: of each keyed node, and at the first shard of the sources.
         replay: how far the sources have come; only stage 1 uses it.
         waiting: elements whose instant is not complete.
@@ -35,6 +37,7 @@ class ShardMeta:
     positions: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     watermarks: dict[str, int] = attrs.field(factory=dict)
     percentiles: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
+    reports: dict[str, int] = attrs.field(factory=dict)
     counters: dict[str, Counter[str]] = attrs.field(factory=dict)
     replay: ReplayProgress = attrs.field(factory=ReplayProgress)
     waiting: list[PackedBundle] = attrs.field(factory=list)

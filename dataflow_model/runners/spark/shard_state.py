@@ -95,6 +95,7 @@ class ShardState:
                 self.meta.positions[name] = engine.position()
             if isinstance(engine, SideJoinEngine):
                 self.meta.joins[name] = engine.state
+            self.meta.reports[name] = engine.output_watermark()
             self.meta.counters[name] = engine.counters
         self.meta.watermarks = dict(self.shard.watermarks)
         self.meta.percentiles = dict(self.shard.percentiles)

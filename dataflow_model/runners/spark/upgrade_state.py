@@ -84,7 +84,6 @@ class Carried:
             self.percentiles.clear()
             for position in self.positions.values():
                 position.pop("percentiles", None)
-                position.pop("output_percentiles", None)
             if self.replay is not None:
                 self.replay.forget_percentiles()
 
@@ -97,9 +96,11 @@ def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collec
         nodes: by stage, the labels of its keyed nodes.
     """
     carried = Carried()
+    reports: dict[str, int] = {}
     for depth, metas in sorted(stages.items()):
         for meta in metas:
             _least(carried.watermarks, meta.watermarks)
+            _least(reports, meta.reports)
             for producer, values in meta.percentiles.items():
                 known = carried.percentiles.get(producer, values)
                 carried.percentiles[producer] = tuple(map(min, known, values))
@@ -123,10 +124,7 @@ def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collec
             # A side input's elements are sent to every shard, the others to one.
             some = [one for one in meta.waiting if number == 0 or owner_of_cut(one.cut) == one.cut]
             carried.waiting += [(depth, one) for one in some]
-    for label, position in carried.positions.items():
-        carried.watermarks.setdefault(label, position.get("output_watermark", position["watermark"]))
-    for label, join in carried.joins.items():
-        carried.watermarks.setdefault(label, join.output_watermark)
+    carried.watermarks = {**reports, **carried.watermarks}  # who has received an output knows its watermark better
     return carried
 
 
@@ -154,7 +152,6 @@ def share(
             positions[label] = {
                 "watermark": now,
                 "clock": 0 if latest is None else latest[0],
-                "output_watermark": now,
             }
     meta = ShardMeta(
         positions={label: position for label, position in positions.items() if label in stage.engines},
@@ -204,7 +201,6 @@ def _one_join(joins: Sequence[JoinState]) -> JoinState:
             found.waiting.setdefault(window, []).extend(waiting)
     found.instants = max(join.instants for join in joins)
     found.watermark = min(join.watermark for join in joins)
-    found.output_watermark = min(join.output_watermark for join in joins)
     return found
 
 
