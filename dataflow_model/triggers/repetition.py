@@ -245,7 +245,7 @@ class OrFinally(SideBySide):
         for child in children:
             result = context.invoke_child(child)
             if result.fired:
-                context.trigger(result.mode)
+                context.trigger(result.mode, at=result.at if child == 1 else None)  # the deadline of `until` wins
             if result.fired and (result.finished or child == 1):
                 context.done()
 

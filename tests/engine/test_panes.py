@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
+from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.testing import TestStream, run_script
+from dataflow_model.testing import TestStream, run_script, strategies
 from tests.engine.scripting import fixed, run, script, sessions
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.strategy import WindowingStrategy
 
 COUNT = dm.AfterCount
 COUNTS = dm.Repeatedly(dm.AfterCount(2))
@@ -81,6 +87,29 @@ def test_a_window_without_elements_has_no_pane() -> None:
     assert run("w 10, w 20", fixed()).panes == []
 
 
+@attrs.frozen
+class ValidUntilNext(dm.WindowFn):
+    """A value's window ends where the next one's begins; a window's end may so move behind the watermark."""
+
+    is_merging = True
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> tuple[dm.IntervalWindow]:
+        return (dm.IntervalWindow(event_time, dm.MAX_TIMESTAMP),)
+
+    def merge(self, windows: Any) -> Any:
+        starts = sorted({window.start for window in windows})
+        for start, following in itertools.pairwise([*starts, dm.MAX_TIMESTAMP]):
+            same = [window for window in windows if window.start == start]
+            valid = dm.IntervalWindow(start, following)
+            if same != [valid]:
+                yield same, valid
+
+
+def test_a_merge_that_moves_the_end_behind_the_watermark_makes_the_pane_late() -> None:
+    given = run("e 1@0, w 50, e 2@30", dm.Window.into(ValidUntilNext()))
+    assert given.brief == [(1, "LATE"), (2, "ON_TIME")]
+
+
 # Expiry and closing.
 
 
@@ -97,6 +126,49 @@ def test_a_window_does_not_expire_before_the_watermark_reaches_end_and_lateness(
     given = run("e 1@1, w 30, e 2@1", fixed(COUNTS, lateness=20))
     assert given.brief == [(1, "ON_TIME")]
     assert given.counters["dropped_because_late"] == 1
+
+
+def test_a_firing_that_finishes_with_nothing_new_is_the_last_pane_where_closing_fires_always() -> None:
+    until = fixed(dm.RepeatUntil(COUNT(1), dm.AfterProcessingTime(5)))
+    always = run("e 1@1, p 6, w 40", until.closing("fire_always"))
+    assert [(pane.value, pane.info.is_last) for pane in always.panes] == [(1, False), (0, True)]
+    assert always.clocks == [0, 5]
+    sparing = run("e 1@1, p 6, w 40", until)
+    assert [(pane.value, pane.info.is_last) for pane in sparing.panes] == [(1, False)]
+
+
+@attrs.frozen
+class SilentAfterTwo(dm.Trigger):
+    """Fires at the first element, and finishes without firing at the second."""
+
+    def on_element(self, context: Any) -> None:
+        if context.lookup_state("seen"):
+            context.done()
+        else:
+            context.store_state("seen", value=True)
+            context.trigger()
+
+
+def test_expiry_sends_the_last_pane_of_a_trigger_that_finished_without_firing() -> None:
+    given = run("e 1@1, e 2@1, w 10", fixed(SilentAfterTwo()).closing("fire_always"))
+    assert [(pane.value, pane.info.is_last) for pane in given.panes] == [(1, False), (2, True)]
+
+
+@given(strategies.test_streams(), strategies.windowing_strategies())
+def test_where_closing_fires_always_each_window_has_exactly_one_last_pane(
+    script: TestStream, strategy: WindowingStrategy
+) -> None:
+    strategy = attrs.evolve(
+        strategy, closing=dm.ClosingBehavior.FIRE_ALWAYS, late_data=dm.LateData.DROP, may_lose_data=True
+    )
+    last: dict[Any, list[bool]] = {}
+    for pane in run_script(script, strategy, dm.Sum()):
+        if pane.info.index == 0 and not pane.is_retraction:
+            last[pane.key, pane.window] = []
+        if not pane.is_retraction:
+            last[pane.key, pane.window].append(pane.info.is_last)
+    merged = strategy.merges  # a window that merges away has no last pane
+    assert all(ends == [False] * (len(ends) - 1) + [True] or (merged and not any(ends)) for ends in last.values())
 
 
 def test_closing_sends_nothing_where_nothing_is_new_unless_it_fires_always() -> None:
@@ -199,29 +271,30 @@ def test_keys_and_windows_have_panes_of_their_own() -> None:
 # The event time of panes.
 
 
+@pytest.mark.parametrize("mode", ["discarding", "accumulating"])
 @pytest.mark.parametrize(
     ("combiner", "times"), [("end_of_window", [10, 10]), ("earliest", [3, 2]), ("latest", [7, 2])], ids=str
 )
-def test_the_event_time_of_a_discarding_pane_is_that_of_its_own_elements(combiner: str, times: list[float]) -> None:
-    given = run("e 1@7, e 2@3, e 4@2", fixed(COUNTS).timestamp_combiner(combiner))
-    assert given.times == times
+def test_the_event_time_of_a_pane_is_that_of_what_is_new_in_it(combiner: str, times: list[float], mode: str) -> None:
+    windowing = fixed(COUNTS).timestamp_combiner(combiner)
+    assert run("e 1@7, e 2@3, e 4@2", getattr(windowing, mode)()).times == times
 
 
-@pytest.mark.parametrize(("combiner", "times"), [("earliest", [3, 2]), ("latest", [7, 7])], ids=str)
-def test_the_event_time_of_an_accumulating_pane_is_that_of_all_its_elements(combiner: str, times: list[float]) -> None:
-    given = run("e 1@7, e 2@3, e 4@2", fixed(COUNTS).timestamp_combiner(combiner).accumulating())
-    assert given.times == times
+@pytest.mark.parametrize(("combiner", "time"), [("earliest", 7), ("latest", 8)])
+def test_an_element_that_was_late_does_not_move_the_time_of_its_pane(combiner: str, time: float) -> None:
+    assert run("w 5, e 1@2+2@3+3@7+4@8, w 11", fixed().timestamp_combiner(combiner)).times == [time]
 
 
+@pytest.mark.parametrize("mode", ["discarding", "accumulating"])
 @pytest.mark.parametrize("combiner", ["earliest", "latest"])
-def test_elements_that_were_not_on_time_for_the_window_do_not_move_its_time(combiner: str) -> None:
-    windowing = fixed(lateness=20).timestamp_combiner(combiner)
+def test_a_pane_of_late_elements_alone_stands_at_the_end_of_its_window(combiner: str, mode: str) -> None:
+    windowing = getattr(fixed(lateness=20).timestamp_combiner(combiner), mode)()
     assert run("e 1@5, w 10, e 2@1+4@8", windowing).times == [5, 10, 10]
-    assert run("e 1@5, w 10, e 2@1+4@8", windowing.accumulating()).times == [5, 5, 5]
 
 
-def test_an_element_behind_the_watermark_but_on_time_for_its_window_moves_its_time() -> None:
-    assert run("e 1@5, w 7, e 2@3, w 10", fixed().timestamp_combiner("earliest")).times == [3]
+def test_a_pane_with_nothing_new_stands_at_the_end_of_its_window() -> None:
+    trigger = dm.AfterWatermark(early=COUNT(1))
+    assert run("e 1@3, w 10", fixed(trigger).accumulating().timestamp_combiner("earliest")).times == [3, 10]
 
 
 def test_the_end_of_a_window_is_a_microsecond_before_its_bound() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep
+from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
 from dataflow_model.values.keys import encode_key
 from tests.spec.spec_triggers import BEFORE_ALL, INFINITY, Event, Node, Watermark, begin, merge, see
 
@@ -38,6 +38,7 @@ class Row:
     value: Any
     event_time: int
     on_time: bool  # for its window, when it came
+    late: bool  # behind the watermark, when it came
     taken_back: bool = False
 
 
@@ -49,7 +50,7 @@ class Live:
     window: Any
     tree: Node
     rows: list[Row] = attrs.field(factory=list)  # what a pane would hold
-    news: list[bool] = attrs.field(factory=list)  # for what came since the last pane: was it on time?
+    news: list[Row] = attrs.field(factory=list)  # what came since the last pane
     standing: list[dm.Pane] = attrs.field(factory=list)  # emitted and not taken back; the merged windows' included
     history: list[dm.PaneInfo] = attrs.field(factory=list)
     had_on_time: bool = False  # it, or a window that it was merged from
@@ -94,10 +95,12 @@ class Grouping:
             self.dropped["dropped_because_closed" if live else "dropped_because_late"] += len(new)
             self.dropped["dropped_retractions"] += len(old)
             return
-        on_time = self.watermark.at() < live.window.end
-        live.rows += [Row(old_value, old_time, on_time, taken_back=True) for old_value, old_time in old]
-        live.rows += [Row(value, at, on_time) for value in new]
-        live.news.append(on_time)
+        now = self.watermark.at()
+        on_time = now < live.window.end
+        came = [Row(value, time, on_time, time < now, taken_back=True) for value, time in old]
+        came += [Row(value, at, on_time, at < now) for value in new]
+        live.rows += came
+        live.news += came
         if not self.expired(window):
             self.show("element" if new else "retraction", [live], element=next(iter(new), None), event_time=at)
             self.show("right after", [live])  # the event-time timers that it has set at or behind the watermark
@@ -161,7 +164,9 @@ class Grouping:
         if sources:
             merge(new.tree, [source.tree for source in sources], self.event("merge", new))
         new.rows = [row for source in sources for row in source.rows]
-        new.news = [on_time for source in sources for on_time in source.news]
+        new.news = [row for source in sources for row in source.news]
+        if window.end <= self.watermark.at() < max((source.window.end for source in sources), default=window.end):
+            new.news = [attrs.evolve(row, on_time=False) for row in new.news]  # the end has moved behind the watermark
         new.standing = [pane for source in sources for pane in source.standing]
         new.standing.sort(key=lambda pane: (pane.window.end, pane.window.start))
         new.had_on_time = any(source.had_on_time for source in sources)
@@ -170,7 +175,8 @@ class Grouping:
     def go(self, live: Live, event: Event, at: int, wish: dm.FiringMode | None) -> None:
         """Emit as the tree fired, with a wish, or the window expires; with nothing new only where that is wanted."""
         fired, passes, mode = wish is not None, event.passes(live.window), self.strategy.accumulation_mode
-        closes = self.expired(live.window) and (fired or not live.tree.finished)
+        closes = self.expired(live.window) or (fired and live.tree.finished)
+        closes &= not any(info.is_last for info in live.history)
         forced = closes and self.strategy.closing is dm.ClosingBehavior.FIRE_ALWAYS
         forced |= fired and passes and self.strategy.on_time is dm.OnTimeBehavior.FIRE_ALWAYS
         if live.news or forced:
@@ -201,7 +207,7 @@ class Grouping:
         timing = dm.PaneTiming.EARLY
         past = [info for info in live.history if info.timing is not timing]
         if self.watermark.at() >= live.window.end:
-            on_time = (passes or any(live.news)) and not past and not live.had_on_time
+            on_time = (passes or any(row.on_time for row in live.news)) and not past and not live.had_on_time
             timing = dm.PaneTiming.ON_TIME if on_time else dm.PaneTiming.LATE
         live.had_on_time |= timing is dm.PaneTiming.ON_TIME
         index, on_time_index = len(live.history), len(past) - (timing is dm.PaneTiming.EARLY)
@@ -217,10 +223,10 @@ class Grouping:
 
     def event_time(self, live: Live) -> dm.EventTime:
         end = int(live.window.max_timestamp)
-        times = [row.event_time for row in live.rows if row.on_time and not row.taken_back] or [end]
+        times = [row.event_time for row in live.news if not row.late and not row.taken_back] or [end]
         combiner = self.strategy.timestamp_combiner
         chosen = end if combiner is dm.TimestampCombiner.END_OF_WINDOW else min(times)
-        return dm.EventTime(max(times) if combiner is dm.TimestampCombiner.LATEST else chosen)
+        return dm.EventTime(min(max(times) if combiner is dm.TimestampCombiner.LATEST else chosen, end))
 
     def output_watermark(self) -> int:
         """Return the input's, held by the rows that are still to come."""
@@ -232,7 +238,7 @@ class Grouping:
 def run(script: TestStream, groupings: Sequence[Grouping]) -> None:
     """Run a script of pairs through groupings in sequence; `link` says what passes from one to the next."""
     first = groupings[0]
-    for step in script.steps:
+    for _, step in events_of(script.steps):
         match step:
             case AddStep():
                 for (key, value), at in step.elements:

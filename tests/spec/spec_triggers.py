@@ -179,6 +179,8 @@ def see_composite(node: Node, event: Event) -> Fired | None:
             wish, node.met = wish_of([*node.met.values()]), {}
             return max(new, default=BEFORE_ALL), wish
     those = [one for one in fired if one is not None]
+    if isinstance(node.spec, OrFinally) and fired[1] is not None:
+        return fired[1][0], wish_of([wish for _, wish in those])
     return (min(at for at, _ in those), wish_of([wish for _, wish in those])) if those else None
 
 

@@ -111,6 +111,12 @@ def test_where_both_are_ready_until_wins_with_one_pane() -> None:
     assert given.panes[-1].info.is_last
 
 
+def test_the_pane_with_which_until_wins_carries_its_deadline() -> None:
+    first, until = dm.Repeatedly(dm.AfterProcessingTime(3)), dm.AfterProcessingTime(5)
+    for tree in (first.or_finally(until), dm.Repeatedly(first.or_finally(until)), dm.RepeatUntil(first, until)):
+        assert run("e 1@1, p 9", fixed(tree)).clocks == [5]
+
+
 @pytest.mark.parametrize("until", [dm.Always(), dm.Repeatedly(COUNT(1)), dm.AfterSignal("stop"), dm.AfterEventTime(1)])
 def test_what_may_be_ended_by_a_firing_needs_leave_to_lose_data(until: dm.Trigger) -> None:
     for tree in (dm.RepeatUntil(COUNT(1), until), dm.Repeatedly(COUNT(1)).or_finally(until)):

@@ -42,7 +42,8 @@ class Cell:
         pending_on_time: whether one of them was on time for the window.
         index, on_time_index: of the next pane, of the last pane that was not early (−1: none yet).
         had_on_time: whether this window, or one it was merged from, has had its ON_TIME pane.
-        earliest, latest: of the elements in the accumulator that were on time for the window.
+        earliest, latest: of the pending elements that were not late when they came: these time the next pane.
+        has_closed: whether a pane was its last one.
         tree: the trigger's state.
         standing: under a retracting strategy, what the next pane takes back; several after a merge.
         history: the panes so far, where the trigger looks at them.
@@ -55,6 +56,7 @@ class Cell:
     index: int = 0
     on_time_index: int = -1
     had_on_time: bool = False
+    has_closed: bool = False
     earliest: int | None = None
     latest: int | None = None
     held: int = 0
@@ -73,12 +75,18 @@ class Cell:
             return event_due, clock_due
         return event_due, clock_due, *(self.tree.next_due(TimeDomain.EVENT_TIME, one) for one in percentiles)
 
-    def incorporate(self, event_time: int, *, on_time: bool) -> None:
-        """Note one more element that the accumulator has taken in."""
+    def incorporate(self, event_time: int, *, watermark: int, on_time: bool) -> None:
+        """Note one more element that the accumulator has taken in.
+
+        Args:
+            event_time: the element's.
+            watermark: the input's, as the element comes; behind it the element is late.
+            on_time: whether it comes before the watermark passes the end of the window.
+        """
         self.held += 1
         self.pending += 1
-        if on_time:
-            self.pending_on_time = True
+        self.pending_on_time = self.pending_on_time or on_time
+        if event_time >= watermark:
             self.earliest = event_time if self.earliest is None else min(self.earliest, event_time)
             self.latest = event_time if self.latest is None else max(self.latest, event_time)
 
@@ -107,6 +115,10 @@ class Cell:
         """Begin again with nothing in the accumulator; what has been emitted still stands."""
         self.accumulator = nothing
         self.held = 0
+
+    def settle(self) -> None:
+        """Note that nothing is pending any more."""
+        self.pending, self.pending_on_time = 0, False
         self.earliest = self.latest = None
 
     def timing(self, window: Window, *, watermark: int, passing: bool) -> PaneTiming:

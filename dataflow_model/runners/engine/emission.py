@@ -12,6 +12,7 @@ from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.cells import Standing
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.triggers import FiringMode
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneInfo, PaneTiming
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ class Emitter:
         trigger: the trigger's name.
         counters: where panes are counted.
         keeps_history: whether the trigger looks at the panes so far.
-        percentile_of: tells the watermark's percentile of an event time, where a function behind asks for it.
+        percentile_of: tells the watermark's percentile of an event time, where a function behind asks for it; a pane
+            is late or not by its timing.
     """
 
     def __init__(
@@ -113,14 +115,14 @@ class Emitter:
                 self._emit(state.key, window, cell, self._info(window, cell, firing), firing.produced)
         if self._clears(firing.wish):
             cell.clear(self._combine.create_accumulator())
-        cell.pending, cell.pending_on_time = 0, False
+        cell.settle()
 
     def clear(self, cell: Cell) -> None:
         """Drop a window's contents because its trigger says so, in the modes that obey."""
         if self._obeys:
             self.counters["cleared_by_trigger"] += cell.held
             cell.clear(self._combine.create_accumulator())
-            cell.pending, cell.pending_on_time = 0, False
+            cell.settle()
 
     def reopened(self, key: Any, window: Window, cell: Cell, produced: int) -> None:
         """Emit the one pane of an expired window that late data have opened again."""
@@ -142,6 +144,7 @@ class Emitter:
         if timing is not PaneTiming.EARLY:
             cell.on_time_index += 1
         cell.had_on_time = cell.had_on_time or timing is PaneTiming.ON_TIME
+        cell.has_closed = cell.has_closed or last
         trigger = self._trigger if firing.by_trigger else None
         info = PaneInfo(cell.index, cell.on_time_index, cell.index == 0, last, timing, trigger)
         cell.index += 1
@@ -172,7 +175,9 @@ class Emitter:
 
     def _append(self, key: Any, row: Standing, produced: int, update: Update | None) -> None:
         if self._percentile_of is not None:
-            self.output.percentiles[len(self.output)] = self._percentile_of(row.time)
+            is_late = row.info.timing is PaneTiming.LATE
+            known = None if is_late else self._percentile_of(row.time) or LOW_WATERMARK
+            self.output.percentiles[len(self.output)] = known
         order = self._next_order()
         self.output.append((key, row.value), row.time, (row.window,), row.info, order, produced, update)
 

@@ -86,6 +86,7 @@ class GroupingEngine(KeyedEngine):
         self.combine = _combiner(node) if takes_back else node.combine
         self.late_data = node.strategy.late_data or late_data
         self.lateness = int(node.strategy.allowed_lateness)
+        self._must_close = node.strategy.closing is ClosingBehavior.FIRE_ALWAYS
         self._fixed_holds = node.strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
         self._awaited = self.machine.percentiles
         self._sight = _Sight(self)
@@ -176,7 +177,7 @@ class GroupingEngine(KeyedEngine):
             for old in gone:
                 self._take_back(cell, old, on_time=on_time)
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
-            cell.incorporate(event_time, on_time=on_time)
+            cell.incorporate(event_time, watermark=self.watermark, on_time=on_time)
             if cell.tree.quiet and cell.pending > 1 and self._fixed_holds and not changed:
                 self.state.touched.add(encoded)  # neither the trigger nor the queues take notice
                 continue
@@ -280,7 +281,8 @@ class GroupingEngine(KeyedEngine):
         """Do what a trigger has asked for in an event that is not the watermark's."""
         if outcome.fired:
             produced = self.clock if at is None else at
-            self._emitter.fire(state, window, cell, Firing(self.watermark, produced, wish=outcome.mode))
+            forced = self._must_close and cell.tree.is_finished()
+            self._emitter.fire(state, window, cell, Firing(self.watermark, produced, forced=forced, wish=outcome.mode))
         if outcome.cleared:
             self._emitter.clear(cell)
 
@@ -291,9 +293,9 @@ class GroupingEngine(KeyedEngine):
         passing = previous < window.end <= self.watermark
         expiring = self.watermark >= expiry_of(window, self.lateness)
         forced = fired and passing and self.strategy.on_time is OnTimeBehavior.FIRE_ALWAYS
-        if expiring and (fired or not cell.tree.is_finished()):
-            forced = forced or self.strategy.closing is ClosingBehavior.FIRE_ALWAYS
-        if fired or (expiring and (cell.pending or not cell.tree.is_finished())):
+        if expiring or (fired and cell.tree.is_finished()):
+            forced = forced or (self._must_close and not cell.has_closed)
+        if fired or (expiring and (cell.pending or forced)):
             wish = outcome.mode if outcome is not None else FiringMode.DEFAULT
             firing = Firing(self.watermark, self.clock, fired, passing, forced, expiring, wish)
             self._emitter.fire(state, window, cell, firing)
@@ -364,7 +366,7 @@ class GroupingEngine(KeyedEngine):
         if cell is None:
             cell = state.reopened[window] = Cell(self.combine.create_accumulator())
         cell.accumulator = self.combine.add_input(cell.accumulator, value)
-        cell.incorporate(event_time, on_time=False)
+        cell.incorporate(event_time, watermark=self.watermark, on_time=False)
         if self.watermark == MAX_TIMESTAMP:  # no further watermark will come
             self._reopened(state, window)
         self.state.mark(encoded, window)

@@ -75,11 +75,13 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
     cells = [cell for _, cell in sources]
     earliest = [cell.earliest for cell in cells if cell.earliest is not None]
     latest = [cell.latest for cell in cells if cell.latest is not None]
+    # Where the end moves behind the watermark, what was on time for the window is not any more.
+    overtaken = result.end <= engine.watermark and any(window.end > engine.watermark for window, _ in sources)
     return Cell(
         engine.combine.merge_accumulators([cell.accumulator for cell in cells]),
         tree,
         pending=sum(cell.pending for cell in cells),
-        pending_on_time=any(cell.pending_on_time for cell in cells),
+        pending_on_time=not overtaken and any(cell.pending_on_time for cell in cells),
         had_on_time=any(cell.had_on_time for cell in cells),
         earliest=min(earliest, default=None),
         latest=max(latest, default=None),
