@@ -12,6 +12,7 @@ from dataflow_model.plan.sources import ElementsSource, Source
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.tables import rows_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,10 +58,13 @@ class Create(Read):
     """Make a collection of values that the program holds; a bounded input beside others, at −∞ unless timed.
 
     Args:
-        values: the elements; a `TimestampedValue` brings its own event time; of a dict, its items.
+        values: the elements; a `TimestampedValue` brings its own event time; of a dict, its items; of a pandas or
+            Polars DataFrame or an Arrow table, its rows as named tuples, as the sources in `dm.io` give them.
 
     Raises:
-        InvalidType: for something that is not iterable, or for text, which is rarely meant letter by letter.
+        InvalidType: for something that is not iterable, for text, which is rarely meant letter by letter, for a table
+            with a column that Arrow cannot hold, and for a DataFrame of Spark.
+        InvalidArgument: for a table with a column whose name cannot be a field.
 
     Source: Beam's `Create`.
 
@@ -68,6 +72,9 @@ class Create(Read):
         >>> import dataflow_model as dm
         >>> dm.Pipeline() | dm.Create([("UA", 1), ("AA", 2)])
         PCollection('Create', element_type=tuple[str, int])
+        >>> import pyarrow as pa
+        >>> dm.Create(pa.table({"carrier": ["UA"], "delay": [4]})).source.elements
+        (Row(carrier='UA', delay=4),)
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
@@ -77,12 +84,15 @@ class Create(Read):
                     f"Create takes an iterable of values, got the text {values!r}", hint=f"write Create([{values!r}])"
                 )
             )
-        try:
-            given = tuple(values.items() if isinstance(values, dict) else values)
-        except TypeError as error:
-            raise InvalidType(
-                explain(f"Create takes an iterable of values, got {values!r}", hint="write Create([value])")
-            ) from error
+        rows = rows_of_table(values)
+        if rows is None:
+            try:
+                rows = iter(values.items() if isinstance(values, dict) else values)
+            except TypeError as error:
+                raise InvalidType(
+                    explain(f"Create takes an iterable of values, got {values!r}", hint="write Create([value])")
+                ) from error
+        given = tuple(rows)
         timed = any(isinstance(value, TimestampedValue) for value in given)
         elements = (
             tuple(value.value if isinstance(value, TimestampedValue) else value for value in given) if timed else given

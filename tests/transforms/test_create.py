@@ -1,0 +1,122 @@
+"""Create: what it takes as values, tables of other libraries among them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.sources import ElementsSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def elements(values: Any) -> tuple[Any, ...]:
+    source = dm.Create(values).source
+    assert isinstance(source, ElementsSource)
+    return source.elements
+
+
+class PolarsLike:
+    """What Create needs of a Polars DataFrame, which is not installed here."""
+
+    __module__ = "polars.dataframe.frame"
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("a DataFrame of Polars iterates over its columns")
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table({"carrier": pa.array(["UA"], pa.large_string())})
+
+
+PolarsLike.__name__ = "DataFrame"
+
+
+class SparkLike:
+    __module__ = "pyspark.sql.classic.dataframe"
+
+    def __getitem__(self, item: int) -> Any:
+        raise AssertionError("a DataFrame of Spark iterates over its columns")
+
+
+SparkLike.__name__ = "DataFrame"
+
+
+def test_the_rows_of_a_pandas_dataframe_are_elements_with_attributes() -> None:
+    frame = pd.DataFrame({"carrier": ["UA", None], "delay": [4, -2]})
+    assert [(row.carrier, row.delay) for row in elements(frame)] == [("UA", 4), (None, -2)]
+
+
+def test_a_named_index_of_pandas_is_a_column_and_an_unnamed_one_is_left_out() -> None:
+    frame = pd.DataFrame({"carrier": ["UA", "AA"], "delay": [4, -2]})
+    assert [row._asdict() for row in elements(frame.set_index("carrier"))] == [
+        {"carrier": "UA", "delay": 4},
+        {"carrier": "AA", "delay": -2},
+    ]
+    assert [row._asdict() for row in elements(frame[frame.delay < 0])] == [{"carrier": "AA", "delay": -2}]
+
+
+def test_nan_in_a_pandas_column_is_none() -> None:
+    assert [row.delay for row in elements(pd.DataFrame({"delay": [1.5, float("nan")]}))] == [1.5, None]
+
+
+def test_arrow_tables_batches_and_arrays_give_rows_and_values() -> None:
+    table = pa.table({"carrier": ["UA", "AA"]})
+    assert [row.carrier for row in elements(table)] == ["UA", "AA"]
+    assert [row.carrier for row in elements(table.to_batches()[0])] == ["UA", "AA"]
+    assert elements(table["carrier"]) == elements(table["carrier"].combine_chunks()) == ("UA", "AA")
+
+
+def test_the_rows_of_a_polars_dataframe_are_elements() -> None:
+    assert [row.carrier for row in elements(PolarsLike())] == ["UA"]
+
+
+def test_a_dataframe_of_spark_is_refused_with_what_reads_it() -> None:
+    with pytest.raises(dm.InvalidType, match=r"a DataFrame of Spark\nHint: read it with dm.io.ReadDataFrame"):
+        dm.Create(SparkLike())  # type: ignore[arg-type]
+
+
+def test_a_pandas_column_of_mixed_types_is_refused_with_the_column() -> None:
+    with pytest.raises(dm.InvalidType, match=r"column mixed(.|\n)*Hint: .*itertuples"):
+        dm.Create(pd.DataFrame({"mixed": [1, "x"]}))
+
+
+def test_a_column_whose_name_cannot_be_an_attribute_is_refused() -> None:
+    with pytest.raises(dm.InvalidArgument, match="column 'dep delay' cannot be a field"):
+        dm.Create(pd.DataFrame({"dep delay": [1]}))
+
+
+def test_a_dict_gives_its_items_and_text_is_refused() -> None:
+    assert elements({"UA": 1}) == (("UA", 1),)
+    for text in ("UA", b"UA"):
+        with pytest.raises(dm.InvalidType, match=r"an iterable of values, got the text b?'UA'"):
+            dm.Create(text)
+
+
+def test_an_error_in_the_users_generator_is_not_taken_for_a_value_that_does_not_iterate() -> None:
+    def values() -> Iterator[int]:
+        yield 1 + None  # type: ignore[operator]
+
+    with pytest.raises(TypeError, match="unsupported operand") as raised:
+        dm.Create(values())
+    assert not isinstance(raised.value, dm.InvalidType)
+
+
+def test_create_does_not_import_pandas() -> None:
+    code = "import sys, dataflow_model as dm; dm.Create([1]); sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_rows_of_a_table_go_through_a_pipeline() -> None:
+    with dm.Pipeline(dm.LocalRunner()) as p:
+        frame = pd.DataFrame({"carrier": ["UA", "UA", "AA"], "delay": [4, 6, 1]})
+        means = p | dm.Create(frame) | dm.WithKeys("carrier", value="delay") | dm.Mean.per_key()
+        _ = means | "kept" >> dm.io.Collect()
+    assert p.result is not None
+    assert sorted(record.value for record in p.result.collected("kept")) == [("AA", 1.0), ("UA", 5.0)]
