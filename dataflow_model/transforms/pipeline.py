@@ -15,7 +15,7 @@ from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingSt
 from dataflow_model.transforms import ptransform
 from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
-from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.ptransform import PTransform, written
 from dataflow_model.triggers import Trigger
 from dataflow_model.windowing import WindowFn
 
@@ -97,7 +97,8 @@ class Pipeline:
             raise InvalidArgument(
                 explain(
                     f"there is a transform {full!r} already, and labels are unique in their scope",
-                    hint=f'give this one a label of its own: "another name" >> {_called(transform)}',
+                    hint=f'give the second one a label of its own: "another name" >> {written(transform)}; before '
+                    "a notebook cell is run again, make a new pipeline, best in the same cell: p = dm.Pipeline(…)",
                 )
             )
         _check_input(transform, pvalue, full)
@@ -232,34 +233,30 @@ def _check_input(transform: PTransform, pvalue: Any, label: str) -> None:
         raise InvalidType(
             explain(
                 f"{label!r} begins a pipeline, got {pvalue!r}",
-                hint=f"apply it to the pipeline: p | {_called(transform)}",
+                hint=f"apply it to the pipeline: p | {written(transform)}",
             )
         )
     if kind == "collection" and isinstance(pvalue, PBegin):
         raise InvalidType(
             explain(
                 f"{label!r} reads a collection, got the pipeline itself",
-                hint=f"begin with a source: p | dm.Create([…]) | {_called(transform)}",
+                hint=f"begin with a source: p | dm.Create([…]) | {written(transform)}",
             )
         )
     if kind == "collection" and not isinstance(pvalue, PCollection):
         raise InvalidType(
             explain(
                 f"{label!r} reads one collection, got {pvalue!r}",
-                hint=f"put them together first: (…) | dm.Flatten() | {_called(transform)}",
+                hint=f"put them together first: (…) | dm.Flatten() | {written(transform)}",
             )
         )
     if kind == "collections" and not isinstance(pvalue, tuple | list | dict | OutputTuple):
         raise InvalidType(
             explain(
                 f"{label!r} reads several collections, got {pvalue!r}",
-                hint=f"give a tuple: (first, second) | {_called(transform)}",
+                hint=f"give a tuple: (first, second) | {written(transform)}",
             )
         )
-
-
-def _called(transform: PTransform) -> str:
-    return f"dm.{type(transform).__name__}(…)"
 
 
 def _way_out(given: object) -> str:
@@ -293,7 +290,7 @@ def _apply_to_several(several: object, transform: PTransform) -> Any:
             explain(
                 f"{transform.label!r} is applied to {several!r}, which is no collection "
                 "and no tuple or dict of collections",
-                hint=f"begin with a pipeline: p | dm.Create([…]) | {_called(transform)}",
+                hint=f"begin with a pipeline: p | dm.Create([…]) | {written(transform)}",
             )
         )
     return members[0].pipeline.apply(transform, several)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.combine import CombineFn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["PTransform"]
+__all__ = ["PTransform", "written"]
 
+_PREFIXES: Final = (
+    ("dataflow_model.io.", "dm.io."),
+    ("dataflow_model.testing.", "dm.testing."),
+    ("dataflow_model.", "dm."),
+)
+"""How users write what stands in a module."""
+_FORMS: Final = {"PerKey": "per_key", "PerElement": "per_element"}
 _apply_to_several: list[Callable[[Any, PTransform], Any]] = []
 
 
@@ -75,9 +83,7 @@ class PTransform:
 
     def __rrshift__(self, label: object) -> Self:
         if not isinstance(label, str):
-            raise InvalidType(
-                explain(f"a label must be text, got {label!r}", hint=f"write 'name' >> dm.{self.label}(…)")
-            )
+            raise InvalidType(explain(f"a label must be text, got {label!r}", hint=f"write 'name' >> {written(self)}"))
         if not label.strip():
             raise InvalidArgument(f"a label must not be empty, got {label!r}")
         return self._but(_label=label)
@@ -87,3 +93,18 @@ class PTransform:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label!r}>"
+
+
+def written(transform: PTransform) -> str:
+    """Return how a transform is written, as hints show it.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> written(dm.Sum.per_key()), written(dm.io.Collect())
+        ('dm.Sum.per_key(…)', 'dm.io.Collect(…)')
+    """
+    name, _, form = transform.default_label().partition(".")
+    owner = getattr(transform, "fn", None) if form else transform  # the combiner of a form of its own
+    module = type(owner if isinstance(owner, CombineFn) else transform).__module__
+    prefix = next((short for long, short in _PREFIXES if f"{module}.".startswith(long)), "")
+    return f"{prefix}{name}{'.' if form else ''}{_FORMS.get(form, form).lower()}(…)"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 import dataflow_model as dm
+import dataflow_model.io
+from dataflow_model.transforms.ptransform import written
 
 
 def labels(p: dm.Pipeline) -> list[str]:
@@ -47,6 +50,42 @@ def test_a_label_is_refused_the_second_time_in_its_scope() -> None:
     numbers = dm.Pipeline() | dm.Create([1]) | dm.Map(str)
     with pytest.raises(dm.InvalidArgument, match=r"there is a transform 'Map' already(.|\n)*Hint: .*another name"):
         _ = numbers | dm.Map(int)
+
+
+class Widest(dm.Combiner[int, int, int]):
+    """A combiner of the user's own."""
+
+
+@pytest.mark.parametrize(
+    ("transform", "how"),
+    [
+        (dm.Map(str), "dm.Map"),
+        (dm.Sum.per_key(), "dm.Sum.per_key"),
+        (dm.Count.per_element(), "dm.Count.per_element"),
+        (dm.CombinePerKey(sum), "dm.CombinePerKey"),
+        (dm.Window.into(dm.FixedWindows(1)), "dm.Window.into"),
+        (dm.Distinct.per_key(), "dm.Distinct.per_key"),
+        (dm.Join.full(), "dm.Join.full"),
+        (dm.io.Collect(), "dm.io.Collect"),
+        (dm.io.WriteJson("somewhere"), "dm.io.WriteJson"),
+        (Twice(), "Twice"),
+        (Widest.per_key(), "Widest.per_key"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_hint_names_a_transform_as_users_write_it(transform: dm.PTransform, how: str) -> None:
+    assert written(transform) == f"{how}(…)"
+    assert not how.startswith("dm.") or attrgetter(how.removeprefix("dm."))(dm) is not None
+
+
+def test_the_second_use_of_a_label_is_told_how_to_label_it_and_how_to_run_a_cell_again() -> None:
+    p = dm.Pipeline()
+    pairs = p | dm.Create([("a", 1)])
+    _ = pairs | dm.Sum.per_key()
+    with pytest.raises(dm.InvalidArgument) as raised:
+        _ = pairs | dm.Sum.per_key()
+    assert '"another name" >> dm.Sum.per_key(…)' in str(raised.value)
+    assert "before a notebook cell is run again, make a new pipeline" in str(raised.value)
 
 
 def test_the_same_label_stands_in_two_scopes() -> None:
