@@ -75,7 +75,11 @@ class PipelineResult(Protocol):
         ...
 
     def collected(self, label: str) -> list[Any]:
-        """Return what the `io.Collect` sink with this full label has received, as `Record`s in emission order."""
+        """Return what the `io.Collect` sink with this full label has received, as `Record`s in emission order.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+        """
         ...
 
 

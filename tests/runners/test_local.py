@@ -209,8 +209,7 @@ def test_a_failed_run_has_failed_and_publishes_nothing() -> None:
     with pytest.raises(UserCodeError):
         result.wait_until_finish()
     assert result.state is dm.RunnerState.FAILED
-    with pytest.raises(KeyError):
-        result.collected("kept")
+    assert result.collected("kept") == []
 
 
 class Traced(dm.DoFn):
@@ -329,3 +328,12 @@ def test_a_result_tells_its_state_metrics_and_watermarks() -> None:
     assert result.wait_until_finish() is dm.RunnerState.DONE
     assert result.metrics()["sums"] == {"elements_in": 2, "dropped_because_late": 1, "panes_on_time": 1}
     assert result.watermarks() == {"in": dm.MAX_TIMESTAMP, "sums": dm.MAX_TIMESTAMP}
+
+
+def test_asking_for_what_no_sink_collects_names_the_labels_there_are() -> None:
+    p = dm.Pipeline(dm.LocalRunner())
+    _ = p | dm.Create([1]) | "kept" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    with pytest.raises(dm.InvalidArgument, match=r"no dm.io.Collect\(\) sink has the label 'keep'\nHint: .*\['kept'\]"):
+        result.collected("keep")

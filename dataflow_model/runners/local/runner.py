@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner, explain
 from dataflow_model.metrics.collecting import collecting, enter
+from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock, RunnerState
@@ -161,8 +162,13 @@ class LocalResult:
         return {label: EventTime(watermark) for label, watermark in self._execution.watermarks.items()}
 
     def collected(self, label: str) -> list[Record]:
-        """Return what the `io.Collect` sink with this label has received, in emission order."""
-        return self._collected[label]
+        """Return what the `io.Collect` sink with this label has received, in emission order; nothing before the end.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+        """
+        check_collected(self._execution.plan, label)
+        return self._collected.get(label, [])
 
     def _work(self) -> None:
         try:

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner, explain
+from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
@@ -166,7 +167,12 @@ class BatchResult:
         return read_watermarks(self._directory)
 
     def collected(self, label: str) -> list[Record]:
-        """Return what the sink with this label has kept, in emission order."""
+        """Return what the sink with this label has kept, in emission order.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+        """
+        check_collected(self._staged.plan, label)
         return read_collected(self._directory, label)
 
     def dataframe(self, label: str) -> DataFrame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
@@ -210,7 +211,12 @@ class StreamingResult:
         return read_watermarks(self._checkpoint.ours)
 
     def collected(self, label: str) -> list[Record]:
-        """Return what the sink with this label has kept, in emission order."""
+        """Return what the sink with this label has kept, in emission order.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+        """
+        check_collected(self._staged.plan, label)
         return read_collected(self._checkpoint.ours, label)
 
     def _watch(self) -> None:
