@@ -85,6 +85,7 @@ class ParDo:
         dead_letters: the tag that takes elements for which the DoFn raised, or `None`.
         args, kwargs: further arguments, `SideInput`s among them.
         retractable: whether it may run on retractions, or keeps its outputs for them; what the DoFn says by default.
+        late_data_horizon: how far before its input's an output's event time may lie; what the DoFn says by default.
     """
 
     label: str
@@ -95,6 +96,7 @@ class ParDo:
     tags: tuple[str, ...] = ()
     dead_letters: str | None = None
     retractable: bool | Literal["memoised"] = attrs.Factory(lambda node: node.fn.retractable, takes_self=True)
+    late_data_horizon: Duration | None = attrs.Factory(lambda node: node.fn.late_data_horizon, takes_self=True)
 
     @property
     def side_inputs(self) -> tuple[SideInput, ...]:

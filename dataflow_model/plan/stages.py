@@ -203,9 +203,7 @@ def _union(flows: list[dict[str, int]]) -> dict[str, int]:
 def _horizon(node: Node) -> int:
     """Return how far behind its input's watermark a node's output watermark is held."""
     match node:
-        case ParDo():
-            return int(node.fn.late_data_horizon or 0)
-        case AssignTimestamps():
+        case ParDo() | AssignTimestamps():
             return int(node.late_data_horizon or 0)
         case _:
             return 0

@@ -15,10 +15,12 @@ from dataflow_model.transforms.pcollection import OutputTuple
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
 from dataflow_model.transforms.state import check_named_percentiles, check_stateful_input
+from dataflow_model.transforms.timestamps import checked_horizon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dataflow_model.time import DurationLike
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["ParDo"]
@@ -54,6 +56,7 @@ class ParDo(PTransform):
     _main: str = nodes.MAIN
     _dead_letters: str | None = None
     _retractable: bool | Literal["memoised"] | None = None
+    _late_data_horizon: Duration | None = None
 
     def __init__(self, fn: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(fn, type) and issubclass(fn, DoFn):
@@ -140,6 +143,28 @@ class ParDo(PTransform):
         _check_retractable(how, "`retractable`")
         return self._but(_retractable=how)
 
+    def late_data_horizon(self, horizon: DurationLike) -> Self:
+        """Let outputs lie before their inputs in event time: what `DoFn.late_data_horizon` says for a class.
+
+        Args:
+            horizon: how far back at most; the watermark of the output is held back by as much.
+
+        Raises:
+            InvalidArgument: for a negative duration.
+
+        Source: the papers' BOUNDED_PAST; Beam's `getAllowedTimestampSkew`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> landings = p | dm.Create([dm.TimestampedValue(("UA", 600), 3600)])
+            >>> departed = dm.Map(lambda flight: dm.TimestampedValue(flight, 3600 - flight[1]))
+            >>> _ = landings | departed.late_data_horizon("1 hour")
+            >>> p.plan()["Map"].late_data_horizon
+            Duration(3600s)
+        """
+        return self._but(_late_data_horizon=checked_horizon(horizon))
+
     def output_type(self, element_type: Any) -> Any:
         """Return what hints tell of the main output's elements."""
         del element_type
@@ -163,6 +188,7 @@ class ParDo(PTransform):
             tags=self._tags or (),
             dead_letters=self._dead_letters,
             retractable=self.fn.retractable if self._retractable is None else self._retractable,
+            late_data_horizon=self.fn.late_data_horizon if self._late_data_horizon is None else self._late_data_horizon,
         )
         known = self._output_type if self._output_type is not None else self.output_type(pcoll.element_type)
         types: dict[str, Any] = {nodes.MAIN: known}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.transforms.pcollection import PCollection
 
-__all__ = ["WithTimestamps"]
+__all__ = ["WithTimestamps", "checked_horizon"]
 
 
 class WithTimestamps(PTransform):
@@ -51,9 +51,7 @@ class WithTimestamps(PTransform):
                 explain(f"WithTimestamps takes a function, got {fn!r}", hint="WithTimestamps(lambda e: e.time)")
             )
         self.fn = fn
-        self.late_data_horizon = None if late_data_horizon is None else duration(late_data_horizon)
-        if self.late_data_horizon is not None and self.late_data_horizon < Duration(0):
-            raise InvalidArgument(f"`late_data_horizon` must not be negative, got {self.late_data_horizon!r}")
+        self.late_data_horizon = None if late_data_horizon is None else checked_horizon(late_data_horizon)
 
     def expand(self, pcoll: PCollection) -> PCollection:
         """Add the node."""
@@ -63,6 +61,18 @@ class WithTimestamps(PTransform):
             label=pipeline.scope, input=pcoll.ref, fn=_AsEventTime(self.fn), late_data_horizon=self.late_data_horizon
         )
         return pipeline.add_main(node, strategy=pcoll.strategy, element_type=pcoll.element_type)
+
+
+def checked_horizon(given: DurationLike) -> Duration:
+    """Return how far event times may move back.
+
+    Raises:
+        InvalidArgument: for a negative duration.
+    """
+    horizon = duration(given)
+    if horizon < Duration(0):
+        raise InvalidArgument(f"`late_data_horizon` must not be negative, got {horizon!r}")
+    return horizon
 
 
 class _AsEventTime:

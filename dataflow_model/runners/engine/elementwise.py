@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import attrs
 
 from dataflow_model.errors import InvalidType, explain
 from dataflow_model.metrics.collecting import enter, gave, took
-from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import (
     MAIN,
     AssignTimestamps,
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from dataflow_model.values import PaneInfo, Window
 
 __all__ = ["Fragment"]
+
+
+_WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
 
 
 @attrs.define
@@ -203,7 +206,7 @@ class Fragment:
                 after = int(event_time(node.fn(value)))
             except Exception as error:
                 raise user_error(error, node.label, value) from error
-            times.append(_checked_move(before, after, node.late_data_horizon, node.label))
+            times.append(_checked_move(before, after, node))
         return _Flow(flow.values, flow.causes, times, flow.windows)
 
     def _to_pairs(self, node: ToPairs, flow: _Flow) -> _Flow:
@@ -354,7 +357,7 @@ def _file(
         if isinstance(value, TaggedOutput):
             tag, value = value.tag, value.value
         if isinstance(value, TimestampedValue):
-            at = _checked_move(time, int(value.event_time), node.fn.late_data_horizon, node.label)
+            at = _checked_move(time, int(value.event_time), node)
             value = value.value
         check_tag(tag, outputs, node.label)
         filed.append((tag, value, at))
@@ -362,15 +365,19 @@ def _file(
         outputs[tag].append(value, cause, at, windows)
 
 
-def _checked_move(before: int, after: int, horizon: int | None, label: str) -> int:
+def _checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> int:
     """Return the new event time, if it is no further back than declared."""
-    if after < before - (horizon or 0):
+    horizon = node.late_data_horizon
+    if after < before - int(horizon or 0):
         bound = "no" if horizon is None else "a smaller"
+        way_out = f"dm.{_WRITTEN.get(type(node.fn), 'ParDo')}(…).late_data_horizon('1 hour')"
+        if isinstance(node, AssignTimestamps):
+            way_out = "dm.WithTimestamps(…, late_data_horizon='1 hour')"
         raise InvalidType(
             explain(
-                f"{label!r} moves an event time back from {format_instant(before)} to {format_instant(after)}, "
+                f"{node.label!r} moves an event time back from {format_instant(before)} to {format_instant(after)}, "
                 f"with {bound} bound declared",
-                hint="declare late_data_horizon=…, which holds the watermark back by that much",
+                hint=f"say how far back it may go, which holds the watermark back by as much: {way_out}",
             )
         )
     return after

@@ -91,7 +91,7 @@ class Call:
                 explain(
                     f"the output timestamp of the timer {name!r} must lie between "
                     f"{format_instant(self.earliest)}{latest}, got {format_instant(output_time)}",
-                    hint="declare late_data_horizon=… to give outputs earlier than what causes them",
+                    hint="say how far back outputs may lie: dm.ParDo(…).late_data_horizon('1 hour')",
                 )
             )
         if domain is not _EVENT:
@@ -163,7 +163,7 @@ class UserCalls:
         self._node = node
         self._declaration = node.declaration
         self._side_values = side_values
-        self._horizon = int(node.fn.late_data_horizon or 0)
+        self._horizon = int(node.late_data_horizon or 0)
         self._metadata = node.metadata
         self._held = self._names_of(node.fn.user_function())
         self._of_timers = {
@@ -323,7 +323,8 @@ class UserCalls:
                     explain(
                         f"{self._node.label!r} moves an event time back from {format_instant(call.time)} "
                         f"to {format_instant(at)}, further than it has declared",
-                        hint="declare late_data_horizon=…, or set the timer with an output_timestamp=…",
+                        hint="say how far back outputs may lie, dm.ParDo(…).late_data_horizon('1 hour'), or set the "
+                        "timer with an output_timestamp=…",
                     )
                 )
             filed.append((tag, value, at))
