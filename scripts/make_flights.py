@@ -214,10 +214,10 @@ def lateness_table(table: pa.Table) -> str:
 README = """\
 # Flights
 
-`flights.parquet`: the {rows:,} scheduled departures of 2013 from New York's three airports, {cancelled:,} of them
-cancelled, in the order in which they became known. It is what `make demo` runs on.
+This page describes the data that `make demo` runs on. `flights.parquet` contains the {rows:,} scheduled departures of
+2013 from New York's three airports, {cancelled:,} of them cancelled, in the order in which they became known.
 
-This page and the file are made by `scripts/make_flights.py`. Don't edit them by hand.
+`scripts/make_flights.py` generates this page and the file. Don't edit them by hand.
 
 | | |
 |---|---|
@@ -235,32 +235,36 @@ This page and the file are made by `scripts/make_flights.py`. Don't edit them by
 
 | column | type | meaning |
 |---|---|---|
-| `scheduled_departure` | timestamp, µs, UTC | event time: when the flight was to leave |
-| `known_at` | timestamp, µs, UTC | processing time: when that was known; the replay clock, and the order of the file |
+| `scheduled_departure` | timestamp, µs, UTC | event time: when the flight was scheduled to leave |
+| `known_at` | timestamp, µs, UTC | processing time: when it became known; the replay clock and the order of the file |
 | `carrier` | string | two-letter airline code |
 | `flight` | int32 | flight number |
 | `origin` | string | `EWR`, `JFK` or `LGA` |
 | `dest` | string | airport code of the destination |
 | `dep_delay` | int16, nullable | minutes after schedule, negative if early; null if the flight was cancelled |
 
-- **Time zones.** The source gives schedules as New York wall-clock times. They are taken to UTC with
-  `America/New_York`'s rules, daylight saving included. A local time that does not exist (2013-03-10, 02:00 to 03:00)
-  or exists twice (2013-11-03, 01:00 to 02:00) would stop the script: no flight was scheduled in either. Each result
-  is checked against the source's own `time_hour`.
-- **When it was known.** A departure is known when it happens: `scheduled_departure` + `dep_delay`. A cancelled flight
-  has no departure; it is known at its scheduled time, since the source does not say when it was cancelled.
-- **Order.** By `known_at`, then `scheduled_departure`, `carrier`, `flight`, `origin`; no two rows agree in all five.
-  Clock values are whole minutes: {ticks:,} of them.
-- **Delays.** Median {median} min, 90th percentile {p90} min, 99th {p99} min, longest {longest:,} min
-  ({longest_h:.1f} h); the earliest left {earliest} min before its schedule.
+- **Time zones.** The source has schedules as New York wall-clock times. They are converted to UTC with the rules of
+  `America/New_York`, including daylight saving. A local time that does not exist (2013-03-10, 02:00 to 03:00) or is
+  ambiguous (2013-11-03, 01:00 to 02:00) would stop the script; no flight was scheduled in either hour. Each result is
+  checked against the source's own `time_hour`.
+- **When a departure became known.** A departure is known when it happens, at `scheduled_departure` + `dep_delay`. A
+  cancelled flight has no departure. It is known at its scheduled time, because the source does not say when it was
+  cancelled.
+- **Order.** Rows are ordered by `known_at`, then `scheduled_departure`, `carrier`, `flight` and `origin`; no two rows
+  agree in all five. Clock values are whole minutes, and there are {ticks:,} of them.
+- **Delays.** The median is {median} min, the 90th percentile {p90} min, the 99th {p99} min and the longest
+  {longest:,} min ({longest_h:.1f} h). The earliest flight left {earliest} min before its schedule.
 
 ## How late are they?
 
-The watermark here is the newest `scheduled_departure` seen in earlier minutes, less a delay. A departure is *late for
-its hour* if the watermark has passed the end of its one-hour window when it becomes known, *behind the watermark* if
-the watermark has passed the departure's own schedule, and *dropped* if the watermark has passed the end of its hour by
-the allowed lateness. Shares are of the {departed:,} departures; cancelled flights move the watermark, but are not
-counted.
+The following table uses a watermark that is the latest `scheduled_departure` seen in earlier minutes, minus a delay.
+When a departure becomes known, it is
+
+- *late for its hour* if the watermark has passed the end of its one-hour window;
+- *behind the watermark* if the watermark has passed the departure's own schedule;
+- *dropped* if the watermark has passed the end of its hour by the allowed lateness.
+
+Percentages are shares of the {departed:,} departures. Cancelled flights advance the watermark, but are not counted.
 
 {lateness}
 """
