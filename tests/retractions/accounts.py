@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep, ClockStep
+from dataflow_model.plan.sources import AddStep, ClockStep, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,13 +110,13 @@ def batch(elements: Iterable[tuple[Any, Any, dm.EventTime]], fn: dm.WindowFn) ->
 
 
 def ticking(script: TestStream) -> TestStream:
-    """Return the script with two new values of the clock behind each step.
+    """Return the script with each event as a step of its own, and two new values of the clock after each.
 
     What waits for the end of a tick fires as the clock leaves it: at the first of them in the first grouping, at the
     second in what the first has sent on.
     """
     clock, ticked = 0, type(script)()
-    for step in script.steps:
+    for _, step in events_of(script.steps):
         if isinstance(step, ClockStep):
             clock = max(clock, int(step.processing_time))
         else:

@@ -463,7 +463,7 @@ def test_the_life_cycle_of_a_stateful_function() -> None:
         def teardown(self) -> None:
             told.append("teardown")
 
-    result_of(dm.ParDo(Living()), script=TestStream().bundle([("x", 1), ("y", 2)], key="a").add("z", 3, key="a"))
+    result_of(dm.ParDo(Living()), script=TestStream().add("y", 2, key="a").add("z", 3, key="a"))
     assert told == ["setup", "start", "finish", "start", "finish", "teardown"]
 
 
