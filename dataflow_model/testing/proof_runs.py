@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -23,14 +23,29 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
-    from dataflow_model.plan.runner import Runner
     from dataflow_model.plan.sinks import Record
     from dataflow_model.testing.streams import TestStream
 
-__all__ = ["Observed", "Subject", "Trace", "firing_once", "groupings_of", "nearest_groupings"]
+__all__ = ["Observed", "Runs", "Subject", "Trace", "firing_once", "groupings_of", "nearest_groupings", "with_panes"]
 
 _RESULT = "what is compared"
 _PROBE = "discarding, for the proof"
+
+
+class _Finished(Protocol):
+    """What a proof asks of a run."""
+
+    def wait_until_finish(self, timeout: float | None = None) -> Any: ...
+    def collected(self, label: str) -> list[Record]: ...
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+
+class Runs(Protocol):
+    """Makes a plan run; every runner does."""
+
+    def run(self, plan: Plan, *, until: str | None = None) -> _Finished:
+        """Start the plan."""
+        ...
 
 
 @attrs.frozen(eq=False)
@@ -116,15 +131,15 @@ class Subject:
         check(plan)
         return plan, result.ref
 
-    def run(self, script: TestStream, runner: Runner, *, probed: bool = False) -> Observed:
+    def run(self, script: TestStream, runner: Runs, *, probed: bool = False) -> Observed:
         """Run the pipeline as it is; `probed` looks into its groupings too."""
         plan, _ = self.plan(script)
-        return _run(_with_probes(plan) if probed else _with_panes(plan), runner)
+        return _run(_with_probes(plan) if probed else with_panes(plan), runner)
 
-    def run_to_the_end(self, script: TestStream, runner: Runner) -> Observed:
+    def run_to_the_end(self, script: TestStream, runner: Runs) -> Observed:
         """Run the pipeline with each grouping's panes put off until their windows expire, all data in hand."""
         plan, _ = self.plan(script)
-        return _run(_with_panes(firing_once(plan)), runner)
+        return _run(with_panes(firing_once(plan)), runner)
 
 
 def groupings_of(plan: Plan) -> list[GroupByKeyAndWindow]:
@@ -142,7 +157,7 @@ def nearest_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:
     return list({grouping.label: grouping for grouping in found}.values())
 
 
-def _with_panes(plan: Plan) -> Plan:
+def with_panes(plan: Plan) -> Plan:
     """Keep what each grouping emits."""
     kept = [_kept(f"{node.label}/panes", Ref(node.label)) for node in groupings_of(plan)]
     return attrs.evolve(plan, nodes=(*plan.nodes, *kept))
@@ -159,7 +174,7 @@ def _with_probes(plan: Plan) -> Plan:
         label = f"{node.label}/{_PROBE}"
         twin = GroupByKeyAndWindow(label=label, input=node.input, strategy=strategy, combine=_Tracing(node.combine))
         added += [twin, _kept(f"{label}/panes", Ref(label)), _kept(f"{node.label}/input", node.input)]
-    return _with_panes(attrs.evolve(plan, nodes=(*plan.nodes, *added)))
+    return with_panes(attrs.evolve(plan, nodes=(*plan.nodes, *added)))
 
 
 def firing_once(plan: Plan) -> Plan:
@@ -184,7 +199,7 @@ def _kept(label: str, ref: Ref) -> Write:
     return Write(label=label, input=ref, sink=CollectSink())
 
 
-def _run(plan: Plan, runner: Runner) -> Observed:
+def _run(plan: Plan, runner: Runs) -> Observed:
     result = runner.run(plan, until="drained")
     result.wait_until_finish()
     labels = [node.label for node in groupings_of(plan)]

@@ -19,8 +19,10 @@ from dataflow_model.plan.strategy import (
     TimestampCombiner,
     WindowingStrategy,
 )
+from dataflow_model.testing.chains import Chain, ChainedGrouping, all_together, by_remainder
 from dataflow_model.testing.streams import TestStream
 from dataflow_model.time import Duration, EventTime, duration, event_time
+from dataflow_model.transforms import Count, Max, Sum
 from dataflow_model.triggers import (
     AfterAll,
     AfterAny,
@@ -57,6 +59,7 @@ __all__ = [
     "SIGNALS",
     "AfterTotal",
     "accumulation_modes",
+    "chains",
     "is_mark",
     "test_streams",
     "triggers",
@@ -253,6 +256,63 @@ def windowing_strategies(
         timestamp_combiner=draw(st.sampled_from(TimestampCombiner)),
         late_data=None if late_data is None else draw(late_data),
         may_lose_data=True,
+    )
+
+
+@st.composite
+def chains(
+    draw: st.DrawFn,
+    max_groupings: int = 3,
+    *,
+    windowings: st.SearchStrategy[WindowingStrategy] | None = None,
+) -> Chain:
+    """Draw two or more groupings in a row, to call with a collection of pairs whose values are numbers.
+
+    Windows, trigger, mode, retractions, timestamps and lateness are drawn anew for each grouping, unless it inherits
+    them; so are the combiner, and the keys by which the panes of the one before are grouped again. What a plan would
+    refuse behind a grouping that retracts is not drawn.
+
+    Args:
+        draw: given by hypothesis.
+        max_groupings: the most groupings, at least two.
+        windowings: the strategy of each grouping; `windowing_strategies()` unless given. An accumulating one may be
+            made retracting, one behind a retracting grouping is made as late, and merges no windows.
+
+    Example:
+        >>> from hypothesis import find
+        >>> by_default = chains(windowings=st.just(WindowingStrategy()))
+        >>> find(by_default, lambda chain: len(chain.groupings) == 3).labels
+        ['grouping 1', 'grouping 2', 'grouping 3']
+    """
+    if windowings is None:
+        windowings = windowing_strategies()
+    count = draw(st.integers(2, max_groupings))
+    groupings: list[ChainedGrouping] = []
+    before: WindowingStrategy | None = None
+    for number in range(1, count + 1):
+        rekey = draw(st.sampled_from([None, by_remainder, all_together])) if before else None
+        combine: Any = draw(st.sampled_from([Sum(), Count()] if number < count else [Sum(), Max(), None]))
+        ways = ["anew", "when and how", "inherited"] if before else ["anew"]
+        way = draw(st.sampled_from(ways))
+        strategy: WindowingStrategy | None = None
+        if way != "inherited":
+            strategy = draw(windowings)
+            if strategy.accumulates:
+                strategy = attrs.evolve(strategy, retracting=draw(st.booleans()))
+            if before is not None and before.retracting:
+                strategy = _behind_retractions(draw, strategy, before)
+                combine = combine if strategy.accumulates else Sum()
+            before = strategy
+        groupings.append(ChainedGrouping(strategy, combine, rekey, keeps_windows=way == "when and how"))
+    return Chain(tuple(groupings))
+
+
+def _behind_retractions(draw: st.DrawFn, strategy: WindowingStrategy, before: WindowingStrategy) -> WindowingStrategy:
+    """Return what may stand behind a retracting grouping: windows that do not merge, and lateness enough."""
+    return attrs.evolve(
+        strategy,
+        window_fn=draw(window_fns(merging=False)) if strategy.merges else strategy.window_fn,
+        allowed_lateness=max(strategy.allowed_lateness, before.allowed_lateness),
     )
 
 

@@ -128,10 +128,12 @@ def windowing_strategy(pick: Pick, window_fns: Sequence[Any], leaves: Sequence[s
     )
 
 
-def script(pick: Pick, kinds: Sequence[str]) -> TestStream:
+def script(
+    pick: Pick, kinds: Sequence[str], keys: Sequence[str] = "aaab", lengths: Sequence[int] = range(1, 21)
+) -> TestStream:
     """Draw a script of pairs whose values are 1, 2, 4, …: any sum tells which elements are in it."""
     steps, clock, watermark, ahead, value = TestStream(), 0, 0, 0, 1
-    for _ in range(pick(range(1, 21))):
+    for _ in range(pick(lengths)):
         match pick(kinds):
             case "clock":
                 clock += pick(range(5))
@@ -150,7 +152,7 @@ def script(pick: Pick, kinds: Sequence[str]) -> TestStream:
                     for number in range(pick(FEW) if kind == "bundle" else 1)
                 ]
                 value <<= len(some)
-                steps = steps.bundle(some, key=pick("aaab"))
+                steps = steps.bundle(some, key=pick(keys))
     return steps
 
 

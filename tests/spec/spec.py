@@ -251,7 +251,7 @@ def run(script: TestStream, groupings: Sequence[Grouping]) -> None:
                     grouping.clock = int(step.processing_time)
                     grouping.show("clock", grouping.live, due=grouping.clock)
             case SignalStep():
-                for grouping in groupings:
+                for grouping in reversed(groupings):  # it takes effect before what it makes the others emit
                     grouping.show("signal", grouping.live, name=step.name)
         settle(groupings)
     for grouping in groupings:  # the end of the input: the clock leaves its last value

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.spark.program import Program
     from dataflow_model.runners.spark.state_log import StateStore
 
-__all__ = ["ShardState"]
+__all__ = ["ShardState", "forget"]
 
 _KEPT: Final = 64
 _KEYED: Final = (GroupingEngine, ColumnarEngine, StatefulEngine, MemoEngine, DeduplicatingEngine)
@@ -144,3 +144,9 @@ class ShardState:
         engine = self.shard.engines[name]
         assert isinstance(engine, _KEYED)  # noqa: S101
         return engine.stored(encoded)
+
+
+def forget(program: Program) -> None:
+    """Empty the cache of a program's shards, as in a worker that has just been started."""
+    for place in [place for place in _cache if place[0] == program.digest]:
+        del _cache[place]

@@ -1,0 +1,114 @@
+"""Groupings in a row as a value: what the strategy `chains` draws, and what `prove` or a property runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.plan.strategy import LateData
+from dataflow_model.transforms import CombinePerKey, GroupByKey, MapTuple, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.transforms import PCollection, WindowInto
+
+__all__ = ["Chain", "ChainedGrouping", "all_together", "by_remainder"]
+
+
+def by_remainder(key: Any, value: Any) -> tuple[Any, Any]:
+    """Key a number by its remainder modulo three, so that a value and its refinement may get different keys.
+
+    Example:
+        >>> by_remainder("a", 5)
+        (2, 5)
+    """
+    del key
+    return value % 3, value
+
+
+def all_together(key: Any, value: Any) -> tuple[Any, Any]:
+    """Give all values the same key.
+
+    Example:
+        >>> all_together("a", 5)
+        ('all', 5)
+    """
+    del key
+    return "all", value
+
+
+@attrs.frozen
+class ChainedGrouping:
+    """One grouping of a chain.
+
+    Attributes:
+        windowing: where, when and how; `None` inherits all of it.
+        combine: a combiner; `None` groups, so that a pane's value is the list of its elements.
+        rekey: makes the pair that is grouped from the key and value of the input; `None` leaves it as it is.
+        keeps_windows: whether elements stay in their windows, and only the when and how of `windowing` is set.
+    """
+
+    windowing: WindowingStrategy | None = None
+    combine: CombineFn[Any, Any, Any] | None = None
+    rekey: Callable[[Any, Any], tuple[Any, Any]] | None = None
+    keeps_windows: bool = False
+
+
+@attrs.frozen
+class Chain:
+    """Groupings in a row, each over the panes of the one before.
+
+    Calling it with a collection of pairs applies the groupings and returns the panes of the last one, so a chain is a
+    pipeline that `prove` takes.
+
+    Attributes:
+        groupings: in order.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.testing import TestStream
+        >>> minutes, hours = dm.WindowingStrategy(dm.FixedWindows(60)), dm.WindowingStrategy(dm.FixedWindows(3_600))
+        >>> chain = Chain((ChainedGrouping(minutes, dm.Sum()), ChainedGrouping(hours, dm.Max())))
+        >>> with dm.Pipeline() as p:
+        ...     _ = chain(p | TestStream().add(3, 0, key="a").add(4, 1, key="a").add(5, 70, key="a")) | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        [('a', 7)]
+    """
+
+    groupings: tuple[ChainedGrouping, ...]
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the groupings: `"grouping 1"` and so on."""
+        return [f"grouping {number}" for number in range(1, len(self.groupings) + 1)]
+
+    def __call__(self, pcoll: PCollection) -> PCollection:
+        """Apply the groupings."""
+        for number, grouping in enumerate(self.groupings, 1):
+            if grouping.rekey is not None:
+                pcoll = pcoll | f"rekey {number}" >> MapTuple(grouping.rekey)
+            if grouping.windowing is not None:
+                windows = Window.into(grouping.windowing)
+                if grouping.keeps_windows:
+                    windows = _when_and_how(grouping.windowing)
+                pcoll = pcoll | f"windows {number}" >> windows
+            combined = GroupByKey() if grouping.combine is None else CombinePerKey(grouping.combine)
+            pcoll = pcoll | f"grouping {number}" >> combined
+        return pcoll
+
+
+def _when_and_how(strategy: WindowingStrategy) -> WindowInto:
+    """Return what sets all of a strategy but its windows."""
+    return (
+        Window.trigger(strategy.trigger, may_lose_data=strategy.may_lose_data)
+        .allowed_lateness(strategy.allowed_lateness)
+        .on_time(strategy.on_time)
+        .closing(strategy.closing)
+        .late_data(strategy.late_data or LateData.DROP)
+        .timestamp_combiner(strategy.timestamp_combiner)
+        .accumulation(strategy.accumulation_mode, retracting=strategy.retracting)
+    )
