@@ -28,9 +28,9 @@ def explain(problem: str, *, hint: str | None = None) -> str:
     """Return `problem`, with a `Hint:` line under it when there is a way out to name.
 
     Example:
-        >>> print(explain("`period` must be positive, got 0", hint="give a duration such as '1 minute'"))
+        >>> print(explain("`period` must be positive, got 0", hint="pass a duration such as '1 minute'"))
         `period` must be positive, got 0
-        Hint: give a duration such as '1 minute'
+        Hint: pass a duration such as '1 minute'
     """
     return problem if hint is None else f"{problem}\nHint: {hint}"
 

@@ -75,7 +75,7 @@ class Duration(int):
 
     def __sub__(self, other: Duration) -> Self:  # type: ignore[override]
         if isinstance(other, Instant):
-            raise InvalidType(f"an instant cannot be taken from a duration, got {self!r} - {other!r}")
+            raise InvalidType(f"an instant cannot be subtracted from a duration, got {self!r} - {other!r}")
         return type(self)(_saturate(int(self) - int(other)))
 
     def __mul__(self, times: int) -> Self:
@@ -205,7 +205,7 @@ def duration(value: DurationLike) -> Duration:
     raise InvalidType(
         explain(
             f"a duration must be a timedelta, seconds or text, got {value!r} of type {type(value).__name__}",
-            hint="write '90 seconds', 90 or datetime.timedelta(seconds=90)",
+            hint="pass '90 seconds', 90 or datetime.timedelta(seconds=90)",
         )
     )
 
@@ -222,7 +222,7 @@ def event_time(value: InstantLike) -> EventTime:
         0
     """
     if isinstance(value, ProcessingTime):
-        raise InvalidType(f"an event time is wanted, got the processing time {value!r}")
+        raise InvalidType(f"expected an event time, got the processing time {value!r}")
     return EventTime(_instant(value))
 
 
@@ -234,7 +234,7 @@ def processing_time(value: InstantLike) -> ProcessingTime:
         ProcessingTime(1970-01-01T00:00:00Z)
     """
     if isinstance(value, EventTime):
-        raise InvalidType(f"a processing time is wanted, got the event time {value!r}")
+        raise InvalidType(f"expected a processing time, got the event time {value!r}")
     return ProcessingTime(_instant(value))
 
 
@@ -285,7 +285,7 @@ def duration_text(micros: int) -> str:
 def check_zone(name: object) -> None:
     """Refuse what is no name of a time zone."""
     problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
-    hint = "write for example 'America/New_York'"
+    hint = "use 'America/New_York', for example"
     if not isinstance(name, str):
         raise InvalidType(explain(problem, hint=hint))
     try:
@@ -311,13 +311,14 @@ def _parse_duration(text: str) -> int:
         if found is None or unit not in _UNITS:
             raise InvalidArgument(
                 explain(
-                    f"{text!r} is not a duration", hint="write numbers with units, as '90 seconds' or '1 hour 30 min'"
+                    f"{text!r} is not a duration",
+                    hint="use numbers with units, such as '90 seconds' or '1 hour 30 min'",
                 )
             )
         total += round(decimal.Decimal(found.group(1)) * _UNITS[unit])
         at = found.end()
     if not text.strip():
-        raise InvalidArgument(explain(f"{text!r} is not a duration", hint="write for example '90 seconds'"))
+        raise InvalidArgument(explain(f"{text!r} is not a duration", hint="use '90 seconds', for example"))
     return _saturate(total)
 
 
@@ -332,7 +333,10 @@ def _instant(value: InstantLike) -> int:
         case datetime.datetime():
             if value.tzinfo is None:
                 raise InvalidArgument(
-                    explain(f"{value!r} has no time zone", hint="add one: value.replace(tzinfo=datetime.UTC)")
+                    explain(
+                        f"an instant needs a time zone, got {value!r}",
+                        hint="add one: value.replace(tzinfo=datetime.UTC)",
+                    )
                 )
             return _since_epoch(value)
         case str():
@@ -341,7 +345,7 @@ def _instant(value: InstantLike) -> int:
         explain(
             f"an instant must be a datetime, seconds since the epoch or text, "
             f"got {value!r} of type {type(value).__name__}",
-            hint="write '2013-01-01T05:00-05:00' or datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)",
+            hint="pass '2013-01-01T05:00-05:00' or datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)",
         )
     )
 
@@ -352,10 +356,14 @@ def _parse_instant(text: str) -> int:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidArgument(explain(f"{text!r} is not an instant", hint="write '2013-01-01T05:00-05:00'")) from error
+        raise InvalidArgument(
+            explain(f"{text!r} is not an instant", hint="use '2013-01-01T05:00-05:00', for example")
+        ) from error
     if moment.tzinfo is None:
         raise InvalidArgument(
-            explain(f"{text!r} has no time zone", hint="add 'Z' for UTC, or an offset such as '-05:00'")
+            explain(
+                f"an instant needs a time zone, got {text!r}", hint="add 'Z' for UTC, or an offset such as '-05:00'"
+            )
         )
     return _since_epoch(moment)
 

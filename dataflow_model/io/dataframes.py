@@ -80,7 +80,7 @@ class ReadDataFrame(ReadRows):
             if name is not None and name not in schema.names:
                 raise InvalidArgument(
                     explain(
-                        f"`{option}` names the column {name!r}, which is not there",
+                        f"`{option}` names the column {name!r}, which does not exist",
                         hint=f"the columns are {', '.join(schema.names)}",
                     )
                 )

@@ -113,7 +113,7 @@ class ReadParquet(_ReadFiles):
         >>> dm.io.ReadParquet(folder.name, event_time="when")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidArgument: `event_time` names the column 'when', which is not there
+        dataflow_model.errors.InvalidArgument: `event_time` names the column 'when', which does not exist
         Hint: the columns are at, carrier
         >>> folder.cleanup()
     """

@@ -75,8 +75,8 @@ def _check_that_groupings_fire(plan: Plan) -> None:
         if isinstance(strategy.window_fn, GlobalWindows) and waits_for_the_end:
             raise PlanError(
                 explain(
-                    f"{node.label!r} would never give output: its input has no end, so under {strategy.trigger!r} "
-                    "the global window waits for a watermark that never comes",
+                    f"{node.label!r} would never emit anything: its input is unbounded, so under {strategy.trigger!r} "
+                    "the watermark never passes the end of the global window",
                     hint="put dm.Window.into(dm.FixedWindows(…)) before it, "
                     "or dm.Window.trigger(dm.Repeatedly(dm.AfterCount(…)))",
                 )
@@ -91,8 +91,7 @@ def _check_clocks(plan: Plan) -> None:
     if replayed and walled:
         raise PlanError(
             explain(
-                f"a pipeline has one clock, but {replayed} replay theirs from a column "
-                f"and {walled} go by the wall clock",
-                hint="give processing_time='column' to all of them, or to none",
+                f"a pipeline must have one clock, but {replayed} use a replay clock and {walled} use the wall clock",
+                hint="pass processing_time='column' to all of them or to none",
             )
         )

@@ -138,13 +138,13 @@ def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
         >>> check_time_column(pa.schema({"at": pa.float64()}), "at", "event_time")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidArgument: `event_time` column 'at' has type double, which holds no instants
+        dataflow_model.errors.InvalidArgument: `event_time` column 'at' has type double, which cannot hold instants
         Hint: use timestamps, dates, integers (microseconds since the epoch) or ISO 8601 text
     """
     if column not in schema.names:
         raise InvalidArgument(
             explain(
-                f"`{option}` names the column {column!r}, which is not there",
+                f"`{option}` names the column {column!r}, which does not exist",
                 hint=f"the columns are {', '.join(schema.names)}",
             )
         )
@@ -161,7 +161,7 @@ def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
     if not any(test(kind) for test in good):
         raise InvalidArgument(
             explain(
-                f"`{option}` column {column!r} has type {kind}, which holds no instants",
+                f"`{option}` column {column!r} has type {kind}, which cannot hold instants",
                 hint="use timestamps, dates, integers (microseconds since the epoch) or ISO 8601 text",
             )
         )
@@ -241,7 +241,7 @@ def _explain_missing(
         value = batch.column(column)[place]
         reasons.setdefault(
             place,
-            f"column {column!r} holds {value.as_py()!r}, which is no instant: the row has no {what}"
+            f"column {column!r} holds {value.as_py()!r}, which is not an instant: the row has no {what}"
             if value.is_valid
             else f"column {column!r} is null: the row has no {what}",
         )

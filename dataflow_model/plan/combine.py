@@ -48,7 +48,7 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
     def subtract_input(self, accumulator: AccumT, element: InputT) -> AccumT:
         """Return the accumulator as if `element` had never been added; optional."""
         del accumulator, element
-        raise NotImplementedError(f"{type(self).__name__} cannot take an input back")
+        raise NotImplementedError(f"{type(self).__name__} cannot subtract an input")
 
     @property
     def can_subtract(self) -> bool:

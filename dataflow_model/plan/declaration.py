@@ -73,8 +73,8 @@ def declaration_of(kind: type[DoFn]) -> Declaration:
         ...     late = dm.TimerSpec()
         >>> declaration_of(Lost)
         Traceback (most recent call last):
-        dataflow_model.errors.InvalidArgument: Lost declares the timer 'late', and nothing runs when it fires
-        Hint: put @dm.on_timer(late) over the function that shall run
+        dataflow_model.errors.InvalidArgument: Lost declares the timer 'late', but nothing runs when it fires
+        Hint: decorate the function that should run with @dm.on_timer(late)
     """
     key: Any = kind  # mypy takes no class for hashable
     found: Declaration = _inspected(key)
@@ -90,7 +90,10 @@ def _inspected(kind: Any) -> Declaration:
     taken = sorted((METADATA | _TOLD_TO_TIMERS).intersection((*states, *timers, *watermarks)))
     if taken:
         raise InvalidArgument(
-            explain(f"{kind.__name__} declares {taken[0]!r}, which names something else", hint="give it another name")
+            explain(
+                f"{kind.__name__} declares {taken[0]!r}, which is the name of another parameter",
+                hint="choose another name",
+            )
         )
     callbacks: dict[str, str] = {}
     for name, function in found.items():
@@ -101,15 +104,15 @@ def _inspected(kind: Any) -> Declaration:
         if not of:
             raise InvalidArgument(
                 explain(
-                    f"{kind.__name__}.{name} is to run on {timer!r}, which is no timer of the class",
-                    hint=f"its timers are {sorted(timers)}; declare one: flush = dm.TimerSpec()",
+                    f"{kind.__name__}.{name} is set to run on {timer!r}, which is not a timer of the class",
+                    hint=f"its timers are {sorted(timers)}; declare a timer with flush = dm.TimerSpec()",
                 )
             )
         if of[0] in callbacks:
             raise InvalidArgument(
                 explain(
                     f"{kind.__name__} runs both {callbacks[of[0]]!r} and {name!r} on the timer {of[0]!r}",
-                    hint="a timer has one function; call the other from it",
+                    hint="a timer runs one function; call the other function from it",
                 )
             )
         callbacks[of[0]] = name
@@ -117,8 +120,8 @@ def _inspected(kind: Any) -> Declaration:
     if silent:
         raise InvalidArgument(
             explain(
-                f"{kind.__name__} declares the timer {silent[0]!r}, and nothing runs when it fires",
-                hint=f"put @dm.on_timer({silent[0]}) over the function that shall run",
+                f"{kind.__name__} declares the timer {silent[0]!r}, but nothing runs when it fires",
+                hint=f"decorate the function that should run with @dm.on_timer({silent[0]})",
             )
         )
     sorts = kind.requires_time_sorted_input
@@ -141,9 +144,9 @@ def check_callbacks(fn: DoFn, given: Collection[str]) -> None:
         ...         return []
         >>> check_callbacks(Unknown(), ())
         Traceback (most recent call last):
-        dataflow_model.errors.InvalidArgument: at(buffer) has a parameter 'buffer' that nothing fills
-        Hint: declare the state or timer, or name one of ['fire_timestamp', 'flush', 'key', 'timer_tag', 'timestamp',
-        'window']
+        dataflow_model.errors.InvalidArgument: at(buffer) has an unknown parameter 'buffer'
+        Hint: declare a state or timer of that name, or use one of ['fire_timestamp', 'flush', 'key', 'timer_tag',
+        'timestamp', 'window']
     """
     declaration = declaration_of(type(fn))
     for name in declaration.callbacks.values():
@@ -154,9 +157,9 @@ def check_callbacks(fn: DoFn, given: Collection[str]) -> None:
         if timers:
             raise InvalidArgument(
                 explain(
-                    f"{EXPIRY} of {type(fn).__name__} names the timer {timers[0]!r}, which would never fire: "
-                    "the window is over",
-                    hint="give what is left as output",
+                    f"{EXPIRY} of {type(fn).__name__} takes the timer {timers[0]!r}, which would never fire: "
+                    "the window has expired",
+                    hint="emit the remaining state as output instead of setting a timer",
                 )
             )
         _check(function, _TOLD_AT_EXPIRY.union(declaration.states, given))
@@ -177,8 +180,8 @@ def _check(function: Callable[..., Any], known: Collection[str]) -> None:
         if name not in known:
             raise InvalidArgument(
                 explain(
-                    f"{function.__name__}{inspect.signature(function)} has a parameter {name!r} that nothing fills",
-                    hint=f"declare the state or timer, or name one of {sorted(known)}",
+                    f"{function.__name__}{inspect.signature(function)} has an unknown parameter {name!r}",
+                    hint=f"declare a state or timer of that name, or use one of {sorted(known)}",
                 )
             )
 

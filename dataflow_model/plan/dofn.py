@@ -223,8 +223,8 @@ def metadata_of(fn: Callable[..., Any], *, given: Collection[str] = (), position
         else:
             raise InvalidArgument(
                 explain(
-                    f"{name}{inspect.signature(fn)} has a parameter {parameter.name!r} that nothing fills",
-                    hint=f"pass {parameter.name}=… to it, or name one of {sorted(METADATA)}",
+                    f"{name}{inspect.signature(fn)} has an unknown parameter {parameter.name!r}",
+                    hint=f"pass {parameter.name}=… as an argument, or use one of {sorted(METADATA)}",
                 )
             )
     return tuple(wanted)

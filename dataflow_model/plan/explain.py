@@ -58,7 +58,7 @@ def explain(plan: Plan) -> str:
         >>> _ = p | dm.Create([("UA", 1)]) | windowing | dm.Sum.per_key() | dm.Values()
         >>> print(explain(p.plan()))
         stage 0
-          Create: 1 element held by the program
+          Create: 1 element from the program
             + Window.into: FixedWindows('1 hour')
         stage 1
           Sum.PerKey: combine by Sum() per key and window
@@ -123,11 +123,11 @@ def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
             lifted = ", partly before the shuffle (lifted)" if may_lift(staged, node, streaming=streams) else ""
             return f"combine by {node.combine!r} per key and window{lifted}"
         case Flatten():
-            return f"{len(node.inputs)} collections put together"
+            return f"{len(node.inputs)} collections merged into one"
         case Reshuffle():
-            return "spread over the workers anew"
+            return "redistributed over the workers"
         case Deduplicate():
-            return f"the first element of each id, which is kept for {duration_text(node.horizon)}"
+            return f"the first element with each id; ids are kept for {duration_text(node.horizon)}"
         case Write():
             return f"to {node.sink!r}"
         case _:
@@ -137,7 +137,7 @@ def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
 def _source(source: Source) -> str:
     if isinstance(source, ElementsSource):
         count = len(source.elements)
-        return f"{count} element{'' if count == 1 else 's'} held by the program"
+        return f"{count} element{'' if count == 1 else 's'} from the program"
     clock = "" if source.processing_time is None else f", replayed by the clock in {source.processing_time!r}"
     time = "" if source.event_time is None else f", event time {source.event_time!r}, watermark {source.watermark!r}"
     return f"{type(source).__name__}{time}{clock}"
@@ -151,7 +151,7 @@ def _par_do(node: ParDo, *, keeps: bool) -> str:
         called = kind if name.startswith("_") else f"{kind}({name})"
     extras = [f"by key and window, with {node.declaration.describe()}"] if node.is_stateful else []
     if keeps:
-        extras.append("outputs kept by input value, to be taken back")
+        extras.append("outputs kept by input value, for retractions")
     if node.side_inputs:
         extras.append("side inputs " + ", ".join(f"{side.ref.label} as {side.view}" for side in node.side_inputs))
     if node.tags:
@@ -167,10 +167,10 @@ def _called(fn: object) -> str:
 
 
 def _strategy(strategy: WindowingStrategy, default_late_data: LateData) -> list[str]:
-    merged = ", merged already" if strategy.window_fn.is_merging and not strategy.merges else ""
+    merged = ", already merged" if strategy.window_fn.is_merging and not strategy.merges else ""
     lateness = f", for {duration_text(strategy.allowed_lateness)}" if strategy.allowed_lateness > Duration(0) else ""
     late_data = default_late_data if strategy.late_data is None else strategy.late_data
-    reopened = "; after that in windows of its own" if late_data is LateData.DUPLICATE_WINDOW else ""
+    reopened = "; after that in a reopened window" if late_data is LateData.DUPLICATE_WINDOW else ""
     how = _HOW[strategy.accumulation_mode]
     if strategy.retracting:
         how += (

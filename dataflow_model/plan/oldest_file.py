@@ -58,9 +58,9 @@ class OldestFile:
         >>> OldestFile("%Y.json").created_at("logs/last.json")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.SourceError: the file 'logs/last.json' does not tell when it was created: time data
-            'last.json' does not match format '%Y.json'
-        Hint: mend created=…, or keep such files elsewhere; names that begin with '_' or '.' are skipped
+        dataflow_model.errors.SourceError: cannot tell from its name when the file 'logs/last.json' was created: time
+            data 'last.json' does not match format '%Y.json'
+        Hint: fix created=…, or move such files elsewhere; names that begin with '_' or '.' are skipped
     """
 
     created: str | Callable[[str], InstantLike] = attrs.field(converter=_checked)
@@ -79,8 +79,8 @@ class OldestFile:
         except Exception as error:
             raise SourceError(
                 explain(
-                    f"the file {name!r} does not tell when it was created: {error}",
-                    hint="mend created=…, or keep such files elsewhere; names that begin with '_' or '.' are skipped",
+                    f"cannot tell from its name when the file {name!r} was created: {error}",
+                    hint="fix created=…, or move such files elsewhere; names that begin with '_' or '.' are skipped",
                 )
             ) from error
 

@@ -34,9 +34,9 @@ def check_record_ids(plan: Plan) -> None:
         >>> check_record_ids(p.plan())
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.PlanError: 'Map' asks for 'record_id', and runs behind 'Sum.PerKey', where records have
-            none
-        Hint: put it between the source and 'Sum.PerKey', or go by an id of your own: dm.Deduplicate(id_fn, …)
+        dataflow_model.errors.PlanError: 'Map' asks for 'record_id', but runs after 'Sum.PerKey', where elements have
+            no record id
+        Hint: put it between the source and 'Sum.PerKey', or use an id of your own: dm.Deduplicate(id_fn, …)
     """
     for node in plan.nodes:
         if isinstance(node, ParDo) and RECORD_ID in node.metadata:
@@ -62,9 +62,9 @@ def _check(plan: Plan, node: ParDo) -> None:
         if ways > 1:
             raise PlanError(
                 explain(
-                    f"{node.label!r} asks for {RECORD_ID!r}, and the records of {label!r} come to it by {ways} ways: "
-                    "several elements would have one id",
-                    hint="put it before the collections part, or go by an id of your own: dm.Deduplicate(id_fn, …)",
+                    f"{node.label!r} asks for {RECORD_ID!r}, but the records of {label!r} reach it in {ways} ways, "
+                    "so several elements would have the same id",
+                    hint="put it before the branches separate, or use an id of your own: dm.Deduplicate(id_fn, …)",
                 )
             )
 
@@ -73,8 +73,9 @@ def _check_source(node: ParDo, read: Read) -> None:
     if isinstance(read.source, DataFrameSource) and not read.source.id_columns:
         raise PlanError(
             explain(
-                f"{node.label!r} asks for {RECORD_ID!r}, and nothing names the rows of {read.label!r}",
-                hint="dm.io.ReadDataFrame(…, id_columns=('topic', 'partition', 'offset'))",
+                f"{node.label!r} asks for {RECORD_ID!r}, but the rows of {read.label!r} have no ids",
+                hint="name the columns that identify a row: "
+                "dm.io.ReadDataFrame(…, id_columns=('topic', 'partition', 'offset'))",
             )
         )
 
@@ -82,8 +83,8 @@ def _check_source(node: ParDo, read: Read) -> None:
 def _no_ids(node: ParDo, behind: str) -> PlanError:
     return PlanError(
         explain(
-            f"{node.label!r} asks for {RECORD_ID!r}, and runs behind {behind!r}, where records have none",
-            hint=f"put it between the source and {behind!r}, or go by an id of your own: dm.Deduplicate(id_fn, …)",
+            f"{node.label!r} asks for {RECORD_ID!r}, but runs after {behind!r}, where elements have no record id",
+            hint=f"put it between the source and {behind!r}, or use an id of your own: dm.Deduplicate(id_fn, …)",
         )
     )
 

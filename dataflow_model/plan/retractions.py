@@ -37,9 +37,9 @@ def check_retractions(plan: Plan) -> None:
         if isinstance(node, Deduplicate) and node.input in retracted:
             raise PlanError(
                 explain(
-                    f"{node.label!r} passes one element of each id, but {retracted[node.input].label!r} takes values "
-                    "back: it would take the retraction for a duplicate",
-                    hint="put dm.Deduplicate right behind the source, or use .accumulating() before it",
+                    f"{node.label!r} keeps one element per id, but {retracted[node.input].label!r} emits retractions, "
+                    "which it would drop as duplicates",
+                    hint="put dm.Deduplicate directly after the source, or use .accumulating() before it",
                 )
             )
 
@@ -48,15 +48,15 @@ def _refuse_changing_side(node: ParDo, source: GroupByKeyAndWindow) -> None:
     if node.retractable == "memoised":
         raise NotYetSupported(
             explain(
-                f"{node.label!r} keeps its outputs for the retractions of {source.label!r}, and its side input changes "
-                "while the pipeline runs, which no runner joins yet",
+                f"{node.label!r} keeps its outputs for the retractions of {source.label!r}, but its side input changes "
+                "while the pipeline runs; no runner supports both together yet",
                 hint="look the side input up in a dm.Map before the grouping, or join the two with dm.CoGroupByKey",
             )
         )
     raise PlanError(
         explain(
-            f"{node.label!r} runs on retractions of {source.label!r}, and its side input "
-            "changes: the retraction of an output might not be that output",
+            f"{node.label!r} processes retractions of {source.label!r}, but its side input changes, "
+            "so the retraction of an output might differ from that output",
             hint="join the two with dm.CoGroupByKey, or use .accumulating()",
         )
     )
@@ -66,26 +66,25 @@ def _check_function(node: ParDo, source: GroupByKeyAndWindow) -> None:
     if node.is_stateful and node.retractable == "memoised":
         raise PlanError(
             explain(
-                f"{node.label!r} keeps state, and what it gives depends on that: its outputs cannot be kept by input "
+                f"{node.label!r} is stateful, and its outputs depend on its state, so they cannot be kept by input "
                 f"for the retractions of {source.label!r}",
-                hint="leave `retractable` at True, name the parameter `is_retraction` in `process` and undo what is "
-                "taken back",
+                hint="leave `retractable` at True, add the parameter `is_retraction` to `process`, and reverse the "
+                "effect of retracted values there",
             )
         )
     if not node.retractable:
         raise PlanError(
             explain(
-                f"{node.label!r} says that it is not retractable, but {source.label!r} takes values back",
-                hint='use .accumulating() before it, or say retractable="memoised" if it only gives something else '
-                "each time",
+                f"{node.label!r} is declared not retractable, but {source.label!r} emits retractions",
+                hint='use .accumulating() before it, or set retractable="memoised" if it is only nondeterministic',
             )
         )
     if type(node.fn).finish_bundle is not DoFn.finish_bundle:
         raise PlanError(
             explain(
-                f"{node.label!r} gives outputs at the end of a bundle, and {source.label!r} takes values back: "
-                "no one could say which outputs a retraction takes back",
-                hint="give outputs in `process` only, or use .accumulating() before it",
+                f"{node.label!r} emits outputs at the end of a bundle, but {source.label!r} emits retractions, "
+                "and it would be unknown which of these outputs to retract",
+                hint="emit outputs only in `process`, or use .accumulating() before it",
             )
         )
 
@@ -96,23 +95,24 @@ def _check_grouping(node: GroupByKeyAndWindow, source: GroupByKeyAndWindow) -> N
         raise PlanError(
             explain(
                 f"{node.label!r} allows {strategy.allowed_lateness!r} of lateness, but {source.label!r} before it "
-                f"takes values back for {source.strategy.allowed_lateness!r}: what comes too late could not be mended",
-                hint=f"say .allowed_lateness({source.strategy.allowed_lateness!r}) or more",
+                f"emits retractions for {source.strategy.allowed_lateness!r}: later ones would be dropped, and wrong "
+                "results would remain",
+                hint=f"use .allowed_lateness({source.strategy.allowed_lateness!r}) or more",
             )
         )
     if strategy.merges:
         raise PlanError(
             explain(
-                f"{node.label!r} merges windows ({strategy.window_fn!r}), but {source.label!r} takes values back: "
-                "windows that a value has joined cannot be parted again",
-                hint="use windows that do not merge, such as dm.FixedWindows, or .accumulating() before it",
+                f"{node.label!r} merges windows ({strategy.window_fn!r}), but {source.label!r} emits retractions: "
+                "windows that were merged by a retracted value cannot be separated again",
+                hint="use windows that do not merge, such as dm.FixedWindows, or use .accumulating() before it",
             )
         )
     if not strategy.accumulates and not node.combine.can_subtract:
         raise PlanError(
             explain(
-                f"{node.label!r} discards what it has emitted, and {type(node.combine).__name__} cannot subtract: "
-                f"the values that {source.label!r} takes back are gone by then",
+                f"{node.label!r} discards what it has emitted, and {type(node.combine).__name__} cannot subtract, "
+                f"so it cannot process the retractions of {source.label!r}",
                 hint="use .accumulating() or .accumulating_and_retracting(), or give the CombineFn `subtract_input`",
             )
         )

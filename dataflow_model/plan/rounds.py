@@ -32,11 +32,16 @@ def check_interval(mode: str, interval: DurationLike | None) -> Duration | None:
     if mode != "microbatch":
         if interval is not None:
             raise InvalidArgument(
-                explain(f"`interval` is that of rounds, got {interval!r} in mode={mode!r}", hint="mode='microbatch'")
+                explain(
+                    f"`interval` applies only to mode='microbatch', got {interval!r} with mode={mode!r}",
+                    hint="leave `interval` out, or use mode='microbatch'",
+                )
             )
         return None
     if interval is None:
-        raise InvalidArgument(explain("mode='microbatch' needs `interval`, got none", hint="interval='1 minute'"))
+        raise InvalidArgument(
+            explain("mode='microbatch' needs `interval`, got none", hint="pass interval='1 minute', for example")
+        )
     length = duration(interval)
     if length <= Duration(0):
         raise InvalidArgument(f"`interval` must be positive, got {length!r}")

@@ -77,7 +77,7 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
             raise InvalidArgument(
                 explain(
                     f"column {name!r} cannot be a field of a row: the columns are {names}",
-                    hint="names must be Python identifiers, each once, without a leading underscore; rename the column",
+                    hint="rename the column: names must be unique Python identifiers without a leading underscore",
                 )
             )
     made: Any = collections.namedtuple("Row", names)  # type: ignore[misc]  # noqa: PYI024 - made from data

@@ -25,9 +25,9 @@ def check_signal(plan: Plan, name: str) -> None:
         Traceback (most recent call last):
         ...
         dataflow_model.errors.InvalidArgument: no trigger waits for the signal 'flush'
-        Hint: dm.AfterSignal('flush') is a trigger that does
+        Hint: add the trigger dm.AfterSignal('flush')
     """
     names = awaited_signals(plan)
     if name not in names:
-        hint = f"there are {', '.join(sorted(names))}" if names else f"dm.AfterSignal({name!r}) is a trigger that does"
+        hint = f"the signals are {', '.join(sorted(names))}" if names else f"add the trigger dm.AfterSignal({name!r})"
         raise InvalidArgument(explain(f"no trigger waits for the signal {name!r}", hint=hint))

@@ -30,9 +30,9 @@ def check_sink_places(plan: Plan) -> None:
         >>> check_sink_places(p.plan())
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.PlanError: 'first' and 'second' both write to /nowhere/out, and each would take the
+        dataflow_model.errors.PlanError: 'first' and 'second' both write to /nowhere/out, so each would mistake the
             other's commits for its own
-        Hint: give each a directory of its own, or put the collections together with dm.Flatten() before one sink
+        Hint: give each sink its own directory, or merge the collections with dm.Flatten() and use one sink
     """
     places: list[tuple[str, str]] = []
     for node in plan.nodes:
@@ -43,16 +43,16 @@ def check_sink_places(plan: Plan) -> None:
         if place == other_place:
             raise PlanError(
                 explain(
-                    f"{label!r} and {other!r} both write to {place}, and each would take the other's commits for its "
+                    f"{label!r} and {other!r} both write to {place}, so each would mistake the other's commits for its "
                     "own",
-                    hint="give each a directory of its own, or put the collections together with dm.Flatten() before "
-                    "one sink",
+                    hint="give each sink its own directory, or merge the collections with dm.Flatten() and use one "
+                    "sink",
                 )
             )
         if Path(other_place).is_relative_to(place) and Path(other_place).relative_to(place).parts[0].startswith("_"):
             raise PlanError(
                 explain(
-                    f"{other!r} writes to {other_place}, which is among the files that {label!r} keeps for itself",
-                    hint="give it a directory of its own",
+                    f"{other!r} writes to {other_place}, which is reserved for the internal files of {label!r}",
+                    hint=f"give {other!r} its own directory",
                 )
             )

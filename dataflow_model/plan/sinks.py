@@ -76,15 +76,15 @@ class Fence:
 
         Example:
             >>> print(Fence("7c1f", 0).refusal(1_000_000, "the checkpoint '/checkpoints/delays'"))
-            run 7c1f, started at 1970-01-01T00:00:00Z, may not write any more:
+            run 7c1f, started at 1970-01-01T00:00:00Z, may no longer write:
             the checkpoint '/checkpoints/delays' was taken over at 1970-01-01T00:00:01Z by a newer start of the run
-            Hint: end this process and let the newer one go on; or stop the newer one, then start this pipeline again
+            Hint: end this process and let the newer one continue, or stop the newer one and start this pipeline again
         """
         return SupersededRun(
             explain(
-                f"run {self.run_id}, started at {format_instant(self.sequencer)}, may not write any more:\n"
+                f"run {self.run_id}, started at {format_instant(self.sequencer)}, may no longer write:\n"
                 f"{place} was taken over at {format_instant(newer)} by a newer start of the run{who}",
-                hint="end this process and let the newer one go on; or stop the newer one, then start this pipeline "
+                hint="end this process and let the newer one continue, or stop the newer one and start this pipeline "
                 "again",
             )
         )

@@ -96,7 +96,7 @@ class RowSource(Source):
         return SourceError(
             explain(
                 f"{label!r} cannot read row {start + bad.index} of {origin}: {bad.reason}; the row is {bad.row!r}",
-                hint="mend the row, or take such rows to an output of their own with .with_exception_handling()",
+                hint="fix the row, or send such rows to a separate output with .with_exception_handling()",
             )
         )
 

@@ -139,7 +139,7 @@ class MapStateSpec(StateSpec, Generic[K, V]):
 def _as_combiner(combine: Any) -> CombineFn[Any, Any, Any]:
     found = combine() if isinstance(combine, type) and issubclass(combine, CombineFn) else combine
     if not isinstance(found, CombineFn):
-        raise InvalidType(explain(f"a CombineFn is wanted, got {combine!r}", hint="write dm.Sum(), for example"))
+        raise InvalidType(explain(f"`combine` must be a CombineFn, got {combine!r}", hint="pass dm.Sum(), for example"))
     return found
 
 
@@ -159,8 +159,8 @@ class CombiningStateSpec(StateSpec):
         >>> import dataflow_model as dm
         >>> dm.CombiningStateSpec(sum)
         Traceback (most recent call last):
-        dataflow_model.errors.InvalidType: a CombineFn is wanted, got <built-in function sum>
-        Hint: write dm.Sum(), for example
+        dataflow_model.errors.InvalidType: `combine` must be a CombineFn, got <built-in function sum>
+        Hint: pass dm.Sum(), for example
     """
 
     combine: CombineFn[Any, Any, Any] = attrs.field(converter=_as_combiner)
@@ -191,7 +191,7 @@ class TimerSpec:
         >>> dm.TimerSpec("event time")
         Traceback (most recent call last):
         dataflow_model.errors.InvalidArgument: a timer's domain must be a TimeDomain, got 'event time'
-        Hint: write dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
+        Hint: use dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
     """
 
     domain: TimeDomain = TimeDomain.EVENT_TIME
@@ -202,7 +202,7 @@ class TimerSpec:
             raise InvalidArgument(
                 explain(
                     f"a timer's domain must be a TimeDomain, got {self.domain!r}",
-                    hint="write dm.TimerSpec(dm.TimeDomain.EVENT_TIME)",
+                    hint="use dm.TimerSpec(dm.TimeDomain.EVENT_TIME)",
                 )
             )
 
@@ -300,7 +300,7 @@ def on_timer(timer: TimerSpec | str) -> Callable[[FunctionT], FunctionT]:
         ['Ann: tea', 'Ann: post']
     """
     if not isinstance(timer, TimerSpec | str):
-        raise InvalidType(explain(f"on_timer takes a TimerSpec, got {timer!r}", hint="write @dm.on_timer(flush)"))
+        raise InvalidType(explain(f"on_timer takes a TimerSpec, got {timer!r}", hint="use @dm.on_timer(flush)"))
 
     def mark(function: FunctionT) -> FunctionT:
         setattr(function, TIMER_OF, timer)

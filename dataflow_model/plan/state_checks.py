@@ -33,17 +33,17 @@ def check_state(plan: Plan) -> None:
         if source is not None and "is_retraction" not in inspect.signature(node.fn.user_function()).parameters:
             raise PlanError(
                 explain(
-                    f"{node.label!r} keeps state, and {source.label!r} before it takes values back: it would count "
-                    "them twice",
-                    hint="name the parameter `is_retraction` in `process` and undo what is taken back, "
-                    "or use .accumulating() or .discarding() before it",
+                    f"{node.label!r} is stateful, and {source.label!r} before it emits retractions, which it would "
+                    "count as new values",
+                    hint="add the parameter `is_retraction` to `process` and reverse the effect of retracted values "
+                    "there, or use .accumulating() or .discarding() before it",
                 )
             )
         if any(side in changing for side in node.side_inputs):
             raise NotYetSupported(
                 explain(
-                    f"{node.label!r} keeps state, and its side input changes while the pipeline runs, "
-                    "which no runner joins yet",
+                    f"{node.label!r} is stateful, and its side input changes while the pipeline runs; "
+                    "no runner supports both together yet",
                     hint="look the side input up in a dm.Map before it, or join the two with dm.CoGroupByKey",
                 )
             )

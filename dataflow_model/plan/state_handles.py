@@ -305,8 +305,8 @@ class Watermark:
         >>> Watermark(5, {90: 7}).read(50)
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidArgument: the watermark's percentile 50 is not told, only [90, 100]
-        Hint: name it on the class: watermark_percentiles = (50, 90)
+        dataflow_model.errors.InvalidArgument: the watermark's percentile 50 is not available, only [90, 100]
+        Hint: declare it in the class: watermark_percentiles = (50, 90)
     """
 
     __slots__ = ("_low", "_percentiles")
@@ -325,11 +325,11 @@ class Watermark:
             return EventTime(self._low)
         if percentile not in self._percentiles:
             named = ", ".join(f"{one:g}" for one in sorted({*self._percentiles, percentile}))
-            told = [f"{one:g}" for one in sorted({*self._percentiles, LOW_WATERMARK})]
+            available = [f"{one:g}" for one in sorted({*self._percentiles, LOW_WATERMARK})]
             raise InvalidArgument(
                 explain(
-                    f"the watermark's percentile {percentile!r} is not told, only [{', '.join(told)}]",
-                    hint=f"name it on the class: watermark_percentiles = ({named})",
+                    f"the watermark's percentile {percentile!r} is not available, only [{', '.join(available)}]",
+                    hint=f"declare it in the class: watermark_percentiles = ({named})",
                 )
             )
         return EventTime(self._percentiles[percentile])
@@ -337,5 +337,5 @@ class Watermark:
 
 def _text(tag: str) -> str:
     if not isinstance(tag, str):
-        raise InvalidType(explain(f"a timer's tag must be text, got {tag!r}", hint=f"write tag=str({tag!r})"))
+        raise InvalidType(explain(f"a timer's tag must be text, got {tag!r}", hint=f"pass tag=str({tag!r})"))
     return tag

@@ -97,20 +97,22 @@ class WindowingStrategy:
         if not isinstance(self.window_fn, WindowFn):
             raise InvalidType(
                 explain(
-                    f"a window function is wanted, got {self.window_fn!r}",
+                    f"`window_fn` must be a window function, got {self.window_fn!r}",
                     hint="pass dm.FixedWindows('1 hour'), for example",
                 )
             )
         if not isinstance(self.trigger, Trigger):
             raise InvalidType(
-                explain(f"a trigger is wanted, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example")
+                explain(
+                    f"`trigger` must be a trigger, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example"
+                )
             )
         if self.allowed_lateness < Duration(0):
             raise InvalidArgument(f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}")
         if self.retracting and not self.accumulates:
             raise InvalidArgument(
                 explain(
-                    f"retractions take back what has accumulated, got {self.accumulation_mode}",
+                    f"a retracting strategy must accumulate, got {self.accumulation_mode}",
                     hint="use AccumulationMode.ACCUMULATE_ALWAYS",
                 )
             )
@@ -118,8 +120,8 @@ class WindowingStrategy:
         if not self.may_lose_data and self.trigger.may_finish(allowed_lateness=self.allowed_lateness):
             raise InvalidArgument(
                 explain(
-                    f"{self.trigger!r} may finish before its window expires, and what comes later would be dropped",
-                    hint="wrap it in dm.Repeatedly(…), or say trigger(…, may_lose_data=True)",
+                    f"{self.trigger!r} may finish before its window expires, and later elements would be dropped",
+                    hint="wrap it in dm.Repeatedly(…), or accept the loss with trigger(…, may_lose_data=True)",
                 )
             )
 

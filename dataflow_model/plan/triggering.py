@@ -47,7 +47,7 @@ def check_percentiles(plan: Plan) -> None:
             if unknown is not None:
                 raise PlanError(
                     explain(
-                        f"{node.label!r} asks for {ASKED!r}, and runs behind {unknown!r}, where the watermark is not "
+                        f"{node.label!r} asks for {ASKED!r}, but runs after {unknown!r}, where the watermark is not "
                         "known yet",
                         hint="put a grouping or dm.Reshuffle() between the two",
                     )

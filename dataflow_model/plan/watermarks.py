@@ -61,7 +61,7 @@ def check_estimator(value: object) -> WatermarkEstimator:
         raise InvalidType(
             explain(
                 f"`watermark` must be an estimator, got {value!r}",
-                hint="watermark=dm.BoundedOutOfOrderness('30 minutes')",
+                hint="pass watermark=dm.BoundedOutOfOrderness('30 minutes'), for example",
             )
         )
     return value
@@ -151,7 +151,7 @@ class Explicit:
             raise InvalidType(
                 explain(
                     f"`punctuation` must be a function of a row, got {self.punctuation!r}",
-                    hint="dm.Explicit(lambda row: row.is_punctuation)",
+                    hint="pass dm.Explicit(lambda row: row.is_punctuation), for example",
                 )
             )
 
@@ -220,7 +220,8 @@ class AdaptiveLateness:
             raise InvalidArgument(
                 explain(
                     f"`fraction` must be between 0 and 1, got {self.fraction!r}",
-                    hint="0.001 lets one record in a thousand be late; dm.BoundedOutOfOrderness(d) has a fixed delay",
+                    hint="0.001 allows one late record in a thousand; for a fixed delay use "
+                    "dm.BoundedOutOfOrderness(d)",
                 )
             )
 

@@ -25,8 +25,9 @@ def check_weak(plan: Plan) -> None:
         >>> check_weak(p.plan())
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.PlanError: productions='weak' changes nothing here: none of 'Collect' can publish at once
-        Hint: leave it out; dm.io.WriteParquet, WriteJson and WriteTable can, and a sink that has `open_weak`
+        dataflow_model.errors.PlanError: productions='weak' has no effect here: none of 'Collect' can publish
+            immediately
+        Hint: leave it out, or write with dm.io.WriteParquet, WriteJson, WriteTable or a sink that has `open_weak`
     """
     writes = [node for node in plan.nodes if isinstance(node, Write)]
     able = [write for write in writes if type(write.sink).open_weak is not Sink.open_weak]
@@ -34,8 +35,9 @@ def check_weak(plan: Plan) -> None:
         labels = ", ".join(repr(write.label) for write in writes)
         raise PlanError(
             explain(
-                f"productions='weak' changes nothing here: none of {labels} can publish at once",
-                hint="leave it out; dm.io.WriteParquet, WriteJson and WriteTable can, and a sink that has `open_weak`",
+                f"productions='weak' has no effect here: none of {labels} can publish immediately",
+                hint="leave it out, or write with dm.io.WriteParquet, WriteJson, WriteTable or a sink that has "
+                "`open_weak`",
             )
         )
     retracted = retracted_collections(plan)
@@ -43,8 +45,8 @@ def check_weak(plan: Plan) -> None:
         if write.input in retracted:
             raise PlanError(
                 explain(
-                    f"{write.label!r} would publish at once what {retracted[write.input].label!r} may take back: "
-                    "repeated productions could not be told from new ones",
+                    f"{write.label!r} would immediately publish values that {retracted[write.input].label!r} may "
+                    "retract, and repeated productions could not be distinguished from new ones",
                     hint="leave productions='weak' out, or use .accumulating()",
                 )
             )

@@ -61,7 +61,7 @@ class GroupIntoBatches(PTransform):
     ) -> None:
         if size is None and max_bytes is None and max_age is None:
             raise InvalidArgument(
-                explain("GroupIntoBatches() has no bound to go by", hint="write dm.GroupIntoBatches(100)")
+                explain("GroupIntoBatches() needs at least one bound, got none", hint="use dm.GroupIntoBatches(100)")
             )
         age = None if max_age is None else duration(max_age)
         for name, bound in (("size", size), ("max_bytes", max_bytes), ("max_age", age)):

@@ -118,7 +118,7 @@ class Computation:
         if type(self).process_timer is Computation.process_timer:
             raise InvalidArgument(
                 explain(
-                    f"{type(self).__name__} sets the timer {tag!r}, and nothing runs when it fires",
+                    f"{type(self).__name__} sets the timer {tag!r}, but nothing runs when it fires",
                     hint="define process_timer(self, timer)",
                 )
             )
@@ -160,8 +160,9 @@ class Computation:
             named = ", ".join(f"{one:g}" for one in sorted({*self.percentiles, percentile}))
             raise InvalidArgument(
                 explain(
-                    f"{type(self).__name__} asks for percentile {percentile!r} of the watermark and does not name it",
-                    hint=f"only those that are named travel: percentiles = ({named},)",
+                    f"{type(self).__name__} asks for percentile {percentile!r} of the watermark, which it does not "
+                    "declare",
+                    hint=f"declare it in the class: percentiles = ({named},)",
                 )
             )
         return scope.watermark.read(percentile)
@@ -170,8 +171,8 @@ class Computation:
         if self._scope is None:
             raise InvalidArgument(
                 explain(
-                    f"`{name}` of {type(self).__name__} belongs to a key, and no key is being processed",
-                    hint="use it in process_record or process_timer only",
+                    f"`{name}` of {type(self).__name__} belongs to a key, but no key is being processed",
+                    hint="use it only in process_record or process_timer",
                 )
             )
         return self._scope
@@ -213,9 +214,12 @@ class ComputationState:
         """
         encoded = value if self._coder is None else self._coder.encode(value)
         if not isinstance(encoded, bytes):
-            said = f"{self._coder!r} makes" if self._coder is not None else f"the state of {self._name} is bytes, got"
+            rule = f"{self._coder!r} must encode" if self._coder is not None else f"the state of {self._name} must be"
             raise InvalidType(
-                explain(f"{said} {encoded!r} of type {type(encoded).__name__}", hint="set coder = dm.PickleCoder()")
+                explain(
+                    f"{rule} bytes, got {encoded!r} of type {type(encoded).__name__}",
+                    hint="set coder = dm.PickleCoder()",
+                )
             )
         self._value.write(encoded)
         if timestamp is None:
@@ -258,7 +262,7 @@ class Scope:
         """Return the handle of a domain's timers."""
         if not isinstance(domain, TimeDomain):
             raise InvalidType(
-                explain(f"a timer's domain must be a TimeDomain, got {domain!r}", hint="dm.TimeDomain.EVENT_TIME")
+                explain(f"a timer's domain must be a TimeDomain, got {domain!r}", hint="pass dm.TimeDomain.EVENT_TIME")
             )
         return self.timers[domain]
 
@@ -266,23 +270,26 @@ class Scope:
         """Check a production, and keep it."""
         if not isinstance(record, StreamRecord):
             raise InvalidType(
-                explain(f"a StreamRecord is wanted, got {record!r}", hint="dm.StreamRecord(key, value, timestamp)")
+                explain(
+                    f"`produce` takes a StreamRecord, got {record!r}",
+                    hint="pass dm.StreamRecord(key, value, timestamp)",
+                )
             )
         if stream not in self.streams:
             declared = ", ".join(map(repr, self.streams)) or "none"
             raise InvalidArgument(
                 explain(
-                    f"{self.name!r} produces to {stream!r}; the streams declared for it are: {declared}",
-                    hint=f"topology.add(…, produces=[{', '.join(map(repr, (*self.streams, stream)))}])",
+                    f"{self.name!r} produces to {stream!r}, but only these streams are declared for it: {declared}",
+                    hint=f"use topology.add(…, produces=[{', '.join(map(repr, (*self.streams, stream)))}])",
                 )
             )
         earliest = self.timestamp if self.since is None else min(self.timestamp, self.since)
         if record.timestamp < earliest:
             raise InvalidArgument(
                 explain(
-                    f"{self.name!r} produces at {format_instant(record.timestamp)} what comes of "
-                    f"{format_instant(earliest)}: a production may not stand before its input",
-                    hint="write the state with the timestamp of what will come of it: state.write(value, timestamp=…)",
+                    f"{self.name!r} produces a record at {format_instant(record.timestamp)} from input at "
+                    f"{format_instant(earliest)}: a production may not precede its input",
+                    hint="write the state with the timestamp of the record to produce: state.write(value, timestamp=…)",
                 )
             )
         value = TimestampedValue((record.key, record.value), record.timestamp)

@@ -144,8 +144,8 @@ class ComputationFn(DoFn):
         if given is not None:
             raise InvalidType(
                 explain(
-                    f"a callback of {self.name!r} returned {given!r}, which goes nowhere",
-                    hint="self.produce(dm.StreamRecord(key, value, timestamp), stream)",
+                    f"a callback of {self.name!r} must return None, got {given!r}",
+                    hint="emit records with self.produce(dm.StreamRecord(key, value, timestamp), stream)",
                 )
             )
         return scope.produced
@@ -190,20 +190,24 @@ def check_computation(computation: object) -> Computation:
         >>> check_computation(Computation)
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidType: a Computation is wanted, got the class Computation
+        dataflow_model.errors.InvalidType: expected an instance of Computation, got the class Computation
         Hint: write Computation(…)
     """
     if isinstance(computation, type) and issubclass(computation, Computation):
         name = computation.__name__
-        raise InvalidType(explain(f"a Computation is wanted, got the class {name}", hint=f"write {name}(…)"))
+        raise InvalidType(
+            explain(f"expected an instance of Computation, got the class {name}", hint=f"write {name}(…)")
+        )
     if not isinstance(computation, Computation):
         raise InvalidType(
-            explain(f"a Computation is wanted, got {computation!r}", hint="class Mine(dm.Computation): …")
+            explain(
+                f"expected a Computation, got {computation!r}", hint="define a subclass: class Mine(dm.Computation): …"
+            )
         )
     name = type(computation).__name__
     if type(computation).process_record is Computation.process_record:
         raise InvalidArgument(
-            explain(f"{name} has no process_record", hint="define process_record(self, record: dm.StreamRecord)")
+            explain(f"{name} must have process_record", hint="define process_record(self, record: dm.StreamRecord)")
         )
     if computation.coder is not None and (
         isinstance(computation.coder, type) or not isinstance(computation.coder, Coder)
@@ -211,7 +215,7 @@ def check_computation(computation: object) -> Computation:
         raise InvalidType(
             explain(
                 f"`coder` of {name} must have encode and decode, got {computation.coder!r}",
-                hint="coder = dm.PickleCoder()",
+                hint="set coder = dm.PickleCoder()",
             )
         )
     check_named_percentiles(computation.percentiles, f"`percentiles` of {name}")

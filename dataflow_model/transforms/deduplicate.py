@@ -61,7 +61,7 @@ class Deduplicate(PTransform):
             raise InvalidType(
                 explain(
                     f"`id_fn` must be a function of the element, got {id_fn!r}",
-                    hint="dm.Deduplicate(lambda order: order.number, horizon='1 hour')",
+                    hint="use dm.Deduplicate(lambda order: order.number, horizon='1 hour')",
                 )
             )
         self._id_fn: Callable[..., Any] = _made_at_the_source if id_fn is None else id_fn
@@ -69,7 +69,7 @@ class Deduplicate(PTransform):
         self._horizon = duration(horizon)
         if int(self._horizon) <= 0:
             raise InvalidArgument(
-                explain(f"`horizon` must be positive, got {self._horizon!r}", hint="horizon='10 minutes'")
+                explain(f"`horizon` must be positive, got {self._horizon!r}", hint="pass horizon='10 minutes'")
             )
 
     def expand(self, pcoll: PCollection) -> PCollection:

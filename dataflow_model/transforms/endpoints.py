@@ -38,7 +38,7 @@ class Read(PTransform):
 
     def __init__(self, source: Source, *, element_type: Any = Any, dead_letters: str | None = None) -> None:
         if not isinstance(source, Source):
-            raise InvalidType(explain(f"a source is wanted, got {source!r}", hint="dm.Create([…]) takes values"))
+            raise InvalidType(explain(f"Read takes a source, got {source!r}", hint="use dm.Create([…]) for values"))
         self.source = source
         self.element_type = element_type
         self.dead_letters = dead_letters
@@ -114,7 +114,7 @@ class Write(PTransform):
     def __init__(self, sink: Sink) -> None:
         if not isinstance(sink, Sink):
             raise InvalidType(
-                explain(f"a sink is wanted, got {sink!r}", hint="dm.io.Collect() keeps results in memory")
+                explain(f"Write takes a sink, got {sink!r}", hint="dm.io.Collect() keeps results in memory")
             )
         self.sink = sink
 

@@ -64,7 +64,7 @@ class Injector(Read):
         if columns and partition_by is not None and partition_by not in columns:
             raise InvalidArgument(
                 explain(
-                    f"`partition_by` names the column {partition_by!r}, which is not there",
+                    f"`partition_by` names the column {partition_by!r}, which does not exist",
                     hint=f"the columns are {', '.join(columns)}",
                 )
             )
@@ -101,7 +101,9 @@ class FileInjector(Injector):
     def __init__(self, read: Read, *, created: str | Callable[[str], InstantLike]) -> None:
         if not isinstance(_source_of(read), ColumnSource):
             raise InvalidType(
-                explain(f"a source of files is wanted, got {read!r}", hint="dm.io.ReadJson('logs/', event_time='at')")
+                explain(
+                    f"expected a source of files, got {read!r}", hint="pass dm.io.ReadJson('logs/', event_time='at')"
+                )
             )
         super().__init__(read, watermark=OldestFile(created), partition_by="file")
 
@@ -111,8 +113,8 @@ def _source_of(read: object) -> ColumnSource | DataFrameSource:
     if not isinstance(source, ColumnSource | DataFrameSource):
         raise InvalidType(
             explain(
-                f"a source of rows is wanted, got {read!r}",
-                hint="dm.io.ReadParquet(…), for example; dm.Create and scripts are injected as they are",
+                f"expected a source of rows, got {read!r}",
+                hint="pass dm.io.ReadParquet(…), for example; inject dm.Create and scripts directly",
             )
         )
     return source

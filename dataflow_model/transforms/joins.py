@@ -110,7 +110,7 @@ class Join(PTransform):
             raise InvalidType(
                 explain(
                     f"{self.label!r} joins two collections, got {pcoll!r}",
-                    hint="give a tuple: (left, right) | dm.Join.inner(); dm.CoGroupByKey() takes more than two",
+                    hint="pass a tuple: (left, right) | dm.Join.inner(); dm.CoGroupByKey() takes more than two",
                 )
             )
         left, right = sides
@@ -163,9 +163,9 @@ def _check_panes(strategy: WindowingStrategy, label: str) -> None:
     if not strategy.accumulates and not one_pane:
         raise InvalidArgument(
             explain(
-                f"{label!r} joins what one pane holds, and under a discarding strategy with {trigger!r} and "
-                f"{strategy.allowed_lateness!r} of lateness a window may have several: "
-                "partners that come in different panes would never meet",
-                hint="use .accumulating_and_retracting(), or .accumulating() where a combination may come again",
+                f"{label!r} joins only elements of the same pane, and under a discarding strategy with {trigger!r} and "
+                f"{strategy.allowed_lateness!r} of lateness a window may have several panes, so that "
+                "partners in different panes would never be joined",
+                hint="use .accumulating_and_retracting(), or .accumulating() if combinations may be repeated",
             )
         )

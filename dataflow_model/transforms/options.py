@@ -29,4 +29,4 @@ def as_option(options: type[E], value: E | str) -> E:
         if isinstance(value, str) and value.lower() in {option.name.lower(), str(option.value).lower()}:
             return option
     choices = " or ".join(repr(option.value) for option in options)
-    raise InvalidArgument(explain(f"{value!r} is no {options.__name__}", hint=f"give {choices}"))
+    raise InvalidArgument(explain(f"{value!r} is not a valid {options.__name__}", hint=f"use {choices}"))

@@ -53,13 +53,13 @@ class WithKeys(PTransform):
             raise InvalidType(
                 explain(
                     f"`key` must be a function, a field's name or a tuple of names, got {key!r}",
-                    hint="WithKeys('carrier')",
+                    hint="use WithKeys('carrier'), for example",
                 )
             )
         if callable(key) and value is not None:
             raise InvalidArgument(
                 explain(
-                    f"`value` goes with field names, got {value!r} beside a function",
+                    f"`value` can be used only if `key` is a field's name, got {value!r} with a function as `key`",
                     hint="use dm.Map(lambda x: (key, value))",
                 )
             )

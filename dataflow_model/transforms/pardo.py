@@ -60,7 +60,9 @@ class ParDo(PTransform):
 
     def __init__(self, fn: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(fn, type) and issubclass(fn, DoFn):
-            raise InvalidType(explain(f"a DoFn is wanted, got the class {fn.__name__}", hint=f"write {fn.__name__}(…)"))
+            raise InvalidType(
+                explain(f"ParDo takes an instance of DoFn, got the class {fn.__name__}", hint=f"write {fn.__name__}(…)")
+            )
         if not isinstance(fn, DoFn):
             fn = FlatMapFn(_callable(fn, self))
         if fn.late_data_horizon is not None and not isinstance(fn.late_data_horizon, Duration):
@@ -90,7 +92,7 @@ class ParDo(PTransform):
         Source: Beam's `with_outputs`.
         """
         if len({*tags, main}) != len(tags) + 1 or nodes.MAIN in tags:
-            raise InvalidArgument(f"each output needs a tag of its own, got {tags!r} and main={main!r}")
+            raise InvalidArgument(f"each output needs a different tag, got {tags!r} and main={main!r}")
         return self._but(_tags=tags, _main=main)
 
     def with_exception_handling(self, tag: str = "dead_letters") -> Self:
@@ -112,7 +114,7 @@ class ParDo(PTransform):
             <class 'dataflow_model.plan.dofn.DeadLetter'>
         """
         if tag == nodes.MAIN or tag in (self._tags or ()):
-            raise InvalidArgument(f"the dead letters need a tag of their own, got {tag!r}")
+            raise InvalidArgument(f"the dead letters need a tag that no other output has, got {tag!r}")
         return self._but(_dead_letters=tag)
 
     def retractable(self, how: bool | Literal["memoised"]) -> Self:  # noqa: FBT001 - as the attribute of a DoFn
@@ -175,7 +177,9 @@ class ParDo(PTransform):
         pipeline = pcoll.pipeline
         label = pipeline.scope
         if self._dead_letters is not None and self._dead_letters in (self._tags or ()):
-            raise InvalidArgument(f"the dead letters of {label!r} need a tag of their own, got {self._dead_letters!r}")
+            raise InvalidArgument(
+                f"the dead letters of {label!r} need a tag that no other output has, got {self._dead_letters!r}"
+            )
         typehints.check_first_parameter(self.fn.user_function(), pcoll.element_type, label)
         if declaration_of(type(self.fn)).is_stateful:
             check_stateful_input(pcoll, label)
@@ -217,7 +221,7 @@ def _check_retractable(how: object, name: str) -> None:
         raise InvalidArgument(
             explain(
                 f"{name} must be True, False or 'memoised', got {how!r}",
-                hint="'memoised' keeps the outputs of a function that gives something else each time",
+                hint="'memoised' keeps the outputs of a nondeterministic function",
             )
         )
 
@@ -239,6 +243,6 @@ def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         raise InvalidArgument(
             explain(
                 f"{name}{signature} cannot be called with an element, {args!r} and {dict(kwargs)!r}: {error}",
-                hint="its first parameter is the element; the others are the transform's further arguments",
+                hint="its first parameter receives the element; the others receive the transform's other arguments",
             )
         ) from error

@@ -63,10 +63,12 @@ class Pipeline:
     def __init__(self, runner: Runner | None = None, late_data: LateData | str = LateData.DROP) -> None:
         if isinstance(runner, type):
             raise InvalidType(
-                explain(f"a runner is wanted, got the class {runner!r}", hint=f"write {runner.__name__}(…)")
+                explain(f"`runner` must be an instance, got the class {runner!r}", hint=f"write {runner.__name__}(…)")
             )
         if runner is not None and not callable(getattr(runner, "run", None)):
-            raise InvalidType(explain(f"a runner is wanted, got {runner!r}", hint="pass dm.LocalRunner(), for example"))
+            raise InvalidType(
+                explain(f"`runner` must be a runner, got {runner!r}", hint="pass dm.LocalRunner(), for example")
+            )
         self.runner = runner
         self.late_data = as_option(LateData, late_data)
         self.result: PipelineResult | None = None
@@ -88,17 +90,15 @@ class Pipeline:
             InvalidArgument: for a label that its scope has already, or collections of another pipeline.
         """
         if not isinstance(transform, PTransform):
-            raise InvalidType(
-                explain(f"only transforms are applied with `|`, got {transform!r}", hint=_way_out(transform))
-            )
+            raise InvalidType(explain(f"`|` applies only transforms, got {transform!r}", hint=_way_out(transform)))
         name = transform.label if label is None else label
         full = "/".join([*self._scope, name])
         if full in self._labels:
             raise InvalidArgument(
                 explain(
-                    f"there is a transform {full!r} already, and labels are unique in their scope",
-                    hint=f'give the second one a label of its own: "another name" >> {written(transform)}; before '
-                    "a notebook cell is run again, make a new pipeline, best in the same cell: p = dm.Pipeline(…)",
+                    f"the label {full!r} is already used by another transform; labels must be unique in their scope",
+                    hint=f'give the second transform another label: "another name" >> {written(transform)}; in a '
+                    "notebook, create the pipeline in the same cell, so that running it again starts a new one",
                 )
             )
         _check_input(transform, pvalue, full)
@@ -156,7 +156,7 @@ class Pipeline:
         if collection.pipeline is not self:
             raise InvalidArgument(
                 explain(
-                    f"{label!r} is given {collection!r}, which belongs to another pipeline",
+                    f"{label!r} is applied to {collection!r}, which belongs to another pipeline",
                     hint="build all inputs of a transform from the same dm.Pipeline()",
                 )
             )
@@ -176,7 +176,7 @@ class Pipeline:
             >>> _ = p | dm.Create([1]) | dm.Map(str)
             >>> p.explain()
             stage 0
-              Create: 1 element held by the program
+              Create: 1 element from the program
                 + Map: Map(str)
         """
         print(explain_plan(self.plan()))  # noqa: T201 - printing is what it is for
@@ -193,13 +193,13 @@ class Pipeline:
         """
         if until not in {None, "drained"}:
             raise InvalidArgument(
-                explain(f"`until` must be None or 'drained', got {until!r}", hint="run(until='drained')")
+                explain(f"`until` must be None or 'drained', got {until!r}", hint="use run(until='drained')")
             )
         plan = self.plan()
         check(plan, drained=until == "drained")
         if self.runner is None:
             if not _default_runner:
-                raise PlanError(explain("the pipeline has no runner", hint="dm.Pipeline(runner=dm.LocalRunner())"))
+                raise PlanError(explain("the pipeline has no runner", hint="use dm.Pipeline(runner=dm.LocalRunner())"))
             self.runner = _default_runner[0]()
         return self.runner.run(plan, until=until)
 
@@ -232,29 +232,29 @@ def _check_input(transform: PTransform, pvalue: Any, label: str) -> None:
     if kind == "pipeline" and not isinstance(pvalue, PBegin):
         raise InvalidType(
             explain(
-                f"{label!r} begins a pipeline, got {pvalue!r}",
+                f"{label!r} must be applied to a pipeline, got {pvalue!r}",
                 hint=f"apply it to the pipeline: p | {written(transform)}",
             )
         )
     if kind == "collection" and isinstance(pvalue, PBegin):
         raise InvalidType(
             explain(
-                f"{label!r} reads a collection, got the pipeline itself",
-                hint=f"begin with a source: p | dm.Create([…]) | {written(transform)}",
+                f"{label!r} must be applied to a collection, got the pipeline itself",
+                hint=f"start with a source: p | dm.Create([…]) | {written(transform)}",
             )
         )
     if kind == "collection" and not isinstance(pvalue, PCollection):
         raise InvalidType(
             explain(
-                f"{label!r} reads one collection, got {pvalue!r}",
-                hint=f"put them together first: (…) | dm.Flatten() | {written(transform)}",
+                f"{label!r} takes one collection, got {pvalue!r}",
+                hint=f"merge the collections first: (…) | dm.Flatten() | {written(transform)}",
             )
         )
     if kind == "collections" and not isinstance(pvalue, tuple | list | dict | OutputTuple):
         raise InvalidType(
             explain(
-                f"{label!r} reads several collections, got {pvalue!r}",
-                hint=f"give a tuple: (first, second) | {written(transform)}",
+                f"{label!r} takes several collections, got {pvalue!r}",
+                hint=f"pass a tuple: (first, second) | {written(transform)}",
             )
         )
 
@@ -266,9 +266,9 @@ def _way_out(given: object) -> str:
         case type() if issubclass(given, PTransform):
             return f"call it: dm.{name}(…)"
         case type() if issubclass(given, CombineFn):
-            return f"say over what it combines: dm.{name}.per_key() or dm.{name}.globally()"
+            return f"combine per key or globally: dm.{name}.per_key() or dm.{name}.globally()"
         case CombineFn():
-            return "say over what it combines: dm.CombinePerKey(…) or dm.CombineGlobally(…)"
+            return "combine per key or globally: dm.CombinePerKey(…) or dm.CombineGlobally(…)"
         case DoFn():
             return f"wrap it: dm.ParDo({name}(…))"
         case WindowFn() | WindowingStrategy():
@@ -288,9 +288,9 @@ def _apply_to_several(several: object, transform: PTransform) -> Any:
     if not members or size != len(members):
         raise InvalidType(
             explain(
-                f"{transform.label!r} is applied to {several!r}, which is no collection "
-                "and no tuple or dict of collections",
-                hint=f"begin with a pipeline: p | dm.Create([…]) | {written(transform)}",
+                f"{transform.label!r} must be applied to a collection or a tuple or dict of collections, "
+                f"got {several!r}",
+                hint=f"start with a pipeline: p | dm.Create([…]) | {written(transform)}",
             )
         )
     return members[0].pipeline.apply(transform, several)

@@ -48,9 +48,9 @@ class Flatten(PTransform):
             if other.strategy.window_fn != first.window_fn or other.strategy.merges != first.merges:
                 raise InvalidArgument(
                     explain(
-                        f"{pipeline.scope!r} puts collections together that are windowed differently: "
+                        f"{pipeline.scope!r} merges collections that are windowed differently: "
                         f"{inputs[0].ref.label!r} by {_windowed(inputs[0])}, {other.ref.label!r} by {_windowed(other)}",
-                        hint="apply the same dm.Window.into(…) to each of them before",
+                        hint="apply the same dm.Window.into(…) to each of them first",
                     )
                 )
         node = nodes.Flatten(label=pipeline.scope, inputs=tuple(member.ref for member in inputs))
@@ -79,11 +79,11 @@ class Partition(PTransform):
     def __init__(self, fn: Callable[..., int], n: int, *args: Any, **kwargs: Any) -> None:
         if not callable(fn):
             raise InvalidType(
-                explain(f"Partition takes a function, got {fn!r}", hint="Partition(lambda element, n: …, n)")
+                explain(f"Partition takes a function, got {fn!r}", hint="use Partition(lambda element, n: …, n)")
             )
         if type(n) is not int or n < 1:
             raise InvalidArgument(
-                explain(f"`n` must be an int of at least 1, got {n!r}", hint="Partition(fn, 2) makes two")
+                explain(f"`n` must be an int of at least 1, got {n!r}", hint="Partition(fn, 2) makes two partitions")
             )
         self.fn = fn
         self.n = n

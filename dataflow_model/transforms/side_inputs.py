@@ -27,9 +27,7 @@ class AsView:
     def __init__(self, pcoll: PCollection) -> None:
         if not isinstance(pcoll, PCollection):
             raise InvalidType(
-                explain(
-                    f"a side input is a collection, got {pcoll!r}", hint="pass plain values as they are, without dm.As…"
-                )
+                explain(f"a side input must be a collection, got {pcoll!r}", hint="pass plain values without dm.As…")
             )
         self.pcoll = pcoll
 
@@ -105,7 +103,7 @@ def resolve(argument: Any, pipeline: Pipeline, label: str) -> Any:
     if isinstance(argument, PCollection):
         raise InvalidType(
             explain(
-                f"{label!r} is given {argument!r} as an argument, which does not say how it is to be seen",
+                f"{label!r} has the collection {argument!r} as an argument, without a view of it",
                 hint="wrap it in dm.AsSingleton(…), dm.AsIter(…) or dm.AsDict(…)",
             )
         )

@@ -29,14 +29,14 @@ def check_stateful_input(pcoll: PCollection, label: str) -> None:
         ...     count = dm.ValueStateSpec(default=0)
         >>> dm.Pipeline() | dm.Create([1, 2]) | dm.ParDo(Number())
         Traceback (most recent call last):
-        dataflow_model.errors.InvalidType: 'ParDo' keeps state by key, so it takes pairs (key, value), got elements of
-            type int
+        dataflow_model.errors.InvalidType: 'ParDo' keeps state by key, so its elements must be pairs (key, value),
+            got elements of type int
         Hint: put dm.WithKeys(…) before it
     """
     if not typehints.may_be_pair(pcoll.element_type):
         raise InvalidType(
             explain(
-                f"{label!r} keeps state by key, so it takes pairs (key, value), got elements of type "
+                f"{label!r} keeps state by key, so its elements must be pairs (key, value), got elements of type "
                 f"{typehints.type_name(pcoll.element_type)}",
                 hint="put dm.WithKeys(…) before it",
             )
@@ -44,8 +44,9 @@ def check_stateful_input(pcoll: PCollection, label: str) -> None:
     if pcoll.strategy.merges:
         raise InvalidArgument(
             explain(
-                f"{label!r} keeps state by window, and windows under {pcoll.strategy.window_fn!r} may still merge",
-                hint="group before it: dm.GroupByKey() settles the windows; or use windows that do not merge",
+                f"{label!r} keeps state by window, but windows under {pcoll.strategy.window_fn!r} may still merge",
+                hint="group first, since windows do not merge again after dm.GroupByKey(), or use windows that do not "
+                "merge",
             )
         )
 
@@ -60,13 +61,13 @@ def check_named_percentiles(percentiles: Iterable[float], of: str) -> None:
         >>> check_named_percentiles((100,), "`percentiles` of Model")
         Traceback (most recent call last):
         dataflow_model.errors.InvalidArgument: `percentiles` of Model must lie between 0 and 100, got 100
-        Hint: 100 is the low watermark, which is always told
+        Hint: leave out 100, which is the low watermark and always available
     """
     for percentile in percentiles:
         if not 0 < percentile < LOW_WATERMARK:
             raise InvalidArgument(
                 explain(
                     f"{of} must lie between 0 and 100, got {percentile!r}",
-                    hint="100 is the low watermark, which is always told",
+                    hint="leave out 100, which is the low watermark and always available",
                 )
             )

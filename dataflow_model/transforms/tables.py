@@ -38,7 +38,7 @@ def rows_of_table(given: Any) -> Iterator[Any] | None:
         case "pyspark":
             raise InvalidType(
                 explain(
-                    "Create takes values that the program holds, got a DataFrame of Spark",
+                    "Create takes values of the program, got a Spark DataFrame",
                     hint="read it with dm.io.ReadDataFrame(df, …)",
                 )
             )
@@ -72,6 +72,6 @@ def _from_pandas(frame: Any) -> pa.Table:
         raise InvalidType(
             explain(
                 f"Create cannot take the rows of this DataFrame: {error}",
-                hint="give each column values of one type, or pass dm.Create(list(frame.itertuples(index=False)))",
+                hint="make the values of each column one type, or pass dm.Create(list(frame.itertuples(index=False)))",
             )
         ) from error

@@ -48,7 +48,7 @@ class WithTimestamps(PTransform):
     def __init__(self, fn: Callable[[Any], InstantLike], late_data_horizon: DurationLike | None = None) -> None:
         if not callable(fn):
             raise InvalidType(
-                explain(f"WithTimestamps takes a function, got {fn!r}", hint="WithTimestamps(lambda e: e.time)")
+                explain(f"WithTimestamps takes a function, got {fn!r}", hint="use WithTimestamps(lambda e: e.time)")
             )
         self.fn = fn
         self.late_data_horizon = None if late_data_horizon is None else checked_horizon(late_data_horizon)

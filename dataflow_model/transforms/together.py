@@ -42,7 +42,10 @@ class Together(Combiner[Any, tuple[Any, ...], Any]):
     def __init__(self, **combiners: Any) -> None:
         if not combiners:
             raise InvalidArgument(
-                explain("Together() needs at least one combiner", hint="Together(count=dm.Count(), mean=dm.Mean())")
+                explain(
+                    "Together() needs at least one combiner, got none",
+                    hint="use Together(count=dm.Count(), mean=dm.Mean())",
+                )
             )
         self.names = tuple(combiners)
         self.parts: tuple[CombineFn[Any, Any, Any], ...] = tuple(

@@ -113,7 +113,7 @@ class Topology:
             InvalidArgument: for a label that is taken.
         """
         stream = _named(stream, "a stream")
-        _check_kind(source, "pipeline", f"a source is wanted for the stream {stream!r}", "dm.io.ReadParquet(…)")
+        _check_kind(source, "pipeline", f"the stream {stream!r} needs a source", "dm.io.ReadParquet(…)")
         self.injected.append(Injected(self._free(label or source._label or f"Inject.{stream}"), stream, source))  # noqa: SLF001 - as `pipeline` does
 
     def add(
@@ -140,7 +140,9 @@ class Topology:
         checked = check_computation(computation)
         name = type(checked).__name__
         if isinstance(produces, str):
-            raise InvalidType(explain(f"`produces` is a list of streams, got {produces!r}", hint=f"[{produces!r}]"))
+            raise InvalidType(
+                explain(f"`produces` must be a list of streams, got {produces!r}", hint=f"pass [{produces!r}]")
+            )
         _check_subscriptions(subscribe, name)
         given = tuple(_named(stream, "a stream") for stream in produces)
         if len(set(given)) < len(given):
@@ -162,7 +164,7 @@ class Topology:
             InvalidArgument: for a label that is taken.
         """
         stream = _named(stream, "a stream")
-        _check_kind(sink, "collection", f"a sink is wanted for the stream {stream!r}", "dm.io.Collect()")
+        _check_kind(sink, "collection", f"the stream {stream!r} needs a sink", "dm.io.Collect()")
         self.sunk.append(Sunk(self._free(label or sink._label or stream), stream, sink))  # noqa: SLF001 - as `pipeline` does
 
     # -------------------------------------------------------------------------------------------------- running
@@ -258,8 +260,9 @@ class Topology:
         if label in taken:
             raise InvalidArgument(
                 explain(
-                    f"the topology {self.name!r} has a {label!r} already; its parts are {', '.join(map(repr, taken))}",
-                    hint="give this one a name of its own: label='…'",
+                    f"the topology {self.name!r} already has a part named {label!r}; its parts are "
+                    f"{', '.join(map(repr, taken))}",
+                    hint="choose another name with label='…'",
                 )
             )
         return _named(label, "a label")
@@ -267,15 +270,15 @@ class Topology:
 
 def _check_kind(transform: object, kind: str, wanted: str, example: str) -> None:
     if not isinstance(transform, PTransform) or transform.input_kind not in {kind, "any"}:
-        raise InvalidType(explain(f"{wanted}, got {transform!r}", hint=f"{example}, for example"))
+        raise InvalidType(explain(f"{wanted}, got {transform!r}", hint=f"pass {example}, for example"))
 
 
 def _check_subscriptions(subscribe: object, name: str) -> None:
-    hint = "subscribe={'queries': lambda value: value.text}"
+    hint = "pass subscribe={'queries': lambda value: value.text}, for example"
     if not isinstance(subscribe, Mapping):
-        raise InvalidType(explain(f"`subscribe` of {name} is by stream, got {subscribe!r}", hint=hint))
+        raise InvalidType(explain(f"`subscribe` of {name} must be a dict by stream, got {subscribe!r}", hint=hint))
     if not subscribe:
-        raise InvalidArgument(explain(f"{name} must subscribe to a stream at least, got {subscribe!r}", hint=hint))
+        raise InvalidArgument(explain(f"{name} must subscribe to at least one stream, got {subscribe!r}", hint=hint))
     for stream, extractor in subscribe.items():
         _named(stream, "a stream")
         if extractor is not None and not callable(extractor):
@@ -297,8 +300,8 @@ def _injected(pipeline: Pipeline, injected: Injected) -> PCollection:
     if not isinstance(collection, PCollection):
         raise InvalidType(
             explain(
-                f"{injected.label!r} gives {collection!r}, and a stream takes one collection",
-                hint="write a dm.PTransform whose expand sends the others elsewhere and returns the one",
+                f"{injected.label!r} returns {collection!r}, but a stream takes one collection",
+                hint="write a dm.PTransform whose expand returns one collection and handles the others itself",
             )
         )
     if collection.strategy.merges or not isinstance(collection.strategy.window_fn, GlobalWindows):
@@ -308,7 +311,7 @@ def _injected(pipeline: Pipeline, injected: Injected) -> PCollection:
 
 def _named(name: object, what: str) -> str:
     if not isinstance(name, str):
-        raise InvalidType(explain(f"{what} has a name, got {name!r}", hint="give text"))
+        raise InvalidType(explain(f"the name of {what} must be text, got {name!r}", hint="pass a str"))
     if not name.strip():
-        raise InvalidArgument(f"{what} needs a name, got {name!r}")
+        raise InvalidArgument(f"the name of {what} must not be empty, got {name!r}")
     return name

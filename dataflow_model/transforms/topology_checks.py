@@ -28,25 +28,29 @@ def in_order(topology: Topology) -> list[Added]:
         >>> in_order(topology)
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.PlanError: nothing makes the stream 'wrods', which 'wrods' takes; of 'echo' these are
-        the streams:
-          'words': made by 'Inject.words', taken by nothing
-          'wrods': made by nothing, taken by 'wrods'
+        dataflow_model.errors.PlanError: 'wrods' reads the stream 'wrods', which nothing writes; the streams of
+        'echo' are:
+          'words': written by 'Inject.words', read by nothing
+          'wrods': written by nothing, read by 'wrods'
         Hint: did you mean 'words'?
     """
     if not topology.injected:
         raise PlanError(
-            explain(f"nothing is injected into the topology {topology.name!r}", hint="topology.inject(stream, source)")
+            explain(
+                f"the topology {topology.name!r} has no injector", hint="add one with topology.inject(stream, source)"
+            )
         )
     made, taken = makers(topology), takers(topology)
     for stream, by in taken.items():
         if stream not in made:
             close = difflib.get_close_matches(stream, made, n=1)
             hint = (
-                f"did you mean {close[0]!r}?" if close else f"topology.inject({stream!r}, …), or produces=[{stream!r}]"
+                f"did you mean {close[0]!r}?"
+                if close
+                else f"use topology.inject({stream!r}, …) or produces=[{stream!r}]"
             )
-            said = f"nothing makes the stream {stream!r}, which {by[0]!r} takes"
-            raise PlanError(explain(f"{said}; {picture(topology)}", hint=hint))
+            problem = f"{by[0]!r} reads the stream {stream!r}, which nothing writes"
+            raise PlanError(explain(f"{problem}; {picture(topology)}", hint=hint))
     _check_keys(topology)
     order: list[Added]
     waiting, order = list(topology.added), []
@@ -56,8 +60,9 @@ def in_order(topology: Topology) -> list[Added]:
         if not ready:
             raise PlanError(
                 explain(
-                    f"the streams go round in a circle: {_circle(waiting)}; {picture(topology)}",
-                    hint="let one computation do what two tell each other, or write the stream out and inject it again",
+                    f"the streams form a cycle: {_circle(waiting)}; {picture(topology)}",
+                    hint="combine computations that exchange records into one, or write a stream to a sink and inject "
+                    "it again",
                 )
             )
         for one in ready:
@@ -77,10 +82,10 @@ def picture(topology: Topology) -> str:
     """Return all streams in words: who makes and who takes each."""
     made, taken = makers(topology), takers(topology)
     lines = [
-        f"  {stream!r}: made by {_listed(made.get(stream, []))}, taken by {_listed(taken.get(stream, []))}"
+        f"  {stream!r}: written by {_listed(made.get(stream, []))}, read by {_listed(taken.get(stream, []))}"
         for stream in dict.fromkeys((*made, *taken))
     ]
-    return "\n".join([f"of {topology.name!r} these are the streams:", *lines])
+    return "\n".join([f"the streams of {topology.name!r} are:", *lines])
 
 
 def makers(topology: Topology) -> dict[str, list[str]]:
@@ -111,9 +116,9 @@ def _check_keys(topology: Topology) -> None:
             if injected.stream in added.subscribes and added.subscribes[injected.stream] is None:
                 raise PlanError(
                     explain(
-                        f"{added.label!r} takes the stream {injected.stream!r} by the keys of its records, and what "
-                        f"{injected.label!r} injects has none; {picture(topology)}",
-                        hint=f"subscribe={{{injected.stream!r}: lambda value: …}}",
+                        f"{added.label!r} reads the stream {injected.stream!r} by the keys of its records, but the "
+                        f"records that {injected.label!r} injects have none; {picture(topology)}",
+                        hint=f"pass a key extractor: subscribe={{{injected.stream!r}: lambda value: …}}",
                     )
                 )
 

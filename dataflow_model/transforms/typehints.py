@@ -190,7 +190,7 @@ def check_combiner_input(combine: CombineFn[Any, Any, Any], value_type: Any, lab
         raise InvalidType(
             explain(
                 f"{label!r} combines by {combine!r}, which cannot take values of type {type_name(value_type)}",
-                hint="name the value: dm.WithKeys('key', value='field'), or map the values before",
+                hint="select the value with dm.WithKeys('key', value='field'), or map the values first",
             )
         )
 

@@ -73,7 +73,7 @@ class WindowInto(PTransform):
         """
         if not isinstance(trigger, Trigger):
             raise InvalidType(
-                explain(f"a trigger is wanted, got {trigger!r}", hint="pass dm.AfterWatermark(), for example")
+                explain(f"`trigger` must be a trigger, got {trigger!r}", hint="pass dm.AfterWatermark(), for example")
             )
         return self._set(trigger=trigger, may_lose_data=may_lose_data)
 
@@ -82,7 +82,7 @@ class WindowInto(PTransform):
         length = duration(lateness)
         if length < Duration(0):
             raise InvalidArgument(
-                explain(f"`allowed_lateness` must not be negative, got {length!r}", hint="0 drops all late data")
+                explain(f"`allowed_lateness` must not be negative, got {length!r}", hint="use 0 to drop all late data")
             )
         return self._set(allowed_lateness=length)
 
@@ -129,7 +129,7 @@ class WindowInto(PTransform):
         if retracting and mode in {AccumulationMode.CLEAR_ALWAYS, AccumulationMode.CLEAR_BY_DEFAULT}:
             raise InvalidArgument(
                 explain(
-                    f"retractions take back what has accumulated, got {mode}",
+                    f"a retracting strategy must accumulate, got {mode}",
                     hint="use AccumulationMode.ACCUMULATE_ALWAYS",
                 )
             )
@@ -183,7 +183,8 @@ class Window:
         if not isinstance(where, WindowFn):
             raise InvalidType(
                 explain(
-                    f"a window function is wanted, got {where!r}", hint="pass dm.FixedWindows('1 hour'), for example"
+                    f"Window.into takes a window function, got {where!r}",
+                    hint="pass dm.FixedWindows('1 hour'), for example",
                 )
             )
         return WindowInto(attrs.evolve(DEFAULT_STRATEGY, window_fn=where), {})

@@ -98,7 +98,7 @@ class Trigger:
         if merging and type(tree).on_merge is Trigger.on_merge:
             raise InvalidArgument(
                 explain(
-                    f"{self!r} does not say what becomes of it when windows merge",
+                    f"{self!r} does not define how its state is merged when windows merge",
                     hint=f"define on_merge in {type(self).__name__}, or use windows that do not merge",
                 )
             )
@@ -120,7 +120,7 @@ class Trigger:
 
     def describe_repeated(self) -> str:
         """Say in words when it fires if it is started over each time that it finishes."""
-        return f"again and again, {self.describe()}"
+        return f"repeatedly: {self.describe()}"
 
     def or_finally(self, until: Trigger) -> OrFinally:
         """Fire as this one does, until `until` fires; then finish.
@@ -172,7 +172,7 @@ class CompositeTrigger(Trigger):
         if merging and type(self).finished_from is CompositeTrigger.finished_from:
             raise InvalidArgument(
                 explain(
-                    f"{self!r} does not say whether it has finished when windows merge",
+                    f"{self!r} does not define whether it has finished when windows merge",
                     hint=f"define finished_from in {type(self).__name__}, or use windows that do not merge",
                 )
             )
@@ -207,7 +207,7 @@ def check_trigger_type(value: object, name: str) -> Trigger:
         raise InvalidType(
             explain(
                 f"`{name}` must be a trigger, got {value!r} of type {type(value).__name__}",
-                hint="for example dm.AfterCount(1)",
+                hint="pass dm.AfterCount(1), for example",
             )
         )
     return value

@@ -28,7 +28,7 @@ class _ManyTriggers(CompositeTrigger):
     def __init__(self, *parts: Trigger) -> None:
         if not parts:
             raise InvalidArgument(
-                explain(f"{type(self).__name__}() needs at least one trigger", hint="pass it as an argument")
+                explain(f"{type(self).__name__}() needs at least one trigger, got none", hint="pass it as an argument")
             )
         for place, part in enumerate(parts):
             check_trigger_type(part, f"argument {place + 1}")

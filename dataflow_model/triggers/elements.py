@@ -144,14 +144,14 @@ class DataTrigger(Trigger):
         if merging and type(self).merge_state is DataTrigger.merge_state:
             raise InvalidArgument(
                 explain(
-                    f"{self!r} does not say what its states are together when windows merge",
+                    f"{self!r} does not define how its states are merged when windows merge",
                     hint=f"define merge_state in {type(self).__name__}, or use windows that do not merge",
                 )
             )
 
     def describe(self) -> str:
         """Say in words when it fires."""
-        return f"when {self!r} says so"
+        return f"when {self!r} decides"
 
     def describe_repeated(self) -> str:
         """Say in words when it fires; it repeats anyway."""

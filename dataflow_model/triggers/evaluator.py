@@ -256,8 +256,9 @@ class TriggerMachine:
         if percentile != LOW_WATERMARK and percentile not in self.percentiles:
             raise InvalidArgument(
                 explain(
-                    f"{self.name} asks for percentile {percentile!r} of the watermark, which no trigger in it names",
-                    hint=f"say so in the class: percentiles: ClassVar = ({percentile!r},)",
+                    f"{self.name} asks for percentile {percentile!r} of the watermark, which none of its triggers "
+                    "declares",
+                    hint=f"declare it in the class: percentiles: ClassVar = ({percentile!r},)",
                 )
             )
 

@@ -129,17 +129,17 @@ class EventContext:
     def peek_value(self) -> Any:
         """Return the value that a pane would have now."""
         if self._sight is None:
-            raise self._misuse("peek_value()", "there is no value to see", "call it where elements or timers are seen")
+            raise self._misuse("peek_value()", "there is no value here", "call it in on_element or on_timer")
         return self._sight.peek_value()
 
     def trigger_history(self) -> Sequence[PaneInfo]:
         """Return the infos of the panes so far."""
         if not self.machine.trigger_at(self.number).reads_history:
             raise self._misuse(
-                "trigger_history()", "panes are not remembered for it", "say reads_history: ClassVar[bool] = True in it"
+                "trigger_history()", "its panes are not kept", "set reads_history: ClassVar[bool] = True in its class"
             )
         if self._sight is None:
-            raise self._misuse("trigger_history()", "there are no panes to see", "call it where elements are seen")
+            raise self._misuse("trigger_history()", "there are no panes here", "call it in on_element or on_timer")
         return self._sight.trigger_history()
 
     # State and timers ----------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class EventContext:
         """Show the event to a child."""
         if self.event in _SILENT:
             raise self._misuse(
-                f"invoke_child() in {self.event.value}", "there is no event to show", "children have been seen to"
+                f"invoke_child() in {self.event.value}", "there is no event to pass on", "leave the call out"
             )
         return self.machine.invoke(self.machine.child_of(self.number, child), self)
 

@@ -74,13 +74,16 @@ def period(value: DurationLike | Period) -> Period:
     elif isinstance(value, pendulum.Duration) and (value.years or value.months):
         if value != pendulum.duration(years=value.years, months=value.months):
             raise InvalidArgument(
-                explain(f"`period` must be in months or in days and less, got {value!r}", hint="take one of the two")
+                explain(
+                    f"`period` must be in months, or in days and smaller units, got {value!r}",
+                    hint="use one of the two",
+                )
             )
         length = Months(value.years * _MONTHS_A_YEAR + value.months)
     else:
         length = duration(value)
     if (length.n if isinstance(length, Months) else int(length)) <= 0:
-        raise InvalidArgument(explain(f"`period` must be positive, got {value!r}", hint="for example '1 hour'"))
+        raise InvalidArgument(explain(f"`period` must be positive, got {value!r}", hint="pass '1 hour', for example"))
     return length
 
 
@@ -111,7 +114,10 @@ def instant(value: InstantLike, timezone: str | None) -> int:
     micros = int(processing_time(value) if not _is_event_time(value) else event_time(value))
     if not _FIRST <= micros <= _LAST:
         raise InvalidArgument(
-            explain(f"`reference` must be in the years 1 to 9999, got {value!r}", hint="for example '2013-01-01T08:00'")
+            explain(
+                f"`reference` must be in the years 1 to 9999, got {value!r}",
+                hint="pass '2013-01-01T08:00', for example",
+            )
         )
     return micros
 

@@ -81,7 +81,7 @@ class AtPeriod(Deadline):
             raise InvalidType(
                 explain(
                     f"`domain` must be a TimeDomain, got {domain!r}",
-                    hint="TimeDomain.PROCESSING_TIME, or TimeDomain.EVENT_TIME for the watermark",
+                    hint="use TimeDomain.PROCESSING_TIME, or TimeDomain.EVENT_TIME for the watermark",
                 )
             )
         of: type[EventTime | ProcessingTime] = EventTime if domain is TimeDomain.EVENT_TIME else ProcessingTime
@@ -89,7 +89,7 @@ class AtPeriod(Deadline):
             raise InvalidType(
                 explain(
                     f"`reference` must be a time of the domain {domain.value}, got {reference!r}",
-                    hint="give it as text, such as '2013-01-01T08:00'",
+                    hint="pass it as text, such as '2013-01-01T08:00'",
                 )
             )
         length = local_times.period(period)
@@ -97,7 +97,10 @@ class AtPeriod(Deadline):
             check_zone(timezone)
         elif isinstance(length, local_times.Months):
             raise InvalidArgument(
-                explain(f"a month has no length of its own, got {period!r}", hint="give timezone='UTC' or another")
+                explain(
+                    f"a period in months needs a time zone, since months differ in length, got {period!r}",
+                    hint="pass timezone='UTC' or another zone",
+                )
             )
         at = of(local_times.instant(reference, timezone))
         self.__attrs_init__(length, domain, at, timezone)  # pyright: ignore[reportAttributeAccessIssue] - attrs makes it

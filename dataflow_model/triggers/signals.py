@@ -40,10 +40,10 @@ class AfterSignal(Trigger):
         """Check the name."""
         given: object = self.name
         if not isinstance(given, str):
-            raise InvalidType(explain(f"`name` must be text, got {given!r}", hint="for example AfterSignal('flush')"))
+            raise InvalidType(explain(f"`name` must be text, got {given!r}", hint="use AfterSignal('flush')"))
         if not given:
             raise InvalidArgument(
-                explain(f"`name` must not be empty, got {given!r}", hint="for example AfterSignal('flush')")
+                explain(f"`name` must not be empty, got {given!r}", hint="use AfterSignal('flush'), for example")
             )
 
     @property

@@ -60,8 +60,8 @@ class AfterWatermark(Trigger):
         if self.percentile != LOW_WATERMARK and not (self.early is None and self.late is None):
             raise InvalidArgument(
                 explain(
-                    f"`early` and `late` are about the low watermark, got `percentile` {self.percentile!r}",
-                    hint="write AfterEach(AfterWatermark(percentile=…), AfterWatermark(…))",
+                    f"`early` and `late` require `percentile` 100, the low watermark, got {self.percentile!r}",
+                    hint="use AfterEach(AfterWatermark(percentile=…), AfterWatermark(…))",
                 )
             )
 

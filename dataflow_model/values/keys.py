@@ -154,6 +154,6 @@ def _encode_other(key: Any) -> bytes:
     raise KeyEncodingError(
         explain(
             f"a key must be immutable and have a deterministic encoding, got {key!r} of type {kind.__name__}",
-            hint="use a tuple for a list, a frozenset for a set, tuple(sorted(d.items())) for a dict",
+            hint="replace a list by a tuple, a set by a frozenset, a dict by tuple(sorted(d.items()))",
         )
     )

@@ -49,5 +49,5 @@ def positive(name: str, value: Duration) -> None:
     """Raise `InvalidArgument` unless a length of time is positive."""
     if int(value) <= 0:
         raise InvalidArgument(
-            explain(f"`{name}` must be positive, got {value!r}", hint="give a duration such as '1 minute'")
+            explain(f"`{name}` must be positive, got {value!r}", hint="pass a duration such as '1 minute'")
         )

@@ -51,13 +51,13 @@ def _date(value: datetime.date | str) -> datetime.date:
             return datetime.date.fromisoformat(value)
         except ValueError as error:
             raise InvalidArgument(
-                explain(f"`start` must be a date, got {value!r}", hint="write '2013-01-01'")
+                explain(f"`start` must be a date, got {value!r}", hint="pass '2013-01-01', for example")
             ) from error
     if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
         raise InvalidType(
             explain(
                 f"`start` must be a date without a time, got {value!r} of type {type(value).__name__}",
-                hint="write '2013-01-01' or datetime.date(2013, 1, 1); the zone goes into `timezone`",
+                hint="pass '2013-01-01' or datetime.date(2013, 1, 1), and the zone as `timezone`",
             )
         )
     return datetime.date(value.year, value.month, value.day)

@@ -83,7 +83,7 @@ def test_a_file_that_is_read_last_holds_the_watermark_from_the_beginning(tmp_pat
 def test_a_file_whose_name_does_not_tell_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     write(tmp_path, "misc.json", (1, 1))
     with pytest.raises(
-        dm.SourceError, match=r"the file 'misc.json' does not tell when it was created(.|\n)*mend created"
+        dm.SourceError, match=r"cannot tell from its name when the file 'misc.json' was created(.|\n)*fix created"
     ):
         run(telling(dm.FileInjector(rows(tmp_path), created="%Y%m%d.json")))
 
@@ -110,7 +110,7 @@ def test_partitions_that_must_report_hold_the_watermark(tmp_path: Path) -> None:
 def test_what_brings_its_own_watermark_is_not_given_another(tmp_path: Path) -> None:
     own: list[Any] = [dm.Create([1]), TestStream(), dm.io.Collect()]
     for source in own:
-        with pytest.raises(dm.InvalidType, match="a source of rows is wanted"):
+        with pytest.raises(dm.InvalidType, match="expected a source of rows, got"):
             dm.Injector(source)
     with pytest.raises(dm.InvalidArgument, match="there is no column 'center'"):
         dm.Injector(rows(tmp_path), partition_by="center")

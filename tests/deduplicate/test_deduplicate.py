@@ -130,7 +130,7 @@ def test_an_id_may_be_made_with_the_window_and_then_counts_once_in_each() -> Non
 
 
 def test_an_id_function_with_a_parameter_that_nothing_fills_is_refused() -> None:
-    with pytest.raises(dm.InvalidArgument, match="has a parameter 'salt' that nothing fills"):
+    with pytest.raises(dm.InvalidArgument, match="has an unknown parameter 'salt'"):
         dm.Deduplicate(lambda x, salt: (x, salt), horizon=1)
 
 
@@ -149,7 +149,7 @@ def test_values_that_are_taken_back_are_refused() -> None:
     minutes = dm.Window.into(dm.FixedWindows(60)).accumulating_and_retracting()
     sums = pipeline | dm.Create([("a", 1)]) | minutes | "sums" >> dm.Sum.per_key()
     _ = sums | "once" >> dm.Deduplicate(lambda pair: pair, horizon=1) | dm.io.Collect()
-    with pytest.raises(dm.PlanError, match="'once' passes one element of each id, but 'sums' takes values back"):
+    with pytest.raises(dm.PlanError, match="'once' keeps one element per id, but 'sums' emits retractions"):
         pipeline.run()
 
 
@@ -159,7 +159,7 @@ def test_the_plan_and_its_fingerprint_name_the_horizon() -> None:
 
     pipeline = dm.Pipeline()
     once = pipeline | "in" >> dm.Create([1]) | "once" >> dm.Deduplicate(lambda x: x, horizon="1 hour")
-    assert "  once: the first element of each id, which is kept for 1 hour" in explain(pipeline.plan()).splitlines()
+    assert "  once: the first element with each id; ids are kept for 1 hour" in explain(pipeline.plan()).splitlines()
     assert fingerprint(pipeline.plan())["once"] == "Deduplicate of once/ids.main for 1 hour"
     assert once.element_type is int
 

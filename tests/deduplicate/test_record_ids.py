@@ -77,7 +77,7 @@ def test_a_stateful_function_is_told_no_ids() -> None:
             count.write(count.read() + 1)
             yield record_id
 
-    with pytest.raises(dm.PlanError, match="'ParDo' asks for 'record_id', and runs behind 'ParDo'"):
+    with pytest.raises(dm.PlanError, match="'ParDo' asks for 'record_id', but runs after 'ParDo'"):
         ids_of(lambda p: p | dm.Create([("a", 1)]) | dm.ParDo(Counting()))
 
 
@@ -85,7 +85,7 @@ def test_a_stateful_function_is_told_no_ids() -> None:
     "cut", [dm.Reshuffle(), dm.Deduplicate(lambda pair: pair, horizon=1), dm.Sum.per_key()], ids=lambda cut: cut.label
 )
 def test_ids_end_where_elements_change_their_shard(cut: Any) -> None:
-    with pytest.raises(dm.PlanError, match=r"'once/ids' asks for 'record_id', and runs behind 'cut'"):
+    with pytest.raises(dm.PlanError, match=r"'once/ids' asks for 'record_id', but runs after 'cut'"):
         ids_of(lambda p: p | dm.Create([("a", 1)]) | "cut" >> cut | "once" >> dm.Deduplicate(horizon=1))
 
 
@@ -96,7 +96,7 @@ def test_a_record_that_comes_by_two_ways_is_refused() -> None:
         once: dm.PCollection = together | dm.Deduplicate(horizon=1)
         return once
 
-    with pytest.raises(dm.PlanError, match="the records of 'numbers' come to it by 2 ways"):
+    with pytest.raises(dm.PlanError, match="the records of 'numbers' reach it in 2 ways"):
         ids_of(build)
 
 

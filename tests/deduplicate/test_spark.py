@@ -174,11 +174,11 @@ def test_rows_of_a_broker_that_come_again_are_known_by_their_offsets(spark: Spar
     for ran in (result, in_batch, collected):
         assert sorted(record.value.value for record in ran.collected("kept")) == list(range(40))
         assert ran.metrics()["once"]["duplicates"] == 15
-    with pytest.raises(dm.PlanError, match=r"nothing names the rows of 'rows'\nHint: dm.io.ReadDataFrame"):
+    with pytest.raises(dm.PlanError, match=r"the rows of 'rows' have no ids\nHint: .*dm.io.ReadDataFrame"):
         run(dm.SparkRunner(spark), once(bounded))
 
 
 def test_a_column_that_is_not_there_names_no_row(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1,)], "at long")
-    with pytest.raises(dm.InvalidArgument, match="`id_columns` names the column 'offset', which is not there"):
+    with pytest.raises(dm.InvalidArgument, match="`id_columns` names the column 'offset', which does not exist"):
         dm.io.ReadDataFrame(frame, event_time="at", id_columns=("at", "offset"))

@@ -111,7 +111,7 @@ def test_the_refusal_says_which_run_was_taken_over_when_and_by_whom(tmp_path: Pa
     check_newest(str(directory), Fence("7c1f", newer))
     with pytest.raises(
         dm.SupersededRun,
-        match=rf"run 7c1f, started at .*Z, may not write any more:\nthe checkpoint '{tmp_path}/checkpoint' was taken "
+        match=rf"run 7c1f, started at .*Z, may no longer write:\nthe checkpoint '{tmp_path}/checkpoint' was taken "
         r"over at .*Z by a newer start of the run \(process \d+ on .*\)\nHint: end this process and let the newer one",
     ):
         check_newest(str(directory), Fence("7c1f", older))

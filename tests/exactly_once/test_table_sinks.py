@@ -362,7 +362,7 @@ def test_a_newer_start_of_a_run_shuts_the_older_one_out(sink: TableSink) -> None
     newer.claim()
     with pytest.raises(
         dm.SupersededRun,
-        match=r"run 7c1f, started at 1970-01-01T00:00:01Z, may not write any more:\ntable 'sums' of .* was taken over "
+        match=r"run 7c1f, started at 1970-01-01T00:00:01Z, may no longer write:\ntable 'sums' of .* was taken over "
         r"at 1970-01-01T00:00:02Z by a newer start of the run\nHint: end this process",
     ):
         commit(older, "7c1f-1", [record(2, ("a", 666))])

@@ -190,12 +190,14 @@ def test_weak_productions_of_what_may_be_taken_back_are_refused() -> None:
     p = dm.Pipeline(runner=runner())
     retracting = dm.Window.into(dm.FixedWindows(8)).accumulating_and_retracting()
     _ = p | SCRIPT | retracting | dm.Sum.per_key() | dm.io.WriteJson("out/", schema=PAIRS)
-    with pytest.raises(dm.PlanError, match=r"'WriteJson' would publish at once what 'Sum.PerKey' may take back"):
+    with pytest.raises(
+        dm.PlanError, match=r"'WriteJson' would immediately publish values that 'Sum.PerKey' may retract"
+    ):
         p.run()
 
 
 def test_weak_productions_that_would_change_nothing_are_refused() -> None:
     p = dm.Pipeline(runner=runner())
     _ = p | SCRIPT | dm.io.Collect()
-    with pytest.raises(dm.PlanError, match="changes nothing here: none of 'Collect' can publish at once"):
+    with pytest.raises(dm.PlanError, match="has no effect here: none of 'Collect' can publish immediately"):
         p.run()

@@ -42,14 +42,17 @@ def test_the_error_and_the_dead_letter_name_file_row_column_and_value(tmp_path: 
     bad = source.decode(next(source.read("a.parquet", 1, None))).bad[0]
     error = source.refusal("departures", "a.parquet", 1, bad)
     assert str(error).startswith(
-        "'departures' cannot read row 1 of a.parquet: column 'at' holds 'soon', which is no instant"
+        "'departures' cannot read row 1 of a.parquet: column 'at' holds 'soon', which is not an instant"
     )
     assert "'n': 2" in str(error)
     assert "Hint:" in str(error)
     letter = source.dead_letter("departures", "a.parquet", 1, bad)
     assert letter.element == {"at": "soon", "n": 2}
     assert letter.label == "departures"
-    assert letter.reason == "a.parquet, row 1: column 'at' holds 'soon', which is no instant: the row has no event time"
+    assert (
+        letter.reason
+        == "a.parquet, row 1: column 'at' holds 'soon', which is not an instant: the row has no event time"
+    )
 
 
 def test_values_of_another_type_are_bad_rows_of_csv(tmp_path: Path) -> None:

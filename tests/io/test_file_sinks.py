@@ -302,7 +302,9 @@ def test_a_sink_may_write_below_another_but_not_among_its_own_files(tmp_path: Pa
     write("others")
     for place in ("out", "out/others"):
         assert len(visible(tmp_path / place)) == (2 if place == "out" else 1)
-    with pytest.raises(PlanError, match=r"'inner' writes to .*_dead_letters, which is among the files that 'outer'"):
+    with pytest.raises(
+        PlanError, match=r"'inner' writes to .*_dead_letters, which is reserved for the internal files of 'outer'"
+    ):
         write("_dead_letters")
 
 

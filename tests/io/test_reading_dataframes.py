@@ -35,8 +35,8 @@ def test_a_dataframe_becomes_a_source_of_typed_rows() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"event_time": "when"}, "`event_time` names the column 'when', which is not there"),
-        ({"event_time": "fare"}, "'fare' has type double, which holds no instants"),
+        ({"event_time": "when"}, "`event_time` names the column 'when', which does not exist"),
+        ({"event_time": "fare"}, "'fare' has type double, which cannot hold instants"),
         ({"event_time": "at", "origin": "topic"}, "`origin` names the column 'topic'"),
         (
             {"event_time": "at", "processing_time": "at"},

@@ -223,7 +223,7 @@ def test_the_transforms_make_a_read_node_with_typed_rows(files: dict[str, Path],
         (
             {"event_time": "when"},
             InvalidArgument,
-            r"'when', which is not there\nHint: the columns are at, seen, carrier",
+            r"'when', which does not exist\nHint: the columns are at, seen, carrier",
         ),
         ({"event_time": "fare"}, InvalidArgument, "'fare' has type double"),
         (

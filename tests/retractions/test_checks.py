@@ -40,7 +40,7 @@ def test_less_lateness_downstream_is_refused() -> None:
     windowing = dm.Window.into(dm.FixedWindows("1 hour")).allowed_lateness("10 minutes").accumulating()
     _ = retracted(p) | windowing | "again" >> dm.Sum.per_key()
     refused(
-        p, "'again' allows Duration(600s) of lateness", "'sums'", "Duration(3600s)", "Hint: say .allowed_lateness(Dur"
+        p, "'again' allows Duration(600s) of lateness", "'sums'", "Duration(3600s)", "Hint: use .allowed_lateness(Dur"
     )
 
 
@@ -62,7 +62,7 @@ def test_windows_that_merge_downstream_are_refused() -> None:
     p = dm.Pipeline()
     sessions = dm.Window.into(dm.Sessions("1 minute")).allowed_lateness("1 hour").accumulating()
     _ = retracted(p) | sessions | "again" >> dm.Sum.per_key()
-    refused(p, "'again' merges windows (Sessions('1 minute'))", "'sums' takes values back", "Hint: use windows that do")
+    refused(p, "'again' merges windows (Sessions('1 minute'))", "'sums' emits retractions", "Hint: use windows that do")
 
 
 def test_windows_that_have_merged_before_are_fine() -> None:
@@ -100,7 +100,7 @@ class Closing(dm.DoFn):
 def test_a_function_that_is_not_retractable_is_refused() -> None:
     p = dm.Pipeline()
     _ = retracted(p) | "careful" >> dm.ParDo(Careful())
-    refused(p, "'careful' says that it is not retractable", "'sums' takes values back", "Hint: use .accumulating()")
+    refused(p, "'careful' is declared not retractable", "'sums' emits retractions", "Hint: use .accumulating()")
 
 
 def test_it_is_fine_where_nothing_is_taken_back() -> None:
@@ -118,7 +118,7 @@ def test_it_is_fine_where_nothing_is_taken_back() -> None:
 def test_outputs_at_the_end_of_a_bundle_are_refused() -> None:
     p = dm.Pipeline()
     _ = retracted(p) | "closing" >> dm.ParDo(Closing())
-    refused(p, "'closing' gives outputs at the end of a bundle", "'sums'", "Hint: give outputs in `process`")
+    refused(p, "'closing' emits outputs at the end of a bundle", "'sums'", "Hint: emit outputs only in `process`")
 
 
 def test_a_side_input_that_changes_is_refused_and_one_that_does_not_is_fine() -> None:
@@ -129,7 +129,9 @@ def test_a_side_input_that_changes_is_refused_and_one_that_does_not_is_fine() ->
     check(p.plan())
     changing = p | "changing" >> TestStream().add(3, 0)
     _ = sums | "shaky" >> dm.Map(lambda pair, by: (pair[0], pair[1] * by), dm.AsSingleton(changing))
-    refused(p, "'shaky' runs on retractions of 'sums'", "its side input changes", "Hint: join the two with dm.CoGroup")
+    refused(
+        p, "'shaky' processes retractions of 'sums'", "its side input changes", "Hint: join the two with dm.CoGroup"
+    )
 
 
 def test_retractions_end_at_a_grouping_that_does_not_retract() -> None:

@@ -159,7 +159,7 @@ def test_a_discarding_strategy_of_several_panes_is_refused() -> None:
     windowing = dm.Window.into(dm.FixedWindows(60)).trigger(EACH)
     sides = tuple(p | f"c{n}" >> dm.Create([("a", n)]) | f"w{n}" >> windowing for n in range(2))
     message = (
-        r"'Join.Inner' joins what one pane holds(.|\n)*Repeatedly\(AfterCount\(1\)\)(.|\n)*Hint: use .accumulating_and"
+        r"'Join.Inner' joins only elements of the same pane(.|\n)*Repeatedly\(AfterCount\(1\)\)(.|\n)*Hint: use .accum"
     )
     with pytest.raises(dm.InvalidArgument, match=message):
         _ = sides | dm.Join.inner()

@@ -329,7 +329,7 @@ def test_outputs_are_kept_on_a_stage_of_its_own() -> None:
     plan = planned(dm.Map(drawing()).retractable("memoised")).plan()
     stages = cut_into_stages(plan).stages
     assert [[node.label for node in stage] for stage in stages] == [["sums"], ["draw"]]
-    assert "  draw: Map(lambda); outputs kept by input value, to be taken back" in explain(plan).splitlines()
+    assert "  draw: Map(lambda); outputs kept by input value, for retractions" in explain(plan).splitlines()
     assert fingerprint(plan)["draw"] == "memoised ParDo of sums.main"
 
 
@@ -353,7 +353,7 @@ def test_anything_else_to_do_with_retractions_is_refused(how: Any) -> None:
 
 def test_any_function_may_say_that_it_must_not_run_on_retractions() -> None:
     p = planned(dm.Map(print).retractable(False))
-    with pytest.raises(dm.PlanError, match=r"'draw' says that it is not retractable(.|\n)*retractable=\"memoised\""):
+    with pytest.raises(dm.PlanError, match=r"'draw' is declared not retractable(.|\n)*retractable=\"memoised\""):
         check(p.plan())
     check(planned(dm.Map(print).retractable(True)).plan())
 
@@ -368,7 +368,7 @@ def test_a_function_with_state_is_refused() -> None:
             total.add(pair[1])
             yield pair
 
-    with pytest.raises(dm.PlanError, match=r"'draw' keeps state(.|\n)*'sums'(.|\n)*Hint: leave `retractable` at True"):
+    with pytest.raises(dm.PlanError, match=r"'draw' is stateful(.|\n)*'sums'(.|\n)*Hint: leave `retractable` at True"):
         check(planned(dm.ParDo(Counting())).plan())
 
 
@@ -397,5 +397,5 @@ def test_outputs_at_the_end_of_a_bundle_stay_refused() -> None:
         def finish_bundle(self) -> Any:
             return ["end"]
 
-    with pytest.raises(dm.PlanError, match="'draw' gives outputs at the end of a bundle"):
+    with pytest.raises(dm.PlanError, match="'draw' emits outputs at the end of a bundle"):
         check(planned(dm.ParDo(Closing())).plan())

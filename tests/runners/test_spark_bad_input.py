@@ -125,7 +125,8 @@ def test_rows_without_event_time_or_of_another_type_go_to_the_dead_letters(
     dead = values(result, "dead")
     assert [letter.element["delay"] for letter in dead] == [3, 6, 9]
     assert (
-        dead[0].reason == "a.parquet, row 2: column 'at' holds 'soon', which is no instant: the row has no event time"
+        dead[0].reason
+        == "a.parquet, row 2: column 'at' holds 'soon', which is not an instant: the row has no event time"
     )
     assert dead[1].reason == "a.parquet, row 5: column 'at' is null: the row has no event time"
     assert {letter.label for letter in dead} == {"departures"}
@@ -141,7 +142,7 @@ def test_a_file_of_other_types_is_named_before_anything_is_read(spark: SparkSess
 def test_an_unknown_column_is_refused_with_those_that_there_are(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     with pytest.raises(
-        dm.InvalidArgument, match=r"(?s)`event_time` names the column 'when', which is not there.*carrier"
+        dm.InvalidArgument, match=r"(?s)`event_time` names the column 'when', which does not exist.*carrier"
     ):
         _ = dm.Pipeline(runner=dm.SparkRunner(spark)) | dm.io.ReadParquet(tmp_path / "rows", event_time="when")
 

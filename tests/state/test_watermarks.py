@@ -121,7 +121,7 @@ def test_a_percentile_that_the_class_does_not_name_is_refused() -> None:
             yield int(watermark.read(50))
             yield watermark.read(pair[1])
 
-    with pytest.raises(dm.UserCodeError, match=r"the watermark's percentile 95 is not told, only \[50, 100\]"):
+    with pytest.raises(dm.UserCodeError, match=r"the watermark's percentile 95 is not available, only \[50, 100\]"):
         result_of(dm.ParDo(Asks()), script=TestStream().add(95, 5, key="k"))
 
 
@@ -130,5 +130,5 @@ def test_the_end_of_a_window_names_neither_the_watermark_nor_a_hold() -> None:
         def on_window_expiry(self, watermark: dm.Watermark) -> Any:
             yield watermark.read()
 
-    with pytest.raises(dm.InvalidArgument, match="has a parameter 'watermark' that nothing fills"):
+    with pytest.raises(dm.InvalidArgument, match="has an unknown parameter 'watermark'"):
         dm.ParDo(Ends())

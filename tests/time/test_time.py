@@ -65,7 +65,7 @@ def test_sums_keep_the_time_domain() -> None:
 
 
 def test_an_instant_cannot_be_taken_from_a_duration() -> None:
-    with pytest.raises(InvalidType, match="taken from a duration"):
+    with pytest.raises(InvalidType, match="an instant cannot be subtracted from a duration"):
         _ = Duration(1) - EventTime(1)
 
 
@@ -154,7 +154,7 @@ def test_an_instant_may_be_written_in_many_ways(written: Any, micros: int) -> No
 
 @pytest.mark.parametrize("written", ["2013-01-01", "2013-01-01T05:00", datetime.datetime(2013, 1, 1)])  # noqa: DTZ001
 def test_an_instant_without_a_zone_is_refused_with_a_way_out(written: Any) -> None:
-    with pytest.raises(InvalidArgument, match="has no time zone\nHint: add"):
+    with pytest.raises(InvalidArgument, match=r"an instant needs a time zone, got .*\nHint: add"):
         event_time(written)
 
 
@@ -171,9 +171,9 @@ def test_a_value_of_another_type_is_no_instant(written: Any) -> None:
 
 
 def test_the_time_domains_do_not_mix() -> None:
-    with pytest.raises(InvalidType, match="an event time is wanted"):
+    with pytest.raises(InvalidType, match="expected an event time"):
         event_time(ProcessingTime(0))
-    with pytest.raises(InvalidType, match="a processing time is wanted"):
+    with pytest.raises(InvalidType, match="expected a processing time"):
         processing_time(EventTime(0))
 
 

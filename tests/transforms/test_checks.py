@@ -43,7 +43,7 @@ def fed(windowing: dm.WindowInto | None = None, **options: Any) -> dm.Pipeline:
     ],
 )
 def test_a_grouping_without_end_that_waits_for_the_end_is_refused(trigger: dm.Trigger) -> None:
-    with pytest.raises(dm.PlanError, match=r"'Sum.PerKey' would never give output(.|\n)*Hint: put dm.Window.into"):
+    with pytest.raises(dm.PlanError, match=r"'Sum.PerKey' would never emit anything(.|\n)*Hint: put dm.Window.into"):
         check(fed(dm.Window.trigger(trigger)).plan())
 
 
@@ -68,7 +68,7 @@ def test_a_bounded_or_drained_input_has_an_end() -> None:
 
 
 def test_run_checks_the_plan_before_it_asks_the_runner() -> None:
-    with pytest.raises(dm.PlanError, match="would never give output"):
+    with pytest.raises(dm.PlanError, match="would never emit anything"):
         fed().run()
 
 
@@ -79,7 +79,7 @@ def test_endlessness_comes_through_flatten_but_not_through_side_inputs() -> None
     _ = pairs | dm.Map(lambda pair, side: pair, dm.AsIter(endless)) | dm.Sum.per_key()
     check(p.plan())
     _ = (pairs, endless) | dm.Flatten() | dm.GroupByKey()
-    with pytest.raises(dm.PlanError, match="'GroupByKey' would never give output"):
+    with pytest.raises(dm.PlanError, match="'GroupByKey' would never emit anything"):
         check(p.plan())
 
 
@@ -89,7 +89,9 @@ def test_replayed_and_wall_clocks_do_not_mix_but_create_goes_with_both() -> None
     _ = p | dm.Create([1])
     check(p.plan())
     _ = p | "live" >> dm.Read(Feed())
-    with pytest.raises(dm.PlanError, match=r"one clock, but \['replayed'\] replay theirs .* \['live'\] go by the wall"):
+    with pytest.raises(
+        dm.PlanError, match=r"one clock, but \['replayed'\] use a replay clock and \['live'\] use the wall clock"
+    ):
         check(p.plan())
 
 
@@ -111,7 +113,7 @@ def test_a_plan_is_told_in_words() -> None:
     assert lines[9].endswith("passes the end of the window; late: at each element, for 2 hours")
     assert [line if len(line) < 105 else f"{line[:92]}…" for line in lines] == [
         "stage 0",
-        "  factor: 2 elements held by the program",
+        "  factor: 2 elements from the program",
         "  flights: Feed, event time 'at', watermark BoundedOutOfOrderness(delay=Duration(0s)), repla…",
         "    + scale: Map(lambda); side inputs factor as singleton; dead letters to dead_letters",
         "    + WithKeys: pairs of carrier and delay, read as columns where possible",
@@ -122,7 +124,7 @@ def test_a_plan_is_told_in_words() -> None:
         "      when: early: every minute of processing time, from the first new element; on time: whe…",
         "      how: accumulating",
         "    + Values: Map",
-        "  Reshuffle: spread over the workers anew",
+        "  Reshuffle: redistributed over the workers",
     ]
 
 

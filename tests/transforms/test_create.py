@@ -78,7 +78,7 @@ def test_the_rows_of_a_polars_dataframe_are_elements() -> None:
 
 
 def test_a_dataframe_of_spark_is_refused_with_what_reads_it() -> None:
-    with pytest.raises(dm.InvalidType, match=r"a DataFrame of Spark\nHint: read it with dm.io.ReadDataFrame"):
+    with pytest.raises(dm.InvalidType, match=r"got a Spark DataFrame\nHint: read it with dm.io.ReadDataFrame"):
         dm.Create(SparkLike())  # type: ignore[arg-type]
 
 

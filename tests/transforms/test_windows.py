@@ -80,11 +80,11 @@ def test_the_modes_say_how_panes_relate(ask: Any, mode: dm.AccumulationMode, ret
 @pytest.mark.parametrize(
     ("ask", "problem"),
     [
-        (lambda: dm.Window.into("1 hour"), "a window function is wanted, got '1 hour'"),  # type: ignore[arg-type]
-        (lambda: dm.Window.into(HOURLY).trigger(1), "a trigger is wanted, got 1"),  # type: ignore[arg-type]
+        (lambda: dm.Window.into("1 hour"), "Window.into takes a window function, got '1 hour'"),  # type: ignore[arg-type]
+        (lambda: dm.Window.into(HOURLY).trigger(1), "`trigger` must be a trigger, got 1"),  # type: ignore[arg-type]
         (lambda: dm.Window.into(HOURLY).allowed_lateness(-1), "`allowed_lateness` must not be negative"),
-        (lambda: dm.Window.into(HOURLY).on_time("sometimes"), "'sometimes' is no OnTimeBehavior"),
-        (lambda: dm.Window.into(HOURLY).accumulation("clear_always", retracting=True), "retractions take back"),
+        (lambda: dm.Window.into(HOURLY).on_time("sometimes"), "'sometimes' is not a valid OnTimeBehavior"),
+        (lambda: dm.Window.into(HOURLY).accumulation("clear_always", retracting=True), "must accumulate"),
     ],
 )
 def test_wrong_values_are_refused_where_they_are_given(ask: Any, problem: str) -> None:

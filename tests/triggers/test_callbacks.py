@@ -282,7 +282,9 @@ def test_a_timer_set_on_merge_at_or_behind_the_watermark_is_overdue() -> None:
 def test_a_trigger_that_does_not_say_what_merging_does_is_refused_where_windows_merge() -> None:
     for tree in (Thrice(), dm.Repeatedly(Thrice()), dm.AfterWatermark(early=Thrice()), dm.AfterAll(Thrice())):
         tree.check_for(merging=False)
-        with pytest.raises(dm.InvalidArgument, match=r"Thrice\(\) does not say what becomes of it when windows merge"):
+        with pytest.raises(
+            dm.InvalidArgument, match=r"Thrice\(\) does not define how its state is merged when windows merge"
+        ):
             tree.check_for(merging=True)
 
 
@@ -293,8 +295,8 @@ def test_a_trigger_that_does_not_say_what_merging_does_is_refused_where_windows_
         (lambda context: context.clear(), r"asked for clear\(\) in on_merge"),
         (lambda context: context.peek_value(), r"asked for peek_value\(\)"),
         (lambda context: context.event_time, "asked for event_time"),
-        (lambda context: context.trigger_history(), "panes are not remembered for it"),
-        (lambda context: context.now(EVENT, 75), "percentile 75 of the watermark, which no trigger in it names"),
+        (lambda context: context.trigger_history(), "its panes are not kept"),
+        (lambda context: context.now(EVENT, 75), "percentile 75 of the watermark, which none of its triggers declares"),
         (lambda context: context.set_timer("t", dm.EventTime(0), EVENT, 75), "percentile 75 of the watermark"),
     ],
 )
@@ -374,7 +376,7 @@ def test_invoking_a_finished_child_shows_it_nothing() -> None:
     Play(Asks()).play("e 1@1, e 2@1")
     assert Asks.results == [(False, True), (False, True)]
     assert leaf.seen == [("element", 1)]
-    with pytest.raises(dm.InvalidArgument, match="does not say whether it has finished when windows merge"):
+    with pytest.raises(dm.InvalidArgument, match="does not define whether it has finished when windows merge"):
         Asks().check_for(merging=True)
 
 

@@ -130,7 +130,7 @@ def test_a_condition_without_merge_state_is_refused_where_windows_merge() -> Non
     Rises().check_for(merging=False)
     AfterTotal(5).check_for(merging=True)
     for tree in (Rises(), dm.Repeatedly(Rises()), dm.AfterWatermark(late=Rises()), dm.RepeatUntil(Rises(), dm.Never())):
-        with pytest.raises(dm.InvalidArgument, match=r"Rises\(\) does not say what its states are together.*\nHint"):
+        with pytest.raises(dm.InvalidArgument, match=r"Rises\(\) does not define how its states are merged.*\nHint"):
             tree.check_for(merging=True)
 
 

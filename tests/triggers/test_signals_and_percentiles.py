@@ -115,7 +115,9 @@ def test_a_percentile_alone_needs_leave_to_lose_data() -> None:
 
 
 def test_early_and_late_are_about_the_low_watermark() -> None:
-    with pytest.raises(dm.InvalidArgument, match="`early` and `late` are about the low watermark, got `percentile` 90"):
+    with pytest.raises(
+        dm.InvalidArgument, match="`early` and `late` require `percentile` 100, the low watermark, got 90"
+    ):
         dm.AfterWatermark(early=dm.AfterCount(1), percentile=90)
 
 

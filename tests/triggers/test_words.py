@@ -100,7 +100,7 @@ def test_a_partial_function_shows_as_python_shows_it() -> None:
         ),
         (dm.AfterBytes(1_000_000), "at 1,000,000 bytes"),
         (dm.Repeatedly(dm.AfterPunctuation(double)), "at each element that satisfies double"),
-        (dm.Repeatedly(strategies.AfterTotal(9)), "when AfterTotal(least=9) says so"),
+        (dm.Repeatedly(strategies.AfterTotal(9)), "when AfterTotal(least=9) decides"),
         (dm.RepeatCount(dm.AfterCount(2), 3), "at every 2 elements, 3 times"),
         (
             dm.RepeatUntil(dm.Always(), dm.AfterSignal("stop")),
@@ -109,7 +109,7 @@ def test_a_partial_function_shows_as_python_shows_it() -> None:
         (dm.Repeatedly(dm.Never()), "never before the window expires"),
         (dm.AfterEach(dm.AfterSignal("go"), dm.AfterCount(1)), "at the signal 'go'; then at an element"),
         (dm.Repeatedly(dm.AfterAny(dm.AfterCount(3), dm.AfterSignal("go"))),
-         "again and again, at the first of: at 3 elements, or at the signal 'go'"),
+         "repeatedly: at the first of: at 3 elements, or at the signal 'go'"),
     ],
 )  # fmt: skip
 def test_describe_says_when_it_fires(trigger: dm.Trigger, words: str) -> None:

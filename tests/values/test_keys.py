@@ -163,7 +163,9 @@ def test_a_numpy_scalar_is_the_python_scalar_that_it_holds(scalar: Any, value: A
     ids=lambda key: type(key).__name__,
 )
 def test_a_key_that_could_change_is_refused_with_a_way_out(key: Any) -> None:
-    with pytest.raises(KeyEncodingError, match=r"(?s)a key must be immutable .* got .*\nHint: use a tuple for a list"):
+    with pytest.raises(
+        KeyEncodingError, match=r"(?s)a key must be immutable .* got .*\nHint: replace a list by a tuple"
+    ):
         encode_key(key)
 
 

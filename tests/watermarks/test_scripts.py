@@ -105,7 +105,7 @@ def test_a_signal_that_no_trigger_waits_for_is_refused() -> None:
     _ = pipeline | dm.Create([("k", 1)]) | windowing | dm.Sum.per_key()
     result = pipeline.run()
     result.wait_until_finish()
-    with pytest.raises(dm.InvalidArgument, match="no trigger waits for the signal 'flash'\nHint: there are flush"):
+    with pytest.raises(dm.InvalidArgument, match="waits for the signal 'flash'\nHint: the signals are flush"):
         result.signal("flash")
 
 
@@ -154,7 +154,7 @@ def test_rounds_end_at_their_last_moment() -> None:
     [
         ({"mode": "microbatch"}, "needs `interval`"),
         ({"mode": "microbatch", "interval": 0}, "must be positive"),
-        ({"interval": "1 minute"}, "is that of rounds"),
+        ({"interval": "1 minute"}, "applies only to mode='microbatch'"),
         ({"mode": "batch"}, "must be 'streaming' or 'microbatch'"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_signal_is_durable_and_taken_once(spark: SparkSession, tmp_path: Path)
     first.signal("flush")  # nobody runs: the request waits beside the checkpoint
     second = start()
     _wait(second, lambda: second.collected("kept"))
-    with pytest.raises(dm.InvalidArgument, match="there are flush"):
+    with pytest.raises(dm.InvalidArgument, match="the signals are flush"):
         second.signal("flash")
     second.drain()
     # The end of the input has nothing new to tell, so the signal's pane is the only one.

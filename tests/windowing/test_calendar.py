@@ -177,7 +177,7 @@ def test_a_number_of_units_below_one_or_not_whole_is_refused(n: Any) -> None:
 
 @pytest.mark.parametrize("zone", ["Mars/Phobos", "", "../etc/passwd"])
 def test_an_unknown_zone_is_refused_with_a_way_out(zone: str) -> None:
-    with pytest.raises(InvalidArgument, match=r"(?s)`timezone` must be the name of a zone .*Hint: write"):
+    with pytest.raises(InvalidArgument, match=r"(?s)`timezone` must be the name of a zone .*Hint: use"):
         CalendarWindows.days(timezone=zone)
 
 
