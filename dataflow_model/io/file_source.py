@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, explain
-from dataflow_model.io.paths import absolute_paths, list_files, root_of
+from dataflow_model.io.file_identity import FileIdentity
+from dataflow_model.io.paths import absolute_paths, list_files, root_of, stat_files
 from dataflow_model.plan.columns import check_time_column, instants
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.rows import row_type
@@ -28,12 +29,15 @@ from dataflow_model.plan.watermarks import (
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 __all__ = ["FileSource", "FileVersion"]
 
 BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
+
+_TRIES = 5
+"""How often a file is looked at that changes meanwhile."""
 
 _NO_DELAY = BoundedOutOfOrderness(Duration(0))
 
@@ -56,10 +60,27 @@ class FileVersion:
         try:
             found = os.stat(path)  # noqa: PTH116 - called for every file on every poll
         except OSError as error:
-            raise SourceError(
-                explain(f"{path} cannot be read: {error.strerror}", hint="put the file back, or mind its permissions")
-            ) from error
+            raise _unreadable(path, error) from error
         return cls(path, found.st_size, found.st_mtime_ns)
+
+
+class _Listing(dict[str, Origin]):
+    """The files as they were listed last, so that a poll opens only new ones; it does not travel with the source."""
+
+    def replace(self, origins: Iterable[Origin]) -> None:
+        """Forget what was listed before."""
+        listed = {origin.name: origin for origin in origins}  # `origins` may have been made from what is here
+        self.clear()
+        self.update(listed)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        return type(self), ()
+
+
+def _unreadable(path: str, error: OSError) -> SourceError:
+    return SourceError(
+        explain(f"{path} cannot be read: {error.strerror}", hint="put the file back, or check its permissions")
+    )
 
 
 def _checked_time(value: Any) -> str | Arrival:
@@ -78,9 +99,11 @@ class FileSource(ColumnSource):
         paths: absolute paths, directories and globs.
         event_time, processing_time, watermark, watermark_origins: as in `Source`.
         follow: whether files that appear later are read too, which makes the source unbounded. Files must appear
-            whole: write them elsewhere on the same file system and rename them into place.
+            whole: write them elsewhere on the same file system and rename them into place. A file that is replaced is
+            read as a new one; of lines that are appended to a text file, only these.
         given: the columns' names and types as the user states them, or `None` for those of the first file.
         columns: the columns to read; `None` for all.
+        grows: whether rows can be appended to a file of this format.
     """
 
     paths: tuple[str, ...] = attrs.field(converter=absolute_paths)
@@ -91,8 +114,10 @@ class FileSource(ColumnSource):
     follow: bool = False
     given: pa.Schema | None = None
     columns: tuple[str, ...] | None = None
+    _listed: _Listing = attrs.field(init=False, eq=False, repr=False, factory=_Listing)
     is_bounded: bool = attrs.field(init=False, default=attrs.Factory(lambda self: not self.follow, takes_self=True))
     kind: ClassVar[str] = "file"
+    grows: ClassVar[bool] = False
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -125,8 +150,16 @@ class FileSource(ColumnSource):
         """Raise `SourceError`, naming the file, when its columns are not the expected ones."""
 
     @abc.abstractmethod
-    def count_rows(self, path: str) -> int:
+    def count_rows(self, version: FileVersion) -> int:
         """Return how many rows a file has."""
+
+    def count_appended(self, version: FileVersion, start: int) -> int:
+        """Return how many rows begin at byte `start` of a file that grows, or behind it.
+
+        Raises:
+            SourceError: when what begins there belongs to the row before.
+        """
+        raise NotImplementedError
 
     @abc.abstractmethod
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
@@ -135,23 +168,55 @@ class FileSource(ColumnSource):
     # ---------------------------------------------------------------------------------------------- ColumnSource
 
     def origins(self) -> list[Origin]:
-        """List the files in order of name, with their numbers of rows.
+        """List the files in order of name, with their numbers of rows; one that has not changed is not opened again.
 
         Raises:
             SourceError: when there is none and none is waited for, or one cannot be read or has other columns.
         """
-        names = self._files()
-        if not names:
-            return []
-        root, expected = root_of(self.paths), self.full_schema()
+        return self.poll(self._listed)
+
+    def poll(self, known: Mapping[str, Origin]) -> list[Origin]:
+        """List the files in order of name, and open those that are new or have changed.
+
+        Raises:
+            SourceError: as `origins` does, and when a file was changed in a way that does not tell which rows are new.
+        """
+        status = stat_files(self.paths)
+        self._check_found(status)
+        root = root_of(self.paths)
         origins = []
-        for name in names:
-            if isinstance(self.watermark, OldestFile):
-                self.watermark.created_at(name)  # a name that does not tell is refused here, not by a worker
-            path = str(Path(root, name))
-            self.check_file(path, expected)
-            origins.append(Origin(name, self.count_rows(path)))
+        for name in sorted(status):
+            origin = before = known.get(name)
+            version = None if before is None else before.version
+            if version is None or not FileIdentity.from_version(version).has_status(status[name]):
+                origin = self._look_at(name, str(Path(root, name)), before)
+            if origin is not None:
+                origins.append(
+                    origin if not origin.replaced or origin is not before else origin._replace(replaced=False)
+                )
+        self._listed.replace(origins)
         return origins
+
+    def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
+        """Raise `SourceError` if a file was replaced after it was listed."""
+        path = str(Path(root_of(self.paths), origin))
+        listed = FileIdentity.from_version(version)
+        try:
+            if listed.has_status(os.stat(path)):  # noqa: PTH116
+                return
+            now = FileIdentity.of(path)
+            if (listed.size, listed.digest) == (now.size, now.digest):
+                return
+            if self.grows and listed.is_beginning_of(path, now):
+                return
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        raise SourceError(
+            explain(
+                f"{path} was replaced before all rows of the old file had been read",
+                hint="put the old file back until its rows are committed, and give the new one a name of its own",
+            )
+        )
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read rows `[start, stop)` of a file, to its end when `stop` is `None`.
@@ -228,6 +293,10 @@ class FileSource(ColumnSource):
 
     def _files(self) -> list[str]:
         names = list_files(self.paths)
+        self._check_found(names)
+        return names
+
+    def _check_found(self, names: Collection[str]) -> None:
         if not names and not self.follow:
             raise SourceError(
                 explain(
@@ -235,7 +304,49 @@ class FileSource(ColumnSource):
                     hint="mind the spelling; names that begin with '_' or '.' are skipped; follow=True waits for files",
                 )
             )
-        return names
+
+    # ------------------------------------------------------------------------------------------------------ polls
+
+    def _look_at(self, name: str, path: str, before: Origin | None) -> Origin | None:
+        """Open a file that is new or may have changed; `None` when it has vanished from a followed folder."""
+        if isinstance(self.watermark, OldestFile):
+            self.watermark.created_at(name)  # a name that does not tell is refused here, not by a worker
+        for _ in range(_TRIES):
+            try:
+                identity = FileIdentity.of(path)
+                origin = self._origin(name, path, identity, before)
+                status = os.stat(path)  # noqa: PTH116
+            except (OSError, SourceError) as error:
+                if self.follow and not os.path.lexists(path):
+                    return None
+                if isinstance(error, OSError):
+                    raise _unreadable(path, error) from error
+                raise
+            has_grown = self.grows and identity.inode == status.st_ino and identity.size < status.st_size
+            if has_grown or identity.has_status(status):
+                return origin
+        raise SourceError(
+            explain(
+                f"{path} changes whenever it is looked at",
+                hint="write the file elsewhere on the same file system, and rename it into place when it is whole",
+            )
+        )
+
+    def _origin(self, name: str, path: str, identity: FileIdentity, before: Origin | None) -> Origin:
+        """Return a file as an origin: the known one, the known one with more rows, or a new one."""
+        version = FileVersion(path, identity.size, identity.modified)
+        rows = 0 if before is None else before.rows or 0
+        if before is not None and before.version is not None:
+            was = FileIdentity.from_version(before.version)
+            if was.is_same_file(identity):
+                return Origin(name, rows, identity)
+            if self.grows and was.is_beginning_of(path, identity):
+                more = self.count_appended(version, was.size) if rows else self.count_rows(version)
+                return Origin(name, rows + more, identity)
+        self.check_file(path, self.full_schema())
+        count = self.count_rows(version)
+        is_another = before is not None and (before.version is not None or count < rows)
+        return Origin(name, count, identity, replaced=is_another)
 
     # ---------------------------------------------------------------------------------------------------- clock
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.file_source import FileVersion
 
-__all__ = ["CHUNK_LINES", "LineIndex", "line_index", "parse_lines", "read_lines"]
+__all__ = ["CHUNK_LINES", "LineIndex", "count_appended_lines", "line_index", "parse_lines", "read_lines"]
 
 CHUNK_LINES: Final = 16_384
 _STEP: Final = 1024
@@ -41,7 +41,7 @@ class LineIndex:
     offsets: tuple[int, ...]
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1 << 16)  # an index is some hundred bytes, and making it anew is reading the whole file
 def line_index(version: FileVersion) -> LineIndex:
     """Read a file through once and note where its lines are; empty lines do not count.
 
@@ -54,24 +54,53 @@ def line_index(version: FileVersion) -> LineIndex:
                 f"{version.path} is compressed, and text is read by row ranges", hint="unpack it, or make it Parquet"
             )
         )
-    lines, offsets, base, carry = 0, [], 0, b""
     try:
-        with Path(version.path).open("rb") as file:
-            while block := file.read(_BLOCK):
-                buffer = np.frombuffer(carry + block, np.uint8)
-                ends = np.flatnonzero(buffer == ord("\n"))
-                if not len(ends):
-                    carry += block
-                    continue
-                starts = np.concatenate(([0], ends[:-1] + 1))
-                lengths = ends - starts
-                starts = starts[(lengths > 1) | ((lengths == 1) & (buffer[starts] != ord("\r")))]
-                offsets.extend((starts[-lines % _STEP :: _STEP] + base).tolist())
-                lines += len(starts)
-                carry = buffer[ends[-1] + 1 :].tobytes()
-                base += int(ends[-1]) + 1
+        return _index(version, 0)
     except OSError as error:
         raise SourceError(explain(f"{version.path} cannot be read: {error.strerror}")) from error
+
+
+def count_appended_lines(version: FileVersion, start: int) -> int:
+    """Return how many lines that are not empty were appended to a text file's first `start` bytes.
+
+    Raises:
+        SourceError: when the first of them continues a line that has counted as a row already.
+        OSError: when the file cannot be read.
+    """
+    with Path(version.path).open("rb") as file:
+        file.seek(start - 1)
+        before, after = file.read(1), file.read(1)
+    if before != b"\n" and after not in (b"\r", b"\n"):
+        raise SourceError(
+            explain(
+                f"the last line of {version.path} had no line end when it was read as a row, and has been continued at "
+                f"byte {start}",
+                hint="append whole lines, each in one write; or write the file elsewhere and rename it into place",
+            )
+        )
+    return _index(version, start).lines
+
+
+def _index(version: FileVersion, start: int) -> LineIndex:
+    """Return where the lines of a file are from byte `start` to the end that the version has."""
+    lines, offsets, base, carry = 0, [], start, b""
+    left = version.size - start
+    with Path(version.path).open("rb") as file:
+        file.seek(start)
+        while block := file.read(min(_BLOCK, left)):
+            left -= len(block)
+            buffer = np.frombuffer(carry + block, np.uint8)
+            ends = np.flatnonzero(buffer == ord("\n"))
+            if not len(ends):
+                carry += block
+                continue
+            starts = np.concatenate(([0], ends[:-1] + 1))
+            lengths = ends - starts
+            starts = starts[(lengths > 1) | ((lengths == 1) & (buffer[starts] != ord("\r")))]
+            offsets.extend((starts[-lines % _STEP :: _STEP] + base).tolist())
+            lines += len(starts)
+            carry = buffer[ends[-1] + 1 :].tobytes()
+            base += int(ends[-1]) + 1
     if carry and carry not in _BLANK:
         if lines % _STEP == 0:
             offsets.append(base)

@@ -51,9 +51,9 @@ class ParquetSource(FileSource):
                 )
             )
 
-    def count_rows(self, path: str) -> int:
+    def count_rows(self, version: FileVersion) -> int:
         """Return the footer's number."""
-        return int(_footer(FileVersion.of(path))[0].num_rows)
+        return int(_footer(version)[0].num_rows)
 
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Skip row groups by the footer, and slice inside them."""

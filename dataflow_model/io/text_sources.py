@@ -13,7 +13,7 @@ import pyarrow.json as pa_json
 
 from dataflow_model.errors import SourceError, explain
 from dataflow_model.io.file_source import FileSource, FileVersion
-from dataflow_model.io.lines import line_index, parse_lines, read_lines
+from dataflow_model.io.lines import count_appended_lines, line_index, parse_lines, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ class CsvSource(FileSource):
     """Rows of CSV files with a header each. A quoted value may hold commas, but no line break."""
 
     kind: ClassVar[str] = "CSV"
+    grows: ClassVar[bool] = True
 
     def file_schema(self, path: str) -> pa.Schema:
         """Infer the types from the first 16,384 rows."""
@@ -45,9 +46,13 @@ class CsvSource(FileSource):
                 )
             )
 
-    def count_rows(self, path: str) -> int:
+    def count_rows(self, version: FileVersion) -> int:
         """Count the lines but the header."""
-        return max(line_index(FileVersion.of(path)).lines - 1, 0)
+        return max(line_index(version).lines - 1, 0)
+
+    def count_appended(self, version: FileVersion, start: int) -> int:
+        """Count the lines that were appended."""
+        return count_appended_lines(version, start)
 
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Find the lines by the index and parse them."""
@@ -74,6 +79,7 @@ class JsonSource(FileSource):
     """Rows of files with one JSON object a line. A missing field is null, an unknown one is passed over."""
 
     kind: ClassVar[str] = "JSON"
+    grows: ClassVar[bool] = True
 
     def file_schema(self, path: str) -> pa.Schema:
         """Infer names and types from the first 16,384 rows."""
@@ -82,9 +88,13 @@ class JsonSource(FileSource):
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Do nothing: each line brings its own fields."""
 
-    def count_rows(self, path: str) -> int:
+    def count_rows(self, version: FileVersion) -> int:
         """Count the lines."""
-        return line_index(FileVersion.of(path)).lines
+        return line_index(version).lines
+
+    def count_appended(self, version: FileVersion, start: int) -> int:
+        """Count the lines that were appended."""
+        return count_appended_lines(version, start)
 
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Find the lines by the index and parse them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import attrs
 
@@ -17,7 +17,7 @@ from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, ProcessingTi
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -39,17 +39,20 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class Origin:
+class Origin(NamedTuple):
     """A part of a source that keeps its own order: a file, a partition.
 
     Attributes:
         name: stable across runs; order between origins at equal ticks goes by it.
         rows: how many rows it has, or `None` where that is not known.
+        version: what is compared to find out whether it has changed: numbers and text. `None` where it cannot change.
+        replaced: in the result of `ColumnSource.poll`, whether it is another origin than the known one of that name.
     """
 
     name: str
     rows: int | None
+    version: tuple[int | str, ...] | None = None
+    replaced: bool = False
 
 
 class Source(abc.ABC):  # noqa: B024 - a closed family; what they share is attributes
@@ -123,7 +126,27 @@ class ColumnSource(RowSource):
 
     @abc.abstractmethod
     def origins(self) -> list[Origin]:
-        """List what there is to read, in order of name; runs on the driver, once per poll."""
+        """List what there is to read, in order of name; runs on the driver."""
+
+    def poll(self, known: Mapping[str, Origin]) -> list[Origin]:
+        """List what there is to read now, in order of name; runs on the driver, once per poll of an unbounded source.
+
+        An origin that is listed again with more rows has grown; one that is marked as replaced is read from its first
+        row.
+
+        Args:
+            known: what an earlier poll has listed, by name. It may come from a checkpoint, without any version.
+        """
+        del known
+        return self.origins()
+
+    def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
+        """Raise `SourceError` if an origin is no longer the one that was listed; runs on a worker.
+
+        Args:
+            origin: its name.
+            version: as it was listed.
+        """
 
     @abc.abstractmethod
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import Source
 
-__all__ = ["NOTHING_YET", "OriginProgress", "SourceProgress"]
+__all__ = ["NOTHING_YET", "OriginProgress", "Settled", "SourceProgress"]
 
 NOTHING_YET: Final = int(MIN_TIMESTAMP)
 _END: Final = int(MAX_TIMESTAMP)
@@ -102,11 +102,27 @@ class _Course:
 
 
 @attrs.define
+class Settled:
+    """What is remembered of all origins that have ended, instead of one entry for each.
+
+    Attributes:
+        origins: how many there were.
+        records: how many records they had.
+        newest: where the watermark of the newest one stood.
+    """
+
+    origins: int = 0
+    records: int = 0
+    newest: int = NOTHING_YET
+
+
+@attrs.define
 class SourceProgress:
     """How far a source has come.
 
     Attributes:
-        origins: of its watermark, by name.
+        origins: of its watermark, by name; those that have not ended.
+        settled: the others.
         low: its low watermark.
         high: its percentiles below 100, in order.
     """
@@ -114,6 +130,7 @@ class SourceProgress:
     origins: dict[str, OriginProgress] = attrs.field(factory=dict)
     low: int = NOTHING_YET
     high: tuple[int, ...] = ()
+    settled: Settled = attrs.field(factory=Settled)
 
     def declare(self, names: Iterable[str]) -> None:
         """Let origins hold the watermark until they have reported."""
@@ -157,7 +174,8 @@ class SourceProgress:
     def _advance(
         self, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        courses = [_follow(name, origin, source, ready, percentiles) for name, origin in sorted(self.origins.items())]
+        followed = sorted(self.origins.items())
+        courses = [_follow(name, origin, source, ready, percentiles) for name, origin in followed]
         low = np.full(len(ready), _END, np.int64)
         counted = np.zeros(len(ready), np.bool_)
         for course in courses:
@@ -167,20 +185,32 @@ class SourceProgress:
         newest = NOTHING_YET
         if isinstance(source.watermark, OldestFile):  # when all are finished: what is still to come is newer
             newest = max((int(course.watermark[-1]) for course in courses), default=NOTHING_YET)
+            newest = max(newest, self.settled.newest)
         low = np.maximum.accumulate(np.maximum(np.where(counted, low, newest), self.low))
         high = np.empty((len(ready), len(percentiles)), np.int64)
-        if percentiles and courses:
+        if percentiles and (courses or self.settled.origins):
             if source.watermark_origins.by is None:
                 high = _within_one(courses[0], len(percentiles), low)
             else:
-                high = _over_origins(courses, percentiles, by_records=source.watermark_origins.weight == "records")
+                by_records = source.watermark_origins.weight == "records"
+                high = _over_origins(courses, self.settled, len(ready), percentiles, by_records=by_records)
         elif percentiles:
             high[:] = NOTHING_YET
         before = np.array([self.high], np.int64).reshape(1, len(percentiles))
         high = np.maximum.accumulate(np.maximum(np.maximum(high, low[:, None]), before), axis=0)
         self.low = int(low[-1])
         self.high = tuple(high[-1].tolist())
+        for (name, origin), course in zip(followed, courses, strict=True):
+            if course.ended[-1] and not origin.pending:
+                self._settle(name, origin, int(course.watermark[-1]))
         return low, high
+
+    def _settle(self, name: str, origin: OriginProgress, watermark: int) -> None:
+        """Forget an origin that has ended, but for what it adds to those that have."""
+        del self.origins[name]
+        self.settled.origins += 1
+        self.settled.records += origin.records
+        self.settled.newest = max(self.settled.newest, watermark)
 
 
 def _follow(
@@ -280,13 +310,19 @@ def _within_one(course: _Course, count: int, low: NDArray[np.int64]) -> NDArray[
     return np.where(unknown, NOTHING_YET, course.peak[:, None] - delays)
 
 
-def _over_origins(courses: Sequence[_Course], percentiles: Sequence[float], *, by_records: bool) -> NDArray[np.int64]:
+def _over_origins(
+    courses: Sequence[_Course], settled: Settled, ticks: int, percentiles: Sequence[float], *, by_records: bool
+) -> NDArray[np.int64]:
     """Return the largest event time that origins of at least p % of the weight have reached, for each p."""
-    values = np.stack([np.where(course.ended, _END, course.watermark) for course in courses], axis=1)
-    counts = np.stack([course.holds | course.ended for course in courses], axis=1)
+    ended = np.full(ticks, _END, np.int64)  # those that have ended before
+    values = np.stack([ended, *(np.where(course.ended, _END, course.watermark) for course in courses)], axis=1)
+    there = np.ones(ticks, np.bool_)
+    counts = np.stack([there, *(course.holds | course.ended for course in courses)], axis=1)
     weights = counts.astype(np.int64)
+    weights[:, 0] = settled.origins
     if by_records:
-        records = np.stack([course.records for course in courses], axis=1)
+        before = np.full(ticks, settled.records, np.int64)
+        records = np.stack([before, *(course.records for course in courses)], axis=1)
         # What an origin that has not reported will weigh is not known, so there is no percentile until all have.
         missing = (counts & (records == 0) & (values != _END)).any(axis=1)
         weights = np.where(missing[:, None], 0, counts * records)

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sources import Source
     from dataflow_model.runners.engine.observing import Observations
 
-__all__ = ["NOTHING_AWAITED", "At", "Awaited", "ReplayProgress", "Timeline"]
+__all__ = ["NOTHING_AWAITED", "TO_COME", "At", "Awaited", "ReplayProgress", "Timeline"]
 
 At = tuple[int, int]
 """Where an instant stands: the clock's value, and a step that tells instants at one value apart."""
 _END: Final = int(MAX_TIMESTAMP)
+TO_COME: Final = "\0to come"
+"""Stands for the origins that a source is still to find; they begin at its last tick so far, or later."""
 
 
 @attrs.frozen
@@ -76,11 +78,11 @@ class ReplayProgress:
     """How far each origin of replayed sources has come.
 
     Attributes:
-        reached: the last tick seen of each origin.
+        reached: the last tick seen of each open origin.
         waiting: ticks seen that are not complete.
         sources: how far the watermark of each source has come.
         last: by source, its last tick so far.
-        names: of some sources, which origins of the watermark are in each origin that is read.
+        names: of some sources, which origins of the watermark are in each origin that has not been read to its end.
         over: the sources that have ended, and whose end has been told.
         signals: those that wait for a tick.
         enough: whether the input has ended early: what comes now belongs to no tick.
@@ -121,6 +123,19 @@ class ReplayProgress:
         """Note that all that these origins of a source's watermark will give has been observed."""
         self.sources.setdefault(label, SourceProgress()).end(names)
 
+    def finish(self, label: str, names: Collection[str], *, by_origin: bool) -> None:
+        """Note that all that these origins of a source will give has been observed.
+
+        Args:
+            label: the source.
+            names: the origins.
+            by_origin: whether each has a watermark of its own.
+        """
+        for name in names:
+            self.names.pop((label, name), None)
+        if by_origin:
+            self.end(label, names)
+
     def forget_all_but(self, labels: Collection[str]) -> None:
         """Forget the sources that a changed pipeline does not have, or has otherwise."""
         for by_place in (self.reached, self.names):
@@ -140,7 +155,12 @@ class ReplayProgress:
 
     def bound(self, open_origins: Sequence[tuple[str, str]]) -> int | None:
         """Return the tick before which all are complete; `None` when nothing is open, so that all are."""
-        return min((self.reached.get(place, NOTHING_YET) for place in open_origins), default=None)
+        return min(map(self._reached, open_origins), default=None)
+
+    def _reached(self, place: tuple[str, str]) -> int:
+        if place[1] == TO_COME:
+            return self.last.get(place[0], NOTHING_YET)
+        return self.reached.get(place, NOTHING_YET)
 
     def timeline(
         self,
@@ -162,6 +182,7 @@ class ReplayProgress:
         if self.enough:
             return Timeline(watermarks={label: [] for label in sources})
         bound = self.bound(open_origins)
+        self.reached = {place: self.reached[place] for place in open_origins if place in self.reached}
         if wall is not None:
             self.waiting = np.union1d(self.waiting, [wall])
         cut = len(self.waiting) if bound is None else int(np.searchsorted(self.waiting, bound, side="left"))

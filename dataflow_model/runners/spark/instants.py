@@ -5,6 +5,7 @@ Every shard makes the same one for itself; the first of each stage hands it on t
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -39,7 +40,10 @@ def make_timeline(program: Program, state: ShardState, control: Control, seen: S
     skewed = [label for label, source in sources.items() if source.watermark_origins.max_skew is not None]
     replay.observe([_at_tick(one, control.wall) for one in seen], skewed)
     for label, names in control.finished:
-        replay.end(label, names)
+        replay.finish(label, names, by_origin=sources[label].watermark_origins.by == "file")
+    for label, changes in control.changes:
+        counters = state.meta.counters.setdefault(label, Counter())
+        counters.update(changes)
     open_origins = [*control.open_origins, *_open_in_dataframes(program, state, control)]
     return replay.timeline(sources, open_origins, control.ended, control.wall, program.awaited)
 

@@ -10,8 +10,9 @@ import attrs
 
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ElementsSource, ScriptSource
-from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
+from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.spark.crashes import NO_FAULT
+from dataflow_model.runners.spark.followed import BY_SOURCE, Followed
 from dataflow_model.runners.spark.pacing import advance
 from dataflow_model.runners.spark.requests import signal_of
 from dataflow_model.runners.spark.script_places import script_places
@@ -43,7 +44,9 @@ class Control:
         last: whether the input is over with this micro-batch.
         signals: the names of those that take effect at its start.
         declared: of sources that begin, by label, watermark origins that must all report.
-        finished: by label, watermark origins whose last row is in this micro-batch.
+        finished: by label, origins that will give nothing after this micro-batch: all their rows have been read, or
+            they are gone.
+        changes: by label, what users should know about a followed source; see `Followed`.
     """
 
     wall: int | None
@@ -55,6 +58,7 @@ class Control:
     signals: tuple[str, ...] = ()
     declared: tuple[tuple[str, tuple[str, ...]], ...] = ()
     finished: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    changes: tuple[tuple[str, dict[str, int]], ...] = ()
 
 
 def begin() -> Offset:
@@ -63,12 +67,11 @@ def begin() -> Offset:
         "batch": 0,
         "clock": 0,
         "begun": [],
-        "rows": {},
-        "totals": {},
         "listed": False,
         "step": 0,
         "last": False,
         "signals": [],
+        **{name: {} for name in BY_SOURCE},
     }
 
 
@@ -132,12 +135,11 @@ class Feed:
         follows = self._follows() and not (until_drained and start.get("listed"))
         end["listed"] = until_drained
         begins = not set(end["begun"]) <= set(start["begun"])
-        totals = self._listing(start["totals"]) if begins or follows else start["totals"]
-        rows = {label: dict(found) for label, found in start["rows"].items()}
+        self._list(start, end, polls=begins or follows)
+        rows, totals = end["rows"], end["totals"]
         enough = bool(committed.get("enough"))
         if not drain and not enough:
             advance(rows, totals, self.rows_per_batch, self.reads, committed)
-        end["rows"], end["totals"] = rows, totals
         over = not (follows or self._left(start["rows"], totals))
         end["last"] = enough or (not begins and (over or drain) if totals or not drain else True)
         return end
@@ -161,13 +163,11 @@ class Feed:
                 continue
             totals = end["totals"].get(read.label, {})
             rows = end["rows"].get(read.label, {})
-            left = [origin for origin, total in totals.items() if rows.get(origin, 0) < total]
+            left = [(read.label, origin) for origin, total in totals.items() if rows.get(origin, 0) < total]
             if end["last"] or (not left and read.source.is_bounded and self._settled(start, read.label)):
                 ended.append(read.label)
-            elif read.source.is_bounded:
-                open_origins += [(read.label, origin) for origin in left]
-            else:  # any origin of a followed source may grow
-                open_origins += [(read.label, origin) for origin in totals] or [(read.label, "")]
+            else:
+                open_origins += left if read.source.is_bounded else [*left, (read.label, TO_COME)]
         wall = None if self.replays else end["clock"]
         return Control(
             wall,
@@ -179,16 +179,19 @@ class Feed:
             signals,
             self._declared(start, end, begins),
             self._finished(start, end),
+            tuple((label, changes) for label, changes in end.get("changes", {}).items() if changes),
         )
 
     def slices(self, start: Offset, end: Offset) -> list[Slice]:
         """Return the row ranges of a micro-batch."""
         slices = []
         for label, origins in sorted(end["rows"].items()):
+            before, after = Followed.of(start, label), Followed.of(end, label)
             for origin, stop in sorted(origins.items()):
-                begin_at = start["rows"].get(label, {}).get(origin, 0)
+                begin_at = before.place_of(origin) if after.is_same(origin, before) else 0
                 if stop > begin_at:
-                    slices += self._cut(label, origin, begin_at, stop)
+                    part = Slice(label, origin, begin_at, stop, after.base(origin), after.version(origin))
+                    slices += self._cut(part)
         return slices
 
     def script_rows(self, start: Offset, end: Offset) -> list[tuple[str, int, int, dict[int, At]]]:
@@ -211,14 +214,23 @@ class Feed:
         return tuple(found)
 
     def _finished(self, start: Offset, end: Offset) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return the files that have been read to their end and had not before; files appear whole."""
+        """Return what has been read to its end and had not before, and what went away before it was."""
         found = []
         for read in self.reads:
-            if read.source.watermark_origins.by == "file":
-                before = _whole(start, read.label)
-                names = tuple(name for name in _whole(end, read.label) if name not in before)
-                if names:
-                    found.append((read.label, names))
+            before, after = Followed.of(start, read.label), Followed.of(end, read.label)
+            names = [
+                name
+                for name, total in after.totals.items()
+                if after.place_of(name) >= total
+                and not (after.is_same(name, before) and name in before.totals and before.place_of(name) >= total)
+            ]
+            names += [
+                name
+                for name, total in before.totals.items()
+                if before.place_of(name) < total and name not in after.totals and name not in after.done
+            ]
+            if names:
+                found.append((read.label, tuple(names)))
         return tuple(found)
 
     def _settled(self, start: Offset, label: str) -> bool:
@@ -228,25 +240,34 @@ class Feed:
         totals, rows = start["totals"].get(label), start["rows"].get(label, {})
         return totals is not None and all(rows.get(origin, 0) >= total for origin, total in totals.items())
 
-    def _cut(self, label: str, origin: str, start: int, stop: int) -> list[Slice]:
+    def _cut(self, part: Slice) -> list[Slice]:
         """Cut a row range for several tasks, where it is long enough to be worth it."""
-        parts = max(1, min(self.parallelism, (stop - start) // _WORTH_A_TASK))
-        bounds = [start + (stop - start) * part // parts for part in range(parts + 1)]
-        return [Slice(label, origin, first, last) for first, last in itertools.pairwise(bounds)]
+        length = part.stop - part.start
+        parts = max(1, min(self.parallelism, length // _WORTH_A_TASK))
+        bounds = [part.start + length * number // parts for number in range(parts + 1)]
+        return [attrs.evolve(part, start=first, stop=last) for first, last in itertools.pairwise(bounds)]
 
     def _follows(self) -> bool:
         return any(not read.source.is_bounded for read in self.reads)
 
-    def _listing(self, known: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-        """List the origins and how many rows each has; bounded sources are listed once."""
-        totals = {}
+    def _list(self, start: Offset, end: Offset, *, polls: bool) -> None:
+        """Write into `end` what there is to read; bounded sources are listed once, others whenever it `polls`."""
+        end.update({name: {} for name in BY_SOURCE})
         for read in self.reads:
-            if isinstance(read.source, ColumnSource):
-                if read.source.is_bounded and read.label in known:
-                    totals[read.label] = known[read.label]
-                else:
-                    totals[read.label] = {origin.name: origin.rows or 0 for origin in read.source.origins()}
-        return totals
+            source, label = read.source, read.label
+            if not isinstance(source, ColumnSource):
+                continue
+            if not source.is_bounded:
+                followed = Followed.of(start, label)
+                followed = followed.poll(source) if polls else attrs.evolve(followed, changes={})
+                for name in BY_SOURCE:
+                    end[name][label] = getattr(followed, name)
+                continue
+            end["rows"][label] = dict(start["rows"].get(label, {}))
+            if label in start["totals"]:
+                end["totals"][label] = start["totals"][label]
+            elif polls:
+                end["totals"][label] = {origin.name: origin.rows or 0 for origin in source.origins()}
 
     def _left(self, rows: dict[str, dict[str, int]], totals: dict[str, dict[str, int]]) -> int:
         return sum(
@@ -257,12 +278,6 @@ class Feed:
 
     def _script(self) -> list[ScriptPlace]:
         return script_places(self.reads, self.awaited.percentiles)
-
-
-def _whole(offset: Offset, label: str) -> list[str]:
-    """Return the origins of which every row has been read."""
-    rows = offset["rows"].get(label, {})
-    return [origin for origin, total in offset["totals"].get(label, {}).items() if rows.get(origin, 0) >= total]
 
 
 _WORTH_A_TASK = 20_000

@@ -63,12 +63,19 @@ _CHUNK_ROWS: Final = 400_000
 
 @attrs.frozen
 class Slice:
-    """Rows `[start, stop)` of one origin of one source."""
+    """Rows `[start, stop)` of one origin of one source.
+
+    Attributes:
+        base: what is added to a row's place to make its sequence number.
+        version: what the origin was when it was listed; `None` where it cannot change.
+    """
 
     label: str
     origin: str
     start: int
     stop: int
+    base: int = 0
+    version: tuple[int | str, ...] | None = None
 
 
 def read_slice(
@@ -91,9 +98,11 @@ def read_slice(
     observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
     row = part.start
     good = dead = 0
+    if part.version is not None:
+        source.check_version(part.origin, part.version)
     for batch in source.read(part.origin, part.start, part.stop):
         columns = source.columns_of(batch)
-        rows = _good_rows(columns, program.wall if wall is None else wall, row)
+        rows = _good_rows(columns, program.wall if wall is None else wall, row + part.base)
         observer.take(rows.clock, rows.event_times, rows)
         good += len(rows.positions)
         yield from reading.take(rows)
@@ -104,12 +113,14 @@ def read_slice(
             tick = bad.processing_time if wall is None else wall
             tick = program.wall if tick is None else tick
             letter = source.dead_letter(part.label, part.origin, row, bad)
-            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, (name, row + bad.index), tick)
+            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, (name, part.base + row + bad.index), tick)
             observer.pass_over(np.array([tick], np.int64))
             dead += 1
         if letters and read.dead_letters is not None:
             yield from _through(program, part.label, read.dead_letters, letters, home, stager=stager)
         row += batch.num_rows
+    if part.version is not None:  # it may have been replaced while it was read
+        source.check_version(part.origin, part.version)
     yield from reading.finish()
     payload = dump((observer.seen(), {"elements_out": good, "dead_letters": dead}))
     for label in program.labels if program.staged.stages else ():

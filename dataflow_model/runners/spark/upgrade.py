@@ -13,6 +13,7 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError, explain
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.spark.followed import rows_read
 from dataflow_model.runners.spark.publishing import half_published, read_progress
 from dataflow_model.runners.spark.requests import copy_signals
 from dataflow_model.runners.spark.run_record import RunRecord
@@ -117,7 +118,7 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
         ) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    rows = {label: sum(offset["rows"].get(label, {}).values()) for label in offset["begun"]}
+    rows = {label: rows_read(offset, label) for label in offset["begun"]}
     return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch)
 
 

@@ -11,6 +11,7 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch, explain
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ScriptSource
+from dataflow_model.runners.spark.followed import BY_SOURCE, rows_read
 from dataflow_model.runners.spark.upgrade_seed import Manifest
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _loss(label: str, manifest: Manifest, record: RunRecord) -> str:
     if label in manifest.keys:
         what = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} elements that wait for their instant"
     else:
-        rows = sum(manifest.offset["rows"].get(label, {}).values())
+        rows = rows_read(manifest.offset, label)
         what = f"how far it has read ({rows:,} rows)"
     was, now = manifest.fingerprint[label], record.fingerprint.get(label)
     change = f"is gone; it was: {was}" if now is None else f"was: {was}; it is: {now}"
@@ -135,10 +136,7 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
 
 def _offset(offset: dict[str, Any], labels: set[str]) -> dict[str, Any]:
     """Return where the sources stand, without those that are gone or begin again."""
-    return {
-        **offset,
-        "begun": [label for label in offset["begun"] if label in labels],
-        "rows": {label: rows for label, rows in offset["rows"].items() if label in labels},
-        "totals": {label: rows for label, rows in offset["totals"].items() if label in labels},
-        "listed": False,
+    by_source = {
+        name: {label: known for label, known in offset.get(name, {}).items() if label in labels} for name in BY_SOURCE
     }
+    return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": False}

@@ -1,0 +1,79 @@
+"""Which file a name stands for: files are replaced under their own names, grow, are removed and come back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["FileIdentity"]
+
+_BLOCK: Final = 1 << 14
+
+
+class FileIdentity(NamedTuple):
+    """What tells a file apart from another one of the same name.
+
+    A file is the same as long as its size and its time of modification are. The inode alone is not enough, since a file
+    system gives the inode of a removed file to the next one; it only matters where the times of modification are too
+    coarse to differ. Some file systems number their inodes anew when they are mounted, so where only the inode differs,
+    the digest decides.
+
+    Attributes:
+        size: in bytes.
+        modified: nanoseconds since the epoch.
+        inode: as the file system numbers it.
+        digest: of the first and the last 16 KiB.
+    """
+
+    size: int
+    modified: int
+    inode: int
+    digest: str
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Look at the file and read its first and last 16 KiB.
+
+        Raises:
+            OSError: when it is not there or may not be read.
+        """
+        status = os.stat(path)  # noqa: PTH116 - called for each file of a folder
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino, _digest(path, status.st_size))
+
+    @classmethod
+    def from_version(cls, version: Sequence[int | str]) -> Self:
+        """Return what was written into an offset as numbers and text."""
+        size, modified, inode, digest = version
+        return cls(int(size), int(modified), int(inode), str(digest))
+
+    def has_status(self, status: os.stat_result) -> bool:
+        """Tell whether a file has not been touched, without opening it."""
+        return (self.size, self.modified, self.inode) == (status.st_size, status.st_mtime_ns, status.st_ino)
+
+    def is_same_file(self, other: Self) -> bool:
+        """Tell whether `other` is what the same file looks like later, with nothing added."""
+        return (self.size, self.modified, self.digest) == (other.size, other.modified, other.digest)
+
+    def is_beginning_of(self, path: str, other: Self) -> bool:
+        """Tell whether `other`, which is at `path`, is this file with something appended.
+
+        Raises:
+            OSError: when the file cannot be read.
+        """
+        return other.size > self.size and _digest(path, self.size) == self.digest
+
+
+def _digest(path: str, size: int) -> str:
+    """Return a digest of the first and the last 16 KiB of a file's first `size` bytes."""
+    digest = hashlib.blake2b(digest_size=8)
+    with Path(path).open("rb") as file:
+        digest.update(file.read(min(_BLOCK, size)))
+        if size > _BLOCK:
+            file.seek(max(_BLOCK, size - _BLOCK))
+            digest.update(file.read(size - file.tell()))
+    return digest.hexdigest()

@@ -1,0 +1,123 @@
+"""What an offset knows about an unbounded source whose origins come, grow, are replaced and go, such as a folder.
+
+An offset describes the origins that are there and no others, so it does not grow with what has passed through.
+An origin that has rows to be read is *open*. It has an entry in `rows` (how many have been read), `totals` (how many
+there are) and `versions` (its base, then what identifies it). One that had been read to its end before the micro-batch
+is *done* and has an entry in `done` (its number of rows, its base, then what identifies it). Of all others the offset
+has one number: `passed`, the rows of origins that are not open.
+
+The *base* of an origin is how many rows of the source had been read when it was listed. A row's sequence number is its
+place in the origin plus the base, so that no two rows share one under the same name, even if a file is replaced, or
+removed and written again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.plan.sources import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.plan.sources import ColumnSource
+
+__all__ = ["BY_SOURCE", "Followed", "rows_read"]
+
+BY_SOURCE: Final = ("rows", "totals", "versions", "done", "passed", "changes")
+"""The parts of an offset that have an entry for each source."""
+
+Entry = list[Any]
+
+
+@attrs.define
+class Followed:
+    """The origins of one unbounded source; the attributes are explained above.
+
+    Attributes:
+        changes: what the last poll has found out that users should know: `files_replaced`, and `rows_lost`, the rows of
+            files that were removed or replaced before these rows had been read.
+    """
+
+    rows: dict[str, int] = attrs.field(factory=dict)
+    totals: dict[str, int] = attrs.field(factory=dict)
+    versions: dict[str, Entry] = attrs.field(factory=dict)
+    done: dict[str, Entry] = attrs.field(factory=dict)
+    passed: int = 0
+    changes: dict[str, int] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, offset: Mapping[str, Any], label: str) -> Followed:
+        """Return what an offset says about a source; older offsets have no versions and forget nothing."""
+        return cls(
+            rows=dict(offset["rows"].get(label, {})),
+            totals=offset["totals"].get(label, {}),
+            versions=offset.get("versions", {}).get(label, {}),
+            done=offset.get("done", {}).get(label, {}),
+            passed=offset.get("passed", {}).get(label, 0),
+            changes=offset.get("changes", {}).get(label, {}),
+        )
+
+    def poll(self, source: ColumnSource) -> Followed:
+        """Return what is there now."""
+        known = self._known()
+        base = self.passed + sum(self.rows.values())
+        after = Followed(passed=base)
+        counts: Counter[str] = Counter()
+        for origin in source.poll(known):
+            name, rows, version = origin.name, origin.rows or 0, list(origin.version or ())
+            before = known.pop(name, None)
+            if before is None or origin.replaced:
+                if before is not None:
+                    counts["files_replaced"] += 1
+                    counts["rows_lost"] += self._left(name)
+                after.totals[name], after.versions[name] = rows, [base, *version]
+                continue
+            read = self.done[name][0] if name in self.done else self.rows.get(name, 0)
+            if read >= rows:
+                is_known = origin is before and name in self.done
+                after.done[name] = self.done[name] if is_known else [rows, self.base(name), *version]
+            else:
+                after.rows[name], after.totals[name], after.versions[name] = read, rows, [self.base(name), *version]
+                after.passed -= read
+        counts["rows_lost"] += sum(map(self._left, known))
+        after.changes = {name: count for name, count in counts.items() if count}
+        return after
+
+    def base(self, name: str) -> int:
+        """Return what is added to the places of an origin's rows."""
+        entry = self.versions.get(name, self.done.get(name, [0])[1:])
+        return int(entry[0]) if entry else 0
+
+    def version(self, name: str) -> tuple[int | str, ...] | None:
+        """Return what identifies an origin that is open, or `None` where nothing does."""
+        return tuple(self.versions.get(name, [0])[1:]) or None
+
+    def is_same(self, name: str, earlier: Followed) -> bool:
+        """Tell whether a name stood for the same origin in an earlier offset."""
+        return (name in earlier.totals or name in earlier.done) and self.base(name) == earlier.base(name)
+
+    def place_of(self, name: str) -> int:
+        """Return how many rows of an origin have been read."""
+        return int(self.done[name][0]) if name in self.done else self.rows.get(name, 0)
+
+    def _left(self, name: str) -> int:
+        return max(0, self.totals.get(name, 0) - self.rows.get(name, 0))
+
+    def _known(self) -> dict[str, Origin]:
+        known = {name: Origin(name, entry[0], tuple(entry[2:]) or None) for name, entry in self.done.items()}
+        known.update((name, Origin(name, total, self.version(name))) for name, total in self.totals.items())
+        return known
+
+
+def rows_read(offset: Mapping[str, Any], label: str) -> int:
+    """Return how many rows of a source have been read, of whatever is there or gone.
+
+    Example:
+        >>> rows_read({"rows": {"logs": {"b": 3}}, "totals": {"logs": {"b": 5}}, "passed": {"logs": 40}}, "logs")
+        43
+    """
+    return int(sum(offset["rows"].get(label, {}).values()) + offset.get("passed", {}).get(label, 0))

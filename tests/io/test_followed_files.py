@@ -1,0 +1,287 @@
+"""Followed folders: each row is read once, whatever happens to the files, and files that went are forgotten."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+import dataflow_model as dm
+from dataflow_model.errors import SourceError
+from dataflow_model.io import parquet_source
+from dataflow_model.runners.spark.followed import rows_read
+from tests.io.folders import Folder, Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.io.file_source import FileVersion
+
+both = pytest.mark.parametrize("kind", ["parquet", "csv"])
+
+
+@both
+def test_a_file_that_is_replaced_is_read_from_its_first_row(tmp_path: Path, kind: str) -> None:
+    folder = Folder(tmp_path, kind)
+    reader = Reader(folder)
+    for numbers in (range(10), range(100, 110), range(200, 215), range(300, 303)):
+        folder.put("export", numbers)
+        assert reader.micro_batch() == list(numbers)
+        assert reader.micro_batch() == []
+    assert (reader.replaced, reader.lost) == (3, 0)
+
+
+@both
+def test_rows_that_a_replaced_or_removed_file_took_away_are_counted(tmp_path: Path, kind: str) -> None:
+    folder = Folder(tmp_path, kind)
+    reader = Reader(folder)
+    folder.put("export", range(10))
+    assert reader.micro_batch(4) == [0, 1, 2, 3]
+    folder.put("export", range(100, 105))
+    assert reader.micro_batch(2) == [100, 101]
+    assert (reader.replaced, reader.lost) == (1, 6)
+    folder.remove("export")
+    assert reader.micro_batch() == []
+    assert (reader.replaced, reader.lost) == (1, 9)
+
+
+@both
+def test_a_file_that_comes_back_under_the_name_of_one_that_went_is_a_new_file(tmp_path: Path, kind: str) -> None:
+    folder = Folder(tmp_path, kind)
+    reader = Reader(folder)
+    folder.put("hour", range(3))
+    assert reader.micro_batch() == [0, 1, 2]
+    folder.remove("hour")
+    assert reader.micro_batch() == []
+    folder.put("hour", range(3))
+    assert reader.micro_batch() == [0, 1, 2]
+    assert len(set(reader.sequences)) == 6
+
+
+@both
+def test_a_file_that_is_removed_and_written_again_between_two_polls_is_a_new_file(tmp_path: Path, kind: str) -> None:
+    folder = Folder(tmp_path, kind)
+    reader = Reader(folder)
+    folder.put("hour", range(3))
+    assert reader.micro_batch() == [0, 1, 2]
+    folder.remove("hour")
+    folder.put("hour", range(3, 6))
+    assert reader.micro_batch() == [3, 4, 5]
+
+
+def test_a_file_of_the_same_size_and_time_is_told_apart_by_what_is_in_it(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "csv")
+    reader = Reader(folder)
+    folder.put("hour", [10, 11])
+    reader.micro_batch()
+    folder.writes = 0
+    folder.put("hour", [20, 21])
+    assert reader.micro_batch() == [20, 21]
+    copy = tmp_path / "_copy"
+    shutil.copy2(
+        folder.file("hour"), copy
+    )  # another inode, as after a restore or on a file system that was mounted anew
+    copy.rename(folder.file("hour"))
+    assert reader.micro_batch() == []
+    assert reader.micro_batch() == []
+
+
+def test_of_lines_that_are_appended_only_these_are_read(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "csv")
+    reader = Reader(folder)
+    folder.put("log", [])
+    assert reader.micro_batch() == []
+    for numbers in (range(5), range(5, 6), range(6, 30)):
+        folder.append("log", numbers)
+        assert reader.micro_batch() == list(numbers)
+    folder.append("log", range(30, 50))
+    assert reader.micro_batch(3) == [30, 31, 32]
+    folder.append("log", range(50, 60))
+    assert reader.micro_batch() == list(range(33, 60))
+    assert (reader.replaced, reader.lost) == (0, 0)
+
+
+def test_a_last_line_without_an_end_is_a_row_and_may_not_be_continued(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("at\n1\n2")
+    reader = Reader(Folder(tmp_path, "csv"))
+    assert reader.micro_batch() == [1, 2]
+    file.write_text("at\n1\n2\n3")
+    assert reader.micro_batch() == [3]
+    file.write_text("at\n1\n2\n34\n")
+    with pytest.raises(SourceError, match=r"log\.csv had no line end when it was read.*\nHint: append whole lines"):
+        reader.micro_batch()
+
+
+def test_a_file_that_is_replaced_before_it_was_read_stops_the_run_instead_of_giving_other_rows(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    reader = Reader(folder)
+    folder.put("export", range(10))
+    [origin] = reader.source.poll({})
+    assert origin.version is not None
+    reader.source.check_version(origin.name, origin.version)
+    folder.touch("export")
+    reader.source.check_version(origin.name, origin.version)
+    folder.put("export", range(100, 110))
+    with pytest.raises(SourceError, match=r"export\.parquet was replaced before all rows .*\nHint: put the old file"):
+        reader.source.check_version(origin.name, origin.version)
+
+
+@both
+def test_a_restart_reads_no_file_again_and_opens_none(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path, kind)
+    reader = Reader(folder)
+    for name in "abc":
+        folder.put(name, range(3))
+    assert len(reader.micro_batch()) == 9
+    reader.micro_batch()
+    again = Reader(folder, reader.offset)
+    opened: list[str] = []
+
+    def counts(_: object, version: FileVersion) -> int:
+        opened.append(version.path)
+        return 3
+
+    monkeypatch.setattr(type(again.source), "count_rows", counts)
+    assert again.micro_batch() == []
+    assert opened == []
+    folder.put("d", range(3))
+    assert again.micro_batch() == [0, 1, 2]
+    assert opened == [str(folder.file("d"))]
+
+
+def test_an_idle_poll_opens_nothing_however_many_files_there_are(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.put("0", [1])
+    for number in range(1, 5_000):
+        folder.file(str(number)).hardlink_to(folder.file("0"))
+    source = Reader(folder).source
+    assert len(source.origins()) == 5_000
+    misses = parquet_source._footer.cache_info().misses
+    assert len(source.origins()) == 5_000
+    assert parquet_source._footer.cache_info().misses == misses
+
+
+def test_files_that_were_swept_leave_nothing_behind_in_the_offset(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    reader = Reader(folder)
+    sizes = []
+    for number in range(300):
+        folder.put(f"{number:06d}", [number])
+        assert reader.micro_batch() == [number]
+        folder.remove(f"{number:06d}")
+        sizes.append(reader.size())
+    assert max(sizes[10:]) <= max(sizes[:10]) + 20  # the numbers in it get longer
+    assert rows_read(reader.offset, "rows") == 300
+
+
+def test_an_offset_of_an_older_version_is_taken_up_where_it_stands(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.put("a", range(5))
+    folder.put("b", range(5, 10))
+    before = {
+        name: value for name, value in Reader(folder).offset.items() if name not in {"versions", "done", "passed"}
+    }
+    before |= {
+        "batch": 7,
+        "begun": ["rows"],
+        "rows": {"rows": {"gone.parquet": 90, "a.parquet": 5, "b.parquet": 2}},
+        "totals": {"rows": {"a.parquet": 5, "b.parquet": 5}},
+    }
+    del before["changes"]
+    reader = Reader(folder, json.loads(json.dumps(before)))
+    assert rows_read(reader.offset, "rows") == 97
+    assert reader.micro_batch() == [7, 8, 9]
+    assert rows_read(reader.offset, "rows") == 100
+    folder.put("a", range(20, 25))
+    assert reader.micro_batch() == [20, 21, 22, 23, 24]
+    assert "gone.parquet" not in json.dumps(reader.offset)
+
+
+NAMES = st.sampled_from("abc")
+SIZES = st.integers(0, 6)
+EVENTS = st.one_of(
+    st.tuples(st.just("put"), NAMES, SIZES),
+    st.tuples(st.just("append"), NAMES, SIZES),
+    st.tuples(st.just("remove"), NAMES, st.none()),
+    st.tuples(st.just("micro-batch"), st.none(), st.integers(1, 8)),
+    st.tuples(st.just("restart"), st.none(), st.none()),
+)
+
+
+@given(st.sampled_from(["parquet", "csv"]), st.lists(EVENTS, max_size=30))
+def test_whatever_happens_to_the_files_each_row_is_read_once_or_counted_as_lost(
+    kind: str, events: Sequence[tuple[str, Any, Any]]
+) -> None:
+    numbers = itertools.count(1)
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(Path(path), kind)
+        reader = Reader(folder)
+        there: dict[str, list[int]] = {}
+        listed: dict[str, list[int]] = {}
+        read: list[int] = []
+        lost = 0
+
+        def went(name: str) -> int:
+            """Return how many rows of a file went unread that had been seen in the folder."""
+            return len(set(listed.pop(name, [])) - set(read))
+
+        for event, name, count in [*events, ("micro-batch", None, 1_000), ("micro-batch", None, 1_000)]:
+            if event == "put":
+                there[name] = list(itertools.islice(numbers, count))
+                lost += went(name)
+                folder.put(name, there[name])
+            elif event == "append" and kind == "csv" and name in there:
+                there[name] += itertools.islice(numbers, count)
+                folder.append(name, there[name][len(there[name]) - count :])
+            elif event == "remove" and name in there:
+                del there[name]
+                lost += went(name)
+                folder.remove(name)
+            elif event == "micro-batch":
+                listed = {name: list(rows) for name, rows in there.items()}
+                read += reader.micro_batch(count)
+                parts = [reader.offset[part].get("rows", {}) for part in ("rows", "totals", "versions", "done")]
+                assert {name for part in parts for name in part} == {folder.file(name).name for name in there}
+            elif event == "restart":
+                counted = reader.lost, reader.sequences
+                reader = Reader(folder, reader.offset)
+                reader.lost, reader.sequences = counted
+        assert sorted(read) == sorted(set(read))
+        assert set(read) >= {number for rows in there.values() for number in rows}
+        assert reader.lost == lost
+        assert len(set(reader.sequences)) == len(read)
+        assert rows_read(reader.offset, "rows") == len(read)
+
+
+def test_a_name_that_comes_back_has_record_ids_of_its_own(tmp_path: Path) -> None:
+    from tests.watermarks.streamed import Streamed  # which needs the lowering of the streaming runner
+
+    folder = Folder(tmp_path / "in")
+    folder.put("export", [1, 2, 3])
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(str(folder.path), event_time="at", follow=True)
+        ids = rows | dm.Map(lambda row, record_id: (record_id, row.at))
+        _ = ids | dm.Deduplicate(lambda pair: pair[0], horizon="1 hour") | "kept" >> dm.io.Collect()
+
+    streamed = Streamed(build, tmp_path / "run")
+    streamed.step()
+    folder.put("export", [4, 5, 6])
+    streamed.step()
+    folder.remove("export")
+    streamed.step()
+    folder.put("export", [7, 8, 9])
+    streamed.step()
+    streamed.step(drain=True)
+    assert sorted(record.value[1] for record in streamed.collected("kept")) == list(range(1, 10))
+    assert streamed.metrics()["rows"]["files_replaced"] == 1
