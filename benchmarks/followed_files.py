@@ -1,0 +1,179 @@
+"""What a followed folder costs a stream: by the files that were swept, and by those that are there.
+
+Run `python -m benchmarks.followed_files`; `docs/speed.md` quotes what it prints. It needs neither Spark nor Java: it
+calls what the streaming runner calls in each micro-batch, on a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dataflow_model as dm
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.spark.bound import bound_plan
+from dataflow_model.runners.spark.keyed_stage import run_shard
+from dataflow_model.runners.spark.offsets import Feed, begin
+from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.spark.rows import Kind, Row, dump
+from dataflow_model.runners.spark.shard_state import ShardState
+from dataflow_model.runners.spark.stage0 import read_slice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Cost", "present", "swept", "table"]
+
+FILES: Final = (200, 2_000, 20_000)
+_AT_ONCE: Final = 10
+_SHARD: Final = 0
+_POLLS: Final = 9
+
+
+@attrs.frozen
+class Cost:
+    """What a micro-batch costs at some point.
+
+    Attributes:
+        files: how many files were swept until then, or are there.
+        offset: bytes of an offset as Spark logs it.
+        state: bytes of what a shard keeps beside its keys, which each micro-batch writes.
+        poll: milliseconds in which the driver decides what a micro-batch reads, when nothing is new.
+    """
+
+    files: int
+    offset: int
+    state: int
+    poll: float
+
+
+@attrs.define
+class _Store:
+    """A shard's state store in memory."""
+
+    head: bytes | None = None
+    log: dict[tuple[int, int], bytes] = attrs.field(factory=dict)
+
+    def get_head(self) -> bytes | None:
+        return self.head
+
+    def put_head(self, head: bytes) -> None:
+        self.head = head
+
+    def get(self, sequence: int, part: int) -> bytes | None:
+        return self.log.get((sequence, part))
+
+    def put(self, sequence: int, part: int, payload: bytes) -> None:
+        self.log[sequence, part] = payload
+
+    def remove(self, sequence: int, part: int) -> None:
+        del self.log[sequence, part]
+
+
+@attrs.define
+class _Stream:
+    """A sum per window over a followed folder under a replay clock, one micro-batch at a time."""
+
+    folder: Path
+    offset: dict[str, Any] = attrs.field(factory=begin)
+    program: Program = attrs.field(init=False)
+    store: _Store = attrs.field(factory=_Store)
+
+    def __attrs_post_init__(self) -> None:
+        p = dm.Pipeline()
+        schema = pa.schema({"at": pa.int64()})
+        rows = p | dm.io.ReadParquet(
+            str(self.folder), event_time="at", processing_time="at", follow=True, schema=schema, watermark_origin="file"
+        )
+        pairs = rows | dm.Map(lambda row: ("k", row.at)) | dm.Window.into(dm.FixedWindows("1 second"))
+        _ = pairs | dm.Sum.per_key() | dm.io.Collect()
+        self.program = Program(bound_plan(cut_into_stages(p.plan())), {}, (_SHARD,), "run").pack().unpack()
+
+    def poll(self) -> dict[str, Any]:
+        feed = Feed(self.program.staged.sources, 1_000_000, 1, self.program.awaited)
+        return feed.next(self.offset, drain=False)
+
+    def micro_batch(self) -> None:
+        feed = Feed(self.program.staged.sources, 1_000_000, 1, self.program.awaited)
+        end = self.poll()
+        control = feed.control(self.offset, end)
+        rows = [Row(_SHARD, 1, Kind.CONTROL, dump(control))]
+        for part in feed.slices(self.offset, end):
+            rows += read_slice(self.program, part, control.wall, _SHARD)
+        for _ in run_shard(self.program, 1, _SHARD, rows, self.store):
+            pass
+        self.offset = end
+
+    def cost(self, files: int) -> Cost:
+        state = ShardState.open(self.program, 1, _SHARD, self.store)
+        times = []
+        for _ in range(_POLLS):
+            start = time.perf_counter()
+            self.poll()
+            times.append(time.perf_counter() - start)
+        return Cost(files, len(json.dumps(self.offset)), len(dump(state.meta)), statistics.median(times) * 1_000)
+
+
+def swept(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
+    """Yield the cost after so many files were read and removed; ten are there at a time."""
+    stream = _Stream(folder)
+    there: list[Path] = []
+    for number in range(0, max(counts), _AT_ONCE):
+        for file in there:
+            file.unlink()
+        there = [_write(folder, number + place) for place in range(_AT_ONCE)]
+        stream.micro_batch()
+        if number + _AT_ONCE in counts:
+            yield stream.cost(number + _AT_ONCE)
+
+
+def present(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
+    """Yield the cost while so many files are there that have all been read."""
+    stream = _Stream(folder)
+    written = 0
+    for count in counts:
+        for number in range(written, count):
+            _write(folder, number)
+        written = count
+        stream.micro_batch()
+        stream.micro_batch()  # what was read to its end before is described in short
+        yield stream.cost(count)
+
+
+def _write(folder: Path, number: int) -> Path:
+    part = folder / "_part"
+    pq.write_table(pa.table({"at": [number * 1_000_000]}), part)
+    return part.rename(folder / f"events-{number:08d}.parquet")
+
+
+def table(counts: Sequence[int] = FILES) -> Iterator[str]:
+    """Yield the table in Markdown, line by line."""
+    yield "| files | | offset, bytes | state, bytes | poll, ms |"
+    yield "|---:|---|---:|---:|---:|"
+    for what, measure in (("swept", swept), ("present", present)):
+        with tempfile.TemporaryDirectory() as folder:
+            for cost in measure(counts, Path(folder)):
+                yield f"| {cost.files:,} | {what} | {cost.offset:,} | {cost.state:,} | {cost.poll:.1f} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "files", nargs="*", type=int, default=list(FILES), help="multiples of ten (default: %(default)s)"
+    )
+    for line in table(parser.parse_args().files):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
