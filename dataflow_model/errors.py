@@ -6,6 +6,9 @@ Python programmers expect it.
 
 from __future__ import annotations
 
+import reprlib
+from typing import Any, Final
+
 __all__ = [
     "CheckpointMismatch",
     "DataflowError",
@@ -21,6 +24,7 @@ __all__ = [
     "UnsupportedOnRunner",
     "UserCodeError",
     "explain",
+    "shown",
 ]
 
 
@@ -33,6 +37,34 @@ def explain(problem: str, *, hint: str | None = None) -> str:
         Hint: pass a duration such as '1 minute'
     """
     return problem if hint is None else f"{problem}\nHint: {hint}"
+
+
+class _ShortRepr(reprlib.Repr):
+    """Cuts long values short, and shows numbers that have more digits than Python writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 200
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return the number, or its size."""
+        try:
+            return super().repr_int(x, level)
+        except ValueError:
+            return f"<int of {x.bit_length()} bits>"
+
+
+_SHORT: Final = _ShortRepr()
+
+
+def shown(value: Any) -> str:
+    """Return a value's `repr` for a message: cut short, and there even where the value's own `repr` fails.
+
+    Example:
+        >>> shown(("UA", 10**5000))
+        "('UA', <int of 16610 bits>)"
+    """
+    return _SHORT.repr(value)
 
 
 class DataflowError(Exception):

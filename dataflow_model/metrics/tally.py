@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.errors import shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -217,5 +219,5 @@ def _slowest(keys: Mapping[str, tuple[float, int]], count: int) -> dict[str, tup
 
 
 def _text(key: Any) -> str:
-    text = key if isinstance(key, str) else repr(key)
+    text = key if isinstance(key, str) else shown(key)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

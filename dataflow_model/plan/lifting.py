@@ -42,6 +42,8 @@ class Lift:
         key: the column of the keys.
         value: the column of the values; `None` where only the number of elements counts.
         kernel: what combines them.
+        unread: the column of the values where only their number counts: it is not read, and null in elements that go
+            one by one after all.
     """
 
     label: str
@@ -49,6 +51,7 @@ class Lift:
     key: str
     value: str | None
     kernel: str
+    unread: str | None = None
 
 
 def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
@@ -69,8 +72,9 @@ def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
         >>> p = dm.Pipeline()
         >>> rows = p | dm.io.ReadParquet(folder.name, event_time="at") | dm.Window.into(dm.FixedWindows("1 hour"))
         >>> _ = rows | dm.WithKeys("carrier", value="delay") | dm.Sum.per_key()
-        >>> lifts(cut_into_stages(p.plan()), streaming=True)
-        {'Sum.PerKey': Lift(label='Sum.PerKey', read='ReadParquet', key='carrier', value='delay', kernel='sum')}
+        >>> lift = lifts(cut_into_stages(p.plan()), streaming=True)["Sum.PerKey"]
+        >>> lift.read, lift.key, lift.value, lift.kernel
+        ('ReadParquet', 'carrier', 'delay', 'sum')
         >>> folder.cleanup()
     """
     sources = [read.source for read in staged.sources]
@@ -117,7 +121,9 @@ def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | N
         at = before.input
     if pairs is None or not isinstance(pairs.key, str) or assigns > 1 or (pairs.value is None and kernel != "count"):
         return None
-    return Lift(node.label, before.label, pairs.key, None if kernel == "count" else pairs.value, kernel)
+    if kernel == "count":
+        return Lift(node.label, before.label, pairs.key, None, kernel, unread=pairs.value)
+    return Lift(node.label, before.label, pairs.key, pairs.value, kernel)
 
 
 def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:

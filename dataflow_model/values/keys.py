@@ -5,40 +5,58 @@ Python's own `hash` is salted per process and `1 == 1.0 == True`; grouping goes 
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import enum
+import functools
 import math
 import struct
+import types
 import uuid
 import zlib
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import KeyEncodingError, explain
+from dataflow_model.errors import KeyEncodingError, explain, shown
+from dataflow_model.time import Duration, Instant
+from dataflow_model.values.record_keys import compared_fields, equality_owner
+from dataflow_model.values.scalar_keys import (
+    encode_moment,
+    encode_period,
+    from_numpy,
+    from_pandas,
+    is_numpy_scalar,
+    is_pandas_scalar,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["encode_key", "shard_hash"]
+__all__ = ["encode_key", "shard_hash", "shown_key"]
 
 _LENGTH: Final = struct.Struct(">I")
 _DOUBLE: Final = struct.Struct(">d")
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a key without a zone keeps having none
+_MOST_DECIMAL_BITS: Final = 2048
+_DEEPEST: Final = 100
 
 
 def encode_key(key: Any) -> bytes:
-    """Encode a key as bytes that are equal just when value and type are.
+    """Encode a key as bytes that are equal just when type and value are.
 
-    Takes `None`, `bool`, `int`, `float`, `str`, `bytes`, dates and times, `Decimal`, `UUID`, enums, windows, and
-    tuples, named tuples, frozen sets and frozen attrs or dataclass values of these. NumPy scalars count as the Python
-    scalar that they hold; `-0.0` is `0.0`.
+    Takes `None`, `bool`, `int` of any size, `float`, `str`, `bytes`, dates and times, `Decimal`, `UUID`, enums,
+    windows, and tuples, named tuples, frozen sets and frozen attrs or dataclass values of these, up to 100 deep. Some
+    types count as others:
+
+    * a scalar of NumPy or pandas is the Python value that it stands for, with all its digits: nanoseconds count;
+    * `-0.0` is `0.0`, and a datetime with a zone is its instant;
+    * a dataclass or attrs value is its class and the fields that its `==` compares, by type and value.
 
     Raises:
-        KeyEncodingError: for anything mutable (a list, a set, a dict), a float NaN, or a type it does not know.
+        KeyEncodingError: for anything mutable (a list, a set, a dict), NaN, NaT, a class with an `__eq__` written by
+            hand, a value that contains itself, and a type that has no encoding.
 
     Source: Beam's deterministic coders; Beam groups `1` and `1.0` apart too.
 
@@ -49,9 +67,20 @@ def encode_key(key: Any) -> bytes:
         True
     """
     encoder = _ENCODERS.get(type(key))
-    if encoder is not None:
-        return encoder(key)
-    return _encode_other(key)
+    try:
+        return encoder(key) if encoder is not None else _encode_nested(key, 0)
+    except KeyEncodingError:
+        raise
+    except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:
+        problem = (
+            f"the key {shown(key)} of type {type(key).__name__} cannot be encoded: {type(error).__name__}: {error}"
+        )
+        raise KeyEncodingError(explain(problem, hint="map it to plain values before grouping")) from error
+
+
+def shown_key(key: Any) -> Any:
+    """Return a key as it is shown: `0.0` for `-0.0`, which is the same key, anything else as it is."""
+    return key + 0.0 if type(key) is float else key
 
 
 def shard_hash(encoded: bytes) -> int:
@@ -69,7 +98,8 @@ def _sized(body: bytes) -> bytes:
 
 
 def _encode_int(key: int) -> bytes:
-    return b"i%d" % key
+    # Python refuses to write numbers of very many digits in base ten.
+    return b"i%d" % key if key.bit_length() <= _MOST_DECIMAL_BITS else b"ix%x" % key
 
 
 def _encode_float(key: float) -> bytes:
@@ -86,15 +116,14 @@ def _encode_str(key: str) -> bytes:
     return b"s" + key.encode("utf-8", "surrogatepass")
 
 
-def _encode_tuple(key: tuple[Any, ...]) -> bytes:
-    return b"t" + b"".join([_sized(encode_key(part)) for part in key])
-
-
-def _encode_datetime(key: datetime.datetime) -> bytes:
-    # The method of datetime itself: pendulum's override cannot be divided, and rounds.
-    if key.tzinfo is None:
-        return b"l%d" % (datetime.datetime.__sub__(key, _LOCAL_EPOCH) // _MICROSECOND)
-    return b"d%d" % (datetime.datetime.__sub__(key, _EPOCH) // _MICROSECOND)
+def _encode_time(key: datetime.time) -> bytes:
+    offset = key.utcoffset()
+    if offset is None:
+        return b"c" + key.replace(tzinfo=None).isoformat().encode()
+    since_midnight = datetime.timedelta(
+        hours=key.hour, minutes=key.minute, seconds=key.second, microseconds=key.microsecond
+    )
+    return b"cz%d" % ((since_midnight - offset) // _MICROSECOND)
 
 
 def _encode_decimal(key: decimal.Decimal) -> bytes:
@@ -113,10 +142,6 @@ def _encode_decimal(key: decimal.Decimal) -> bytes:
     return b"m%s%sE%d" % (b"-" if sign else b"", kept.encode(), int(exponent) + len(body) - len(kept))
 
 
-def _encode_frozenset(key: frozenset[Any]) -> bytes:
-    return b"z" + b"".join(sorted(_sized(encode_key(part)) for part in key))
-
-
 _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     type(None): lambda _: b"n",
     bool: lambda key: b"b1" if key else b"b0",
@@ -124,36 +149,102 @@ _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     float: _encode_float,
     str: _encode_str,
     bytes: lambda key: b"y" + key,
-    tuple: _encode_tuple,
-    datetime.datetime: _encode_datetime,
+    datetime.datetime: encode_moment,
     datetime.date: lambda key: b"a%d" % key.toordinal(),
-    datetime.time: lambda key: b"c" + key.isoformat().encode(),
-    datetime.timedelta: lambda key: b"e%d" % (key // _MICROSECOND),
+    datetime.time: _encode_time,
+    datetime.timedelta: encode_period,
     decimal.Decimal: _encode_decimal,
     uuid.UUID: lambda key: b"u" + key.bytes,
-    frozenset: _encode_frozenset,
 }
+"""By type, of values that contain no others."""
+_BASES: Final[tuple[type, ...]] = (
+    Instant,
+    Duration,
+    tuple,
+    frozenset,
+    *(kind for kind in _ENCODERS if kind not in (type(None), bool)),
+)
 
 
-def _encode_other(key: Any) -> bytes:
-    """Encode what has no entry of its own type: subclasses, records, enums, NumPy scalars."""
-    kind = type(key)
-    name = f"{kind.__module__}.{kind.__qualname__}".encode()
-    if any(base.__name__ == "generic" and base.__module__ == "numpy" for base in kind.__mro__):  # scalars, not arrays
-        return encode_key(key.item())
-    if isinstance(key, enum.Enum):
-        member = cast("str | None", key.name)  # Flag(0) has no name
-        return b"E" + _sized(name) + (encode_key(key.value) if member is None else member.encode())
-    if attrs.has(kind) and kind.__hash__ is not None:
-        return b"R" + _sized(name) + _encode_tuple(tuple(getattr(key, field.name) for field in attrs.fields(kind)))
-    if hasattr(kind, "__dataclass_fields__") and kind.__hash__ is not None:
-        return b"R" + _sized(name) + _encode_tuple(tuple(getattr(key, field) for field in kind.__dataclass_fields__))
-    for base in (tuple, int, float, str, bytes, datetime.datetime):
-        if isinstance(key, base):
-            return b"S" + _sized(name) + _ENCODERS[base](key)
+def _encode_nested(key: Any, depth: int) -> bytes:
+    """Encode what has no entry of its own type: containers, records, enums, subclasses, foreign scalars."""
+    if depth > _DEEPEST:
+        raise KeyEncodingError(
+            explain(
+                f"a key may be nested at most {_DEEPEST} deep, and may not contain itself",
+                hint="group by an id, or by bytes of your own",
+            )
+        )
+    kind: Any = type(key)
+    if kind is tuple:
+        return _encode_tuple(key, depth)
+    if kind is frozenset:
+        return _encode_frozenset(key, depth)
+    return _encoder_of(kind)(key, depth)
+
+
+def _encode_part(part: Any, depth: int) -> bytes:
+    encoder = _ENCODERS.get(type(part))
+    return encoder(part) if encoder is not None else _encode_nested(part, depth + 1)
+
+
+def _encode_tuple(key: Iterable[Any], depth: int) -> bytes:
+    return b"t" + b"".join([_sized(_encode_part(part, depth)) for part in key])
+
+
+def _encode_frozenset(key: Iterable[Any], depth: int) -> bytes:
+    return b"z" + b"".join(sorted([_sized(_encode_part(part, depth)) for part in key]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _encoder_of(kind: type[Any]) -> Callable[[Any, int], bytes]:
+    """Return what encodes the values of a type, given how deep they are."""
+    if is_pandas_scalar(kind):
+        return lambda key, _: from_pandas(key)
+    if is_numpy_scalar(kind):
+        return _encode_numpy
+    name = _sized(f"{kind.__module__}.{kind.__qualname__}".encode())
+    if issubclass(kind, enum.Enum):
+        if isinstance(equality_owner(kind).__dict__["__eq__"], types.FunctionType):
+            raise _own_equality(kind)
+        return lambda key, depth: b"E" + name + _encode_part(key.value if key.name is None else (key.name,), depth)
+    if attrs.has(kind) or dataclasses.is_dataclass(kind):
+        fields = compared_fields(kind)
+        if fields is None:
+            raise _own_equality(kind)
+        if kind.__hash__ is not None:
+            return lambda key, depth: b"R" + name + _encode_tuple([get(key) for get in fields], depth)
+    base = next((base for base in _BASES if issubclass(kind, base)), None)
+    if base is None:
+        return _refuse
+    if kind.__eq__ is not base.__eq__:
+        raise _own_equality(kind)
+    if base is tuple or base is frozenset:
+        encode_parts = _encode_tuple if base is tuple else _encode_frozenset
+        return lambda key, depth: b"S" + name + encode_parts(key, depth)
+    encode_value = _ENCODERS.get(base, _encode_int)
+    return lambda key, _: b"S" + name + encode_value(key)
+
+
+def _encode_numpy(key: Any, depth: int) -> bytes:
+    value = from_numpy(key)
+    return value if isinstance(value, bytes) and key.dtype.kind in "mM" else _encode_part(value, depth)
+
+
+def _refuse(key: Any, _: int) -> bytes:
     raise KeyEncodingError(
         explain(
-            f"a key must be immutable and have a deterministic encoding, got {key!r} of type {kind.__name__}",
+            f"a key must be immutable and have a deterministic encoding, got {shown(key)} of type {type(key).__name__}",
             hint="replace a list by a tuple, a set by a frozenset, a dict by tuple(sorted(d.items()))",
+        )
+    )
+
+
+def _own_equality(kind: type[Any]) -> KeyEncodingError:
+    return KeyEncodingError(
+        explain(
+            f"a key may not be of type {kind.__name__}: what its `__eq__` calls equal cannot be told from its fields",
+            hint="leave `__eq__` to @dataclass(frozen=True) or @attrs.frozen, with compare=False (attrs: eq=False) for "
+            "fields that do not count; or map it to a tuple",
         )
     )

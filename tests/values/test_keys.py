@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import attrs
 import numpy as np
+import pandas as pd
 import pendulum
 import pytest
 from hypothesis import given
@@ -40,6 +41,9 @@ ATOMS = (
 KEYS = st.recursive(
     ATOMS, lambda part: st.lists(part, max_size=3).map(tuple) | st.frozensets(part, max_size=3), max_leaves=6
 )
+
+
+LOCAL_DAY = datetime.datetime(2020, 1, 1)  # noqa: DTZ001 - a key without a zone
 
 
 class Colour(enum.Enum):
@@ -177,6 +181,206 @@ def test_a_key_that_could_change_is_refused_with_a_way_out(key: Any) -> None:
 def test_nan_is_refused_as_a_key_with_a_way_out(key: Any) -> None:
     with pytest.raises(KeyEncodingError, match="NaN, which is not equal to itself\nHint: map it to None"):
         encode_key(key)
+
+
+@attrs.frozen
+class Fare:
+    amount: int
+    note: str = attrs.field(default="", eq=False)
+    currency: str = attrs.field(default="EUR", eq=str.upper)
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    number: Any
+    note: str = dataclasses.field(default="", compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loose:
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Loose) and self.name.lower() == other.name.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.name.lower())
+
+
+@attrs.frozen
+class LooseAttrs:
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LooseAttrs)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@dataclasses.dataclass(eq=False)
+class Identical:
+    name: str
+
+
+class LooseText(str):
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.lower() == other.lower()
+
+    __hash__ = str.__hash__
+
+
+class LooseColour(enum.Enum):
+    RED = 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LooseColour)
+
+    __hash__ = enum.Enum.__hash__
+
+
+def test_a_record_is_the_fields_that_it_compares() -> None:
+    assert encode_key(Order(1, "a")) == encode_key(Order(1, "b")) != encode_key(Order(2, "a"))
+    assert encode_key(Fare(1, "a")) == encode_key(Fare(1, "b")) != encode_key(Fare(2, "a"))
+    assert encode_key(Fare(1, currency="eur")) == encode_key(Fare(1, currency="EUR"))
+    assert encode_key(Order(1)) != encode_key(Order(1.0)) != encode_key(Order(True))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [Loose("a"), LooseAttrs("a"), Identical("a"), LooseText("a"), LooseColour.RED, (1, Loose("a")), Order(Loose("a"))],
+    ids=lambda key: type(key).__name__,
+)
+def test_a_class_with_an_equality_of_its_own_is_refused_as_a_key(key: Any) -> None:
+    with pytest.raises(
+        KeyEncodingError, match=r"(?s)a key may not be of type \w+: .*`__eq__`.*\nHint: leave `__eq__` to"
+    ):
+        encode_key(key)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pd.Timestamp(1), pd.Timestamp(2)),
+        (pd.Timedelta(1), pd.Timedelta(2)),
+        (np.datetime64(1, "ns"), np.datetime64(2, "ns")),
+        (np.datetime64(5, "ns"), 5),
+        (np.datetime64(5, "ns"), np.timedelta64(5, "ns")),
+        (np.timedelta64(5, "ns"), np.timedelta64(5, "us")),
+        (np.timedelta64(5, "Y"), np.timedelta64(5, "ns")),
+        (np.timedelta64(5, "Y"), np.timedelta64(5, "s")),
+        (np.timedelta64(1, "as"), np.timedelta64(2, "as")),
+        (np.datetime64("2020-01-01", "D"), np.datetime64("2020-01-01", "us")),  # a date and a datetime
+        (2**63, 2**64),
+        (datetime.time(12, tzinfo=datetime.UTC), datetime.time(12)),
+    ],
+)
+def test_keys_that_differ_in_unit_or_in_their_last_digit_are_apart(one: Any, other: Any) -> None:
+    assert encode_key(one) != encode_key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pd.Timestamp("2020-01-01"), LOCAL_DAY),
+        (pd.Timestamp("2020-01-01", tz="America/New_York"), datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC)),
+        (pd.Timedelta("1 day"), datetime.timedelta(1)),
+        (np.datetime64("2020-01-01T00:00", "ns"), LOCAL_DAY),
+        (np.datetime64("2020-01-01T00:00", "ns"), np.datetime64("2020-01-01T00:00", "s")),
+        (np.datetime64("2020", "Y"), datetime.date(2020, 1, 1)),
+        (np.datetime64("2020-02", "M"), datetime.date(2020, 2, 1)),
+        (np.datetime64("1969-12-25", "W"), datetime.date(1969, 12, 25)),
+        (np.timedelta64(2, "W"), datetime.timedelta(14)),
+        (np.timedelta64(4, ("s", 25)), datetime.timedelta(seconds=100)),
+        (np.timedelta64(5, "Y"), np.timedelta64(60, "M")),
+        (
+            datetime.time(12, tzinfo=datetime.UTC),
+            datetime.time(13, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+        ),
+    ],
+)
+def test_a_scalar_is_the_python_value_that_it_stands_for(one: Any, other: Any) -> None:
+    assert encode_key(one) == encode_key(other)
+
+
+@given(st.integers(0, 1_000), st.integers(600, 20_000), st.sampled_from([-1, 1]))
+def test_whole_numbers_are_keys_whatever_their_size(number: int, digits: int, sign: int) -> None:
+    large = sign * 10**digits + number
+    assert encode_key(large) == encode_key(sign * 10**digits + number)
+    assert len({encode_key(key) for key in (large, -large, large + 1, large * 10)}) == 4
+
+
+@given(st.integers(-(2**62), 2**62), st.sampled_from(["h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"]))
+def test_numpy_times_are_one_key_just_when_numpy_finds_them_equal(count: int, unit: str) -> None:
+    for kind in (np.datetime64, np.timedelta64):
+        one: Any = kind(count, unit)  # type: ignore[call-overload] # the unit is drawn
+        other: Any = kind(count + 1, unit)  # type: ignore[call-overload]
+        assert encode_key(one) == encode_key(kind(count, unit))  # type: ignore[call-overload]
+        assert encode_key(one) != encode_key(other)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [np.datetime64("NaT"), np.timedelta64("NaT"), np.datetime64("NaT", "ns"), pd.NaT, pd.NA, (1, pd.NaT)],
+    ids=repr,
+)
+def test_a_missing_value_of_pandas_or_numpy_is_refused_as_a_key(key: Any) -> None:
+    with pytest.raises(KeyEncodingError, match="which is not equal to itself\nHint: map it to None"):
+        encode_key(key)
+
+
+def _nested(depth: int) -> Any:
+    key: Any = 1
+    for _ in range(depth):
+        key = (key,)
+    return key
+
+
+def _with_itself() -> Order:
+    order = Order(1)
+    object.__setattr__(order, "number", (order,))
+    return order
+
+
+@pytest.mark.parametrize("key", [_nested(102), _nested(10_000), _with_itself()], ids=["102", "10,000", "itself"])
+def test_a_key_that_is_nested_too_deep_or_contains_itself_is_refused(key: Any) -> None:
+    with pytest.raises(KeyEncodingError, match=r"nested at most 100 deep, and may not contain itself\nHint: "):
+        encode_key(key)
+
+
+def test_a_key_may_be_nested_a_hundred_deep() -> None:
+    assert encode_key(_nested(100)) == encode_key(_nested(100)) != encode_key(_nested(99))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [np.longdouble(1.5), np.complex128(1), np.datetime64(10**6, "Y"), np.timedelta64(5), attrs.evolve],
+    ids=repr,
+)
+def test_whatever_has_no_encoding_is_refused_as_a_key(key: Any) -> None:
+    with pytest.raises(KeyEncodingError, match="Hint: "):
+        encode_key(key)
+
+
+def test_a_key_whose_time_zone_fails_is_refused_with_the_reason() -> None:
+    class Broken(datetime.tzinfo):
+        def utcoffset(self, _: datetime.datetime | None, /) -> datetime.timedelta:
+            raise ValueError("no such zone")
+
+        dst = utcoffset
+
+        def tzname(self, _: datetime.datetime | None, /) -> str:
+            return "broken"
+
+    with pytest.raises(KeyEncodingError, match=r"cannot be encoded: ValueError: no such zone\nHint: "):
+        encode_key(datetime.datetime(2020, 1, 1, tzinfo=Broken()))
+
+
+def test_a_flag_without_a_name_is_not_the_member_whose_name_is_its_encoding() -> None:
+    odd: Any = enum.Flag("odd", {"i0": 1})
+    assert encode_key(odd(0)) != encode_key(odd.i0)
 
 
 def test_bytes_and_shards_are_the_same_in_a_process_with_another_hash_seed() -> None:

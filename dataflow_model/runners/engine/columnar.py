@@ -23,6 +23,7 @@ from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import TriggerMachine
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, encode_key
+from dataflow_model.values.keys import shown_key
 from dataflow_model.windowing import GlobalWindows, Sessions
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class ColumnarEngine:
     def absorb(self, table: pa.Table, elements: int) -> None:
         """Take in the partials of some elements; those of windows that have expired are dropped and counted."""
         self.counters["elements_in"] += elements
-        if self.watermark > MIN_TIMESTAMP and table.num_rows:
+        if self.watermark != MIN_TIMESTAMP and table.num_rows:
             late = self._ends(table) <= self.watermark
             if late.any():
                 self.counters["dropped_because_late"] += int(column(table, "count")[late].sum())
@@ -122,8 +123,8 @@ class ColumnarEngine:
                         self.counters["dropped_because_late"] += 1
                         continue
                     place = (encoded, start, end)
-                    _, accumulator = self._folded.get(place) or (key, self.combine.create_accumulator())
-                    self._folded[place] = (key, self.combine.add_input(accumulator, inner))
+                    first, accumulator = self._folded.get(place) or (shown_key(key), self.combine.create_accumulator())
+                    self._folded[place] = (first, self.combine.add_input(accumulator, inner))
             except Exception as error:
                 raise user_error(error, self.label, value) from error
 
@@ -321,9 +322,10 @@ class ColumnarEngine:
     def _merge_into(self, rows: _Folded, more: _Folded) -> None:
         for place, (key, accumulator) in more.items():
             known = rows.get(place)
-            rows[place] = (
-                (key, accumulator) if known is None else (key, self.combine.merge_accumulators([known[1], accumulator]))
-            )
+            if known is None:
+                rows[place] = (key, accumulator)
+            else:
+                rows[place] = (known[0], self.combine.merge_accumulators([known[1], accumulator]))
 
     def _merged_sessions(self, rows: _Folded) -> _Folded:
         """Merge the windows of each key that intersect."""
@@ -333,7 +335,7 @@ class ColumnarEngine:
             key, accumulator = rows[place]
             encoded, start, end = place
             if last is not None and last[0] == encoded and start < last[2]:
-                _, before = merged.pop(last)
+                key, before = merged.pop(last)
                 accumulator = self.combine.merge_accumulators([before, accumulator])
                 start, end = last[1], max(end, last[2])
             last = (encoded, start, end)

@@ -11,6 +11,7 @@ from dataflow_model.runners.engine.queues import DeadlineQueue
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import Window
+from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -73,7 +74,7 @@ class KeyStore:
         if state is None:
             settled = self._settled.pop(encoded, None)
             if settled is None or self._thaw is None:
-                state = KeyState(key)
+                state = KeyState(shown_key(key))
             else:
                 state = self._thaw(settled.state)
                 self._enqueue((encoded, None), self._nothing_due, None)

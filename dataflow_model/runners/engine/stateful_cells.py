@@ -12,6 +12,7 @@ from dataflow_model.runners.engine.queues import DeadlineQueue
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import PaneInfo, Window
+from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -208,7 +209,7 @@ class CellStore:
         if keyed is None:
             settled = self._settled.pop(encoded, None)
             if settled is None or self._thaw is None:
-                keyed = KeyCells(key)
+                keyed = KeyCells(shown_key(key))
             else:
                 keyed = self._thaw(settled.state)
                 self._enqueue((encoded, None), None, None, None)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-import reprlib
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, explain
+from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, explain, shown
 from dataflow_model.plan.dofn import DeadLetter
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["check_tag", "dead_letter", "life_cycle", "listed", "user_error"]
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
-_REPR: Final = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 200
 _HINT: Final = "add .with_exception_handling() to send such elements to an output of their own"
 
 
@@ -29,7 +26,7 @@ def user_error(error: Exception, label: str, element: Any, *, hint: str | None =
     own_hint, _, line = own_hint.partition("\n")
     said = f"{said}\n{line}" if line else said
     found = UserCodeError(
-        explain(f"{said}\n  transform: {label!r}\n  element: {_REPR.repr(element)}", hint=own_hint or hint)
+        explain(f"{said}\n  transform: {label!r}\n  element: {shown(element)}", hint=own_hint or hint)
     )
     found.__cause__ = error
     return found

@@ -206,7 +206,7 @@ class _Reading:
         if table is None:
             skip = program.all_but(lift.label)
             for rows in held:
-                bundle = self._bundle(rows_of(rows.batch), rows)
+                bundle = self._bundle(rows_of(_with_column(rows.batch, lift.unread)), rows)
                 yield from _through(program, self._label, MAIN, bundle, self._home, skip=skip)
             return
         elements = len(chunk.event_times)
@@ -247,6 +247,13 @@ class _Reading:
         orders: list[Any] = list(zip(itertools.repeat(self.name), rows.positions.tolist(), strict=False))
         times, produced = rows.event_times.tolist(), rows.clock.tolist()
         return Bundle(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
+
+
+def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:
+    """Return the rows with a column of nulls under a name that they do not have."""
+    if name is None or name in batch.schema.names:
+        return batch
+    return batch.append_column(name, pa.nulls(batch.num_rows))
 
 
 def read_static(program: Program, label: str, at: At | None, home: int, stager: Stager | None = None) -> Iterator[Row]:
