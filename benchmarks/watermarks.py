@@ -27,7 +27,7 @@ __all__ = ["Measured", "measure", "table"]
 
 FLIGHTS: Final = Path("data/flights.parquet")
 _MINUTE: Final = 60_000_000
-_JULY: Final = dm.event_time("2013-07-01T00:00-04:00")
+_JULY: Final = int(dm.event_time("2013-07-01T00:00-04:00"))
 _CASES: Final[dict[str, dict[str, Any]]] = {
     "Monotonic()": {"watermark": dm.Monotonic()},
     "BoundedOutOfOrderness('1 hour')": {"watermark": dm.BoundedOutOfOrderness("1 hour")},
@@ -81,7 +81,7 @@ def measure(options: dict[str, Any], path: Path = FLIGHTS, percentile: float | N
     assert isinstance(node.source, ColumnSource)
     ticks, times, watermark = _follow(node.source, percentile)
     for half in (times < _JULY, times >= _JULY):
-        known = half & (watermark > dm.MIN_TIMESTAMP)
+        known = half & (watermark > int(dm.MIN_TIMESTAMP))
         lag = (ticks[known] - watermark[known]) / _MINUTE
         late = (times[half] < watermark[half]).mean()
         yield Measured(float(late), float(np.median(lag)), float(np.quantile(lag, 0.99)))

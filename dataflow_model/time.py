@@ -1,7 +1,7 @@
 """Two time domains, two types: event time and processing time, in whole microseconds of UTC.
 
 `EventTime`, `ProcessingTime` and `Duration` are `int` underneath, so they compare, hash and pickle at full speed,
-but a type checker refuses to mix the domains. Sums saturate at `MIN_TIMESTAMP` (-∞) and `MAX_TIMESTAMP` (+∞).
+but neither mixes with the other, nor with bare numbers. Sums saturate at `MIN_TIMESTAMP` (-∞) and `MAX_TIMESTAMP` (+∞).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import numbers
 import re
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, overload
 
@@ -53,30 +54,141 @@ def _saturate(micros: int) -> int:
     return max(_MIN, min(micros, _MAX))
 
 
-class Duration(int):
+def _shifted(instant: int, by: int) -> int:
+    return instant if instant in (_MAX, _MIN) else _saturate(instant + by)
+
+
+class _Micros(int):
+    """What instants and durations have in common: `+`, `-` and ordering refuse bare numbers.
+
+    A bare number that is given as an instant or a duration means seconds; in arithmetic it would be microseconds.
+    Python itself computes `number + time` and `number < time` where the number is a `float` or a `bool`: neither of
+    these types asks a subclass of `int`, so that order of operands cannot be refused.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1_000  # NumPy's scalars and arrays, on the left, leave the operation to this class
+
+    if not TYPE_CHECKING:  # to a type checker, each class below is ordered among its own kind only
+
+        def __lt__(self, other: object) -> bool:
+            if type(other) is not type(self) and not self._comparable(other, "<"):
+                return NotImplemented
+            return int.__lt__(self, other)
+
+        def __le__(self, other: object) -> bool:
+            if type(other) is not type(self) and not self._comparable(other, "<="):
+                return NotImplemented
+            return int.__le__(self, other)
+
+        def __gt__(self, other: object) -> bool:
+            if type(other) is not type(self) and not self._comparable(other, ">"):
+                return NotImplemented
+            return int.__gt__(self, other)
+
+        def __ge__(self, other: object) -> bool:
+            if type(other) is not type(self) and not self._comparable(other, ">="):
+                return NotImplemented
+            return int.__ge__(self, other)
+
+    def __eq__(self, other: object) -> bool:
+        equal: bool = int.__eq__(self, other)
+        return int(self) == other if equal is NotImplemented else equal  # NumPy's numbers compare with a plain `int`
+
+    def __ne__(self, other: object) -> bool:
+        differs: bool = int.__ne__(self, other)
+        return int(self) != other if differs is NotImplemented else differs
+
+    __hash__ = int.__hash__
+
+    def __rsub__(self, other: Any) -> Any:
+        self._refuse_number(other, f"{other!r} - {self!r}", type(self))
+        return NotImplemented
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - the name and signature are IPython's
+        """Print as `repr` does: IPython and hypothesis would otherwise take it for a plain number."""
+        del cycle
+        printer.text(repr(self))
+
+    def _comparable(self, other: object, sign: str) -> bool:
+        """Tell whether two values are of one kind; raise for a bare number and for the other kinds of time."""
+        if not isinstance(other, _Micros):
+            self._refuse_number(other, f"{self!r} {sign} {other!r}", type(self))
+            return False
+        if isinstance(other, type(self)) or isinstance(self, type(other)):
+            return True
+        raise InvalidType(
+            f"{_kind(self)} and {_kind(other)} cannot be compared or subtracted, got {self!r} {sign} {other!r}"
+        )
+
+    def _refuse_number(self, other: object, expression: str, meant: type[_Micros]) -> None:
+        """Raise for a bare number in an expression, and name the two ways to give it a unit."""
+        if isinstance(other, _Micros) or not (isinstance(other, numbers.Number) or hasattr(other, "dtype")):
+            return  # `dtype`: NumPy's booleans and arrays, which are no `Number`
+        number = repr(other) if isinstance(other, int | float) else "n"
+        problem = f"{_kind(self)} and a bare number do not mix, since a number has no unit, got {expression}"
+        hint = f"write dm.{_READERS[meant]}({number}) for seconds or dm.{meant.__name__}({number}) for microseconds"
+        raise InvalidType(explain(problem, hint=hint))
+
+
+def _kind(value: _Micros) -> str:
+    match value:
+        case EventTime():
+            return "an event time"
+        case ProcessingTime():
+            return "a processing time"
+        case Duration():
+            return "a duration"
+        case _:
+            return "an instant"
+
+
+class Duration(_Micros):
     """A length of time in whole microseconds; may be negative, saturates like instants do.
+
+    `+`, `-` and ordering take another duration. They refuse a bare number, which would silently be microseconds. `sum`
+    works, and so does scaling with `*`; `/`, `//` and `%` are those of the plain number of microseconds.
+
+    Raises:
+        InvalidType: from `+`, `-`, `<`, `<=`, `>` and `>=` with a bare number, bool and NumPy's numbers included.
 
     Example:
         >>> duration("90 seconds")
         Duration(90s)
         >>> duration("1 hour") + duration(0.5)
         Duration(3600.5s)
+        >>> sum([duration("1 hour"), duration("1 second")]) > duration("1 hour")
+        True
+        >>> duration("1 hour") + 5
+        Traceback (most recent call last):
+            ...
+        dataflow_model.errors.InvalidType: a duration and a bare number do not mix, since a number has no unit, got ...
+        Hint: write dm.duration(5) for seconds or dm.Duration(5) for microseconds
     """
 
     __slots__ = ()
 
     def __add__(self, other: Duration) -> Self:  # type: ignore[override]
-        if isinstance(other, Instant):
-            return NotImplemented  # duration + instant is an instant: Instant.__radd__
-        return type(self)(_saturate(int(self) + int(other)))
+        given: Any = other
+        if isinstance(given, Duration):
+            return type(self)(_saturate(int(self) + int(given)))
+        self._refuse_number(given, f"{self!r} + {other!r}", Duration)
+        return NotImplemented  # duration + instant is an instant: Instant.__radd__
 
     def __radd__(self, other: int) -> Self:
-        return self + Duration(other)  # lets sum() start from 0
+        if type(other) is int and other == 0:
+            return self  # lets sum() start from 0
+        self._refuse_number(other, f"{other!r} + {self!r}", Duration)
+        return NotImplemented
 
     def __sub__(self, other: Duration) -> Self:  # type: ignore[override]
-        if isinstance(other, Instant):
+        given: Any = other
+        if isinstance(given, Duration):
+            return type(self)(_saturate(int(self) - int(given)))
+        if isinstance(given, Instant):
             raise InvalidType(f"an instant cannot be subtracted from a duration, got {self!r} - {other!r}")
-        return type(self)(_saturate(int(self) - int(other)))
+        self._refuse_number(given, f"{self!r} - {other!r}", Duration)
+        return NotImplemented
 
     def __mul__(self, times: int) -> Self:
         return type(self)(_saturate(int(self) * times))
@@ -85,6 +197,9 @@ class Duration(int):
 
     def __neg__(self) -> Self:
         return type(self)(_saturate(-int(self)))
+
+    def __abs__(self) -> Self:
+        return type(self)(_saturate(abs(int(self))))
 
     def __repr__(self) -> str:
         return f"Duration({format_duration(int(self))})"
@@ -97,29 +212,45 @@ class Duration(int):
         def __ge__(self, other: Duration) -> bool: ...  # type: ignore[override]
 
 
-class Instant(int):
-    """A point in time: whole microseconds since the epoch, UTC. Use its two subclasses."""
+class Instant(_Micros):
+    """A point in time: whole microseconds since the epoch, UTC. Use its two subclasses.
+
+    Durations can be added and taken away, instants of the same kind be compared and taken away. A bare number is
+    refused, since it would silently be microseconds.
+
+    Raises:
+        InvalidType: from `+`, `-`, `<`, `<=`, `>` and `>=` with a bare number or an instant of the other kind.
+    """
 
     __slots__ = ()
 
     def __add__(self, other: Duration) -> Self:  # type: ignore[override]
-        if self in (_MAX, _MIN):
-            return self
-        return type(self)(_saturate(int(self) + int(other)))
+        given: Any = other
+        if isinstance(given, Duration):
+            return type(self)(_shifted(int(self), int(given)))
+        if isinstance(given, Instant):
+            raise InvalidType(f"two instants cannot be added, got {self!r} + {other!r}")
+        self._refuse_number(given, f"{self!r} + {other!r}", Duration)
+        return NotImplemented
 
     def __radd__(self, other: Duration) -> Self:  # type: ignore[override]
-        return self + other
+        given: Any = other
+        if isinstance(given, Duration):
+            return self + given
+        self._refuse_number(given, f"{other!r} + {self!r}", Duration)
+        return NotImplemented
 
     @overload  # type: ignore[override]
     def __sub__(self, other: Duration) -> Self: ...
     @overload
     def __sub__(self, other: Self) -> Duration: ...  # type: ignore[overload-cannot-match, unused-ignore]
     def __sub__(self, other: Any) -> Any:
-        if isinstance(other, Instant):
+        if isinstance(other, Duration):
+            return type(self)(_shifted(int(self), -int(other)))
+        if isinstance(other, Instant) and self._comparable(other, "-"):
             return Duration(_saturate(int(self) - int(other)))
-        if self in (_MAX, _MIN):
-            return self
-        return type(self)(_saturate(int(self) - int(other)))
+        self._refuse_number(other, f"{self!r} - {other!r}", Duration)
+        return NotImplemented
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({format_instant(int(self))})"
@@ -164,6 +295,8 @@ class ProcessingTime(Instant):
         def __gt__(self, other: ProcessingTime) -> bool: ...  # type: ignore[override]
         def __ge__(self, other: ProcessingTime) -> bool: ...  # type: ignore[override]
 
+
+_READERS: Final = {EventTime: "event_time", ProcessingTime: "processing_time", Duration: "duration"}
 
 MIN_TIMESTAMP: Final = EventTime(_MIN)
 """−∞: no event is older."""
@@ -245,14 +378,15 @@ def format_instant(micros: int) -> str:
         >>> format_instant(1_000_000), format_instant(MAX_TIMESTAMP), format_instant(MIN_TIMESTAMP)
         ('1970-01-01T00:00:01Z', '+inf', '-inf')
     """
+    micros = int(micros)
     if micros >= _MAX - 1:
         return "+inf" if micros == _MAX else "+inf-1us"
     if micros == _MIN:
         return "-inf"
     try:
-        moment = _EPOCH + datetime.timedelta(microseconds=int(micros))
+        moment = _EPOCH + datetime.timedelta(microseconds=micros)
     except OverflowError:
-        return f"{int(micros)}us"
+        return f"{micros}us"
     return moment.replace(tzinfo=None).isoformat() + "Z"
 
 

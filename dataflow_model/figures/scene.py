@@ -149,7 +149,7 @@ def _frame(run: PanelRun, points: Sequence[Point], end: int) -> Box:
     """Return whole minutes about the points and the windows that end; or about the one window of interest."""
     focus = run.figure.focus
     if focus is not None:
-        points = [point for point in points if focus.start <= point.event_time < focus.end]
+        points = [point for point in points if int(focus.start) <= point.event_time < int(focus.end)]
     times = [point.event_time for point in points]
     ends = [int(pane.window.end) for pane in run.panes if pane.window.end < MAX_TIMESTAMP]
     starts = [int(pane.window.start) for pane in run.panes if pane.window.start > MIN_TIMESTAMP]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dataflow_model.metrics.report import DistributionValue, RunReport, TransformReport
-    from dataflow_model.time import EventTime
+    from dataflow_model.time import Duration, EventTime
 
 __all__ = ["MetricsServer", "serve"]
 
@@ -160,8 +160,8 @@ def _of_transform(families: _Families, transform: TransformReport) -> None:
         families.spread("user_distribution", "Distributions of users' functions", {**labels, "name": name}, spread)
 
 
-def _s(micros: int) -> float:
-    return int(micros) / _MICROS
+def _s(length: Duration) -> float:
+    return int(length) / _MICROS
 
 
 def _since_epoch(instant: EventTime) -> float:

@@ -147,9 +147,9 @@ def _value(spread: Spread | None) -> DistributionValue:
 
 
 def _lag(watermark: int | None, clock: int) -> Duration | None:
-    if watermark is None or watermark <= MIN_TIMESTAMP:
+    if watermark is None or watermark == MIN_TIMESTAMP:
         return None
-    return Duration(0 if watermark >= MAX_TIMESTAMP else max(0, clock - watermark))
+    return Duration(0 if watermark == MAX_TIMESTAMP else max(0, clock - watermark))
 
 
 def _has_own_clock(staged: StagedPlan) -> bool:

@@ -18,6 +18,7 @@ from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     EventTime,
+    Instant,
     InstantLike,
     ProcessingTime,
     event_time,
@@ -175,8 +176,8 @@ def _as_event_time(value: InstantLike) -> EventTime:
     return event_time(value)
 
 
-def _check_forward(what: str, before: int, to: int) -> None:
-    if to < before:
+def _check_forward(what: str, before: Instant, to: Instant) -> None:
+    if int(to) < int(before):
         raise InvalidArgument(
             explain(f"the {what} of a script never goes back, got {to!r} after {before!r}", hint="put the step earlier")
         )

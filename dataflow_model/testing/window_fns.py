@@ -187,7 +187,7 @@ def _put(grouping: _Grouping, windows: Sequence[Window], number: int) -> None:
 def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grouping:
     if not fn.is_merging:
         return grouping
-    given = sorted(grouping, key=lambda window: (window.start, window.end))
+    given = sorted(grouping, key=lambda window: (int(window.start), int(window.end)))
     left, results = dict(grouping), list[tuple[Window, frozenset[int]]]()
     for sources, target in fn.merge(given):
         if not isinstance(target, Window):
@@ -234,7 +234,8 @@ def _span(fn: WindowFn, value: Any) -> int:
 
 def _show(grouping: _Grouping) -> str:
     parts = sorted(
-        (window.start, window.end, f"{window!r} of elements {sorted(numbers)}") for window, numbers in grouping.items()
+        (int(window.start), int(window.end), f"{window!r} of elements {sorted(numbers)}")
+        for window, numbers in grouping.items()
     )
     return "{" + ", ".join(text for _, _, text in parts) + "}"
 

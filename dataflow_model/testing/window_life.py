@@ -129,7 +129,7 @@ class Life:
     def _seen(self, outcome: Outcome) -> tuple[Outcome, ...]:
         """Keep what a pane would leave in the history; an event that did nothing is nothing."""
         if outcome.fired:
-            timing = PaneTiming.EARLY if self.watermark < self.window.end else PaneTiming.LATE
+            timing = PaneTiming.EARLY if self.watermark < int(self.window.end) else PaneTiming.LATE
             index = len(self.history)
             self.history.append(PaneInfo(index, -1, index == 0, False, timing, self.machine.name))
         if outcome.cleared:

@@ -150,7 +150,8 @@ class TriggerMachine:
         state.quiet = False
         due: dict[int, list[tuple[int, str]]] = {}
         for (place, tag), (of, percentile, time) in state.timers.items():
-            if of is domain and time <= (until if percentile == LOW_WATERMARK else self.now(domain, percentile)):
+            now = until if percentile == LOW_WATERMARK else int(self.now(domain, percentile))
+            if of is domain and int(time) <= now:
                 due.setdefault(place, []).append((int(time), tag))
         if not due or state.is_finished():
             return _NOTHING
@@ -173,7 +174,7 @@ class TriggerMachine:
         """Tell whether an event-time timer stands at or behind its watermark, so that `due` would run it now."""
         event_time = TimeDomain.EVENT_TIME
         return any(
-            of is event_time and time <= self.now(event_time, percentile)
+            of is event_time and int(time) <= int(self.now(event_time, percentile))
             for of, percentile, time in state.timers.values()
         )
 

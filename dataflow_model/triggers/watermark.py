@@ -113,7 +113,7 @@ class AfterWatermark(Trigger):
             self._wait(context)
 
     def _has_passed(self, context: TriggerContext) -> bool:
-        return context.now(_EVENT_TIME, self.percentile) >= context.window.end
+        return int(context.now(_EVENT_TIME, self.percentile)) >= int(context.window.end)
 
     def _wait(self, context: TriggerContext) -> None:
         context.set_timer(_TAG, context.window.end, _EVENT_TIME, self.percentile)

@@ -65,7 +65,7 @@ class Sessions(WindowFn):
         run: list[Window] = []  # one sweep over the windows by start: O(n log n)
         end = 0
         for window in sorted(windows, key=_bounds):
-            if run and window.start < end:
+            if run and int(window.start) < end:
                 run.append(window)
                 end = max(end, int(window.end))
                 continue

@@ -96,7 +96,7 @@ class Grouping:
             self.dropped["dropped_retractions"] += len(old)
             return
         now = self.watermark.at()
-        on_time = now < live.window.end
+        on_time = now < int(live.window.end)
         came = [Row(value, time, on_time, time < now, taken_back=True) for value, time in old]
         came += [Row(value, at, on_time, at < now) for value in new]
         live.rows += came
@@ -165,7 +165,8 @@ class Grouping:
             merge(new.tree, [source.tree for source in sources], self.event("merge", new))
         new.rows = [row for source in sources for row in source.rows]
         new.news = [row for source in sources for row in source.news]
-        if window.end <= self.watermark.at() < max((source.window.end for source in sources), default=window.end):
+        ends = [int(source.window.end) for source in sources]
+        if int(window.end) <= self.watermark.at() < max(ends, default=int(window.end)):
             new.news = [attrs.evolve(row, on_time=False) for row in new.news]  # the end has moved behind the watermark
         new.standing = [pane for source in sources for pane in source.standing]
         new.standing.sort(key=lambda pane: (pane.window.end, pane.window.start))
@@ -206,7 +207,7 @@ class Grouping:
         """Return the next pane's place among the panes of its window."""
         timing = dm.PaneTiming.EARLY
         past = [info for info in live.history if info.timing is not timing]
-        if self.watermark.at() >= live.window.end:
+        if self.watermark.at() >= int(live.window.end):
             on_time = (passes or any(row.on_time for row in live.news)) and not past and not live.had_on_time
             timing = dm.PaneTiming.ON_TIME if on_time else dm.PaneTiming.LATE
         live.had_on_time |= timing is dm.PaneTiming.ON_TIME
@@ -231,8 +232,8 @@ class Grouping:
     def output_watermark(self) -> int:
         """Return the input's, held by the rows that are still to come."""
         pending = [live for live in self.live if live.news]
-        taken_back = [pane.timestamp for live in pending for pane in live.standing if self.strategy.retracting]
-        return min([self.watermark.at(), *taken_back, *(self.event_time(live) for live in pending)])
+        taken_back = [int(pane.timestamp) for live in pending for pane in live.standing if self.strategy.retracting]
+        return min([self.watermark.at(), *taken_back, *(int(self.event_time(live)) for live in pending)])
 
 
 def run(script: TestStream, groupings: Sequence[Grouping]) -> None:

@@ -120,7 +120,7 @@ def see_leaf(node: Node, event: Event) -> int | None:
     spec, fires = node.spec, False
     match spec:
         case dm.AfterWatermark():
-            behind = event.comes_in and event.watermark.at(spec.percentile) >= node.window.end
+            behind = event.comes_in and event.watermark.at(spec.percentile) >= int(node.window.end)
             return int(node.window.end) if behind or event.passes(node.window, spec.percentile) else None
         case dm.AfterEventTime() | dm.AtPeriod(domain=dm.TimeDomain.EVENT_TIME):
             return see_timed(node, event, in_event_time=True)
@@ -209,7 +209,8 @@ def merge(node: Node, sources: Sequence[Node], event: Event) -> None:
             node.finished = any(finished)
         case _:
             node.finished = bool(sources) and not unfinished
-            if isinstance(node.spec, dm.AfterWatermark) and event.watermark.at(node.spec.percentile) < node.window.end:
+            end = int(node.window.end)
+            if isinstance(node.spec, dm.AfterWatermark) and event.watermark.at(node.spec.percentile) < end:
                 node.finished = False
             node.count = sum(source.count for source in unfinished)
             node.deadline = min((s.deadline for s in unfinished if s.deadline is not None), default=None)

@@ -73,7 +73,7 @@ class Reference:
                 case WatermarkStep():
                     self.reach(int(step.watermark))
                 case ClockStep():
-                    if step.processing_time > self.clock:
+                    if int(step.processing_time) > self.clock:
                         self.tick(int(step.processing_time) - 1)
                     self.clock = int(step.processing_time)
         self.tick(self.clock)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import fractions
+import itertools
+import operator
 import pickle
 from typing import Any
 
+import numpy as np
 import pendulum
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.vendor.pretty import pretty
 
 from dataflow_model.errors import DataflowError, InvalidArgument, InvalidType
 from dataflow_model.time import (
@@ -62,6 +67,103 @@ def test_sums_keep_the_time_domain() -> None:
     assert type(3 * Duration(1)) is Duration
     assert type(sum([Duration(1), Duration(2)])) is Duration
     assert type(-Duration(1)) is Duration
+
+
+NUMBERS = [
+    5,
+    0,
+    True,
+    np.int64(5),
+    np.uint8(5),
+    np.float64(5),
+    np.bool_(True),
+    5.0,
+    fractions.Fraction(5),
+    np.array([5]),
+]
+KINDS = [EventTime(5), ProcessingTime(5), Duration(5)]
+OPERATIONS = [operator.add, operator.sub, operator.lt, operator.le, operator.gt, operator.ge]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("value", KINDS, ids=repr)
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: type(number).__name__)
+def test_a_bare_number_is_refused_to_the_right_of_a_time(value: Any, number: Any, operation: Any) -> None:
+    with pytest.raises(
+        InvalidType, match=r"(?s)a bare number do not mix.*got .*\nHint: write dm\.\w+\(.*for seconds or"
+    ):
+        operation(value, number)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("value", KINDS, ids=repr)
+@pytest.mark.parametrize(
+    "number",
+    [number for number in NUMBERS if not isinstance(number, bool | fractions.Fraction) and type(number) is not float],
+    ids=lambda number: type(number).__name__,
+)
+def test_a_bare_number_is_refused_to_the_left_of_a_time(value: Any, number: Any, operation: Any) -> None:
+    if operation is operator.add and type(number) is int and number == 0 and isinstance(value, Duration):
+        assert operation(number, value) == value  # as sum() begins
+        return
+    with pytest.raises(InvalidType, match="a bare number do not mix"):
+        operation(number, value)
+
+
+def test_the_way_out_of_a_bare_number_is_a_duration_or_an_instant() -> None:
+    later: Any = EventTime(0)
+    with pytest.raises(InvalidType, match=r"write dm\.duration\(5\) for seconds or dm\.Duration\(5\) for microseconds"):
+        later + 5
+    with pytest.raises(InvalidType, match=r"write dm\.event_time\(5\) for seconds or dm\.EventTime\(5\) for microsec"):
+        _ = later < 5
+
+
+@pytest.mark.parametrize("operation", [operator.sub, operator.lt, operator.le, operator.gt, operator.ge])
+def test_the_two_domains_of_time_do_not_mix(operation: Any) -> None:
+    for one, other in itertools.permutations([EventTime(5), ProcessingTime(5)]):
+        with pytest.raises(InvalidType, match="cannot be compared or subtracted"):
+            operation(one, other)
+
+
+def test_two_instants_cannot_be_added() -> None:
+    instant: Any = EventTime(5)
+    for other in (EventTime(5), ProcessingTime(5)):
+        with pytest.raises(InvalidType, match="two instants cannot be added"):
+            instant + other
+
+
+@pytest.mark.parametrize("value", KINDS, ids=repr)
+def test_a_time_still_equals_its_number_of_microseconds(value: Any) -> None:
+    for number in (5, 5.0, np.int64(5), np.float64(5)):
+        assert value == number
+        assert number == value
+        assert not operator.ne(value, number)
+        assert hash(value) == hash(number)
+    assert value != 6
+    assert np.int64(6) != value
+    assert value != "5"
+
+
+def test_durations_can_be_summed_scaled_and_made_positive() -> None:
+    assert sum([Duration(2), Duration(3)]) == Duration(5)
+    for scaled in (Duration(5) * 2, 2 * Duration(5), np.int64(2) * Duration(5), Duration(5) * np.int64(2)):
+        assert type(scaled) is Duration
+        assert scaled == Duration(10)
+    assert type(abs(Duration(-5))) is Duration
+    assert abs(Duration(-5)) == Duration(5)
+
+
+@given(INT64, INT64)
+def test_times_of_one_kind_are_ordered_as_their_numbers(one: int, other: int) -> None:
+    for kind in (EventTime, ProcessingTime, Duration):
+        times: Any = kind(one), kind(other)
+        for operation in OPERATIONS[2:]:
+            assert operation(*times) == operation(one, other)
+
+
+def test_hypothesis_and_notebooks_show_a_time_as_such() -> None:
+    assert pretty(Duration(90_000_000)) == "Duration(90s)"
+    assert pretty(EventTime(0)) == "EventTime(1970-01-01T00:00:00Z)"
 
 
 def test_an_instant_cannot_be_taken_from_a_duration() -> None:

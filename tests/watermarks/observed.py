@@ -122,7 +122,7 @@ def plain_course(source: Rows, seen: Sequence[Record], percentiles: Sequence[flo
             own = [record for record in past if not by_column or record.partition == name]
             idle_after = source.watermark_origins.idle_after
             waits_for_clock = isinstance(source.watermark, dm.WallTime)
-            if own and idle_after is not None and tick - own[-1].tick > idle_after and not waits_for_clock:
+            if own and idle_after is not None and tick - own[-1].tick > int(idle_after) and not waits_for_clock:
                 continue
             reached[name] = (_plain_watermark(source, own, tick), len(own))
         least = min((watermark for watermark, _ in reached.values()), default=NOTHING)

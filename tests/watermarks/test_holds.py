@@ -47,7 +47,7 @@ def test_a_pane_that_is_not_late_is_never_behind_the_watermark(
         for label in ("first", "second"):
             for record in reached.get(f"after {label}", ()):
                 if record.pane.timing is not dm.PaneTiming.LATE and not record.is_retraction:
-                    assert int(record.event_time) >= before.get(label, record.event_time)
+                    assert int(record.event_time) >= before.get(label, int(record.event_time))
         before = dict(execution.watermarks)
 
 

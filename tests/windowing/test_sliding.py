@@ -29,7 +29,7 @@ def test_an_element_is_in_just_the_windows_that_contain_its_event_time(
     expected = [
         IntervalWindow(EventTime(start), EventTime(start + int(size)))
         for start in starts
-        if start <= time < start + int(size)
+        if start <= int(time) < start + int(size)
     ]
     assert list(SlidingWindows(size, period, offset).assign(time, None)) == expected
 

@@ -123,7 +123,7 @@ class Cell:
 
     def timing(self, window: Window, *, watermark: int, passing: bool) -> PaneTiming:
         """Return where the next pane stands to the watermark."""
-        if watermark < window.end:
+        if watermark < int(window.end):
             return PaneTiming.EARLY
         first = self.on_time_index < 0 and not self.had_on_time
         return PaneTiming.ON_TIME if first and (passing or self.pending_on_time) else PaneTiming.LATE

@@ -173,7 +173,7 @@ class GroupingEngine(KeyedEngine):
                 self.counters["dropped_because_closed"] += 1
                 self._drop_retractions(len(gone))
                 continue
-            on_time = self.watermark < target.end
+            on_time = self.watermark < int(target.end)
             for old in gone:
                 self._take_back(cell, old, on_time=on_time)
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
@@ -202,7 +202,7 @@ class GroupingEngine(KeyedEngine):
                 continue
             if cell is None:
                 cell = state.cells[window] = Cell(self.combine.create_accumulator())
-            self._take_back(cell, value, on_time=self.watermark < window.end)
+            self._take_back(cell, value, on_time=self.watermark < int(window.end))
             self._set_clocks()
             outcome = self.machine.element(
                 cell.tree, window, value, self._see(cell), retraction=True, event_time=event_time
@@ -290,7 +290,7 @@ class GroupingEngine(KeyedEngine):
         """Do what a new watermark brings for one window: its firing, its passing, its expiry, as one event."""
         cell = state.cells[window]
         fired = outcome is not None and outcome.fired
-        passing = previous < window.end <= self.watermark
+        passing = previous < int(window.end) <= self.watermark
         expiring = self.watermark >= expiry_of(window, self.lateness)
         forced = fired and passing and self.strategy.on_time is OnTimeBehavior.FIRE_ALWAYS
         if expiring or (fired and cell.tree.is_finished()):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.runners.engine.grouping import GroupingEngine
-    from dataflow_model.time import EventTime
     from dataflow_model.values import Window
 
 __all__ = ["merge_windows"]
@@ -76,7 +75,9 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
     earliest = [cell.earliest for cell in cells if cell.earliest is not None]
     latest = [cell.latest for cell in cells if cell.latest is not None]
     # Where the end moves behind the watermark, what was on time for the window is not any more.
-    overtaken = result.end <= engine.watermark and any(window.end > engine.watermark for window, _ in sources)
+    overtaken = (
+        int(result.end) <= engine.watermark < max((int(window.end) for window, _ in sources), default=int(result.end))
+    )
     return Cell(
         engine.combine.merge_accumulators([cell.accumulator for cell in cells]),
         tree,
@@ -90,5 +91,5 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
     )
 
 
-def _bounds(window: Window) -> tuple[EventTime, EventTime]:
-    return window.start, window.end
+def _bounds(window: Window) -> tuple[int, int]:
+    return int(window.start), int(window.end)

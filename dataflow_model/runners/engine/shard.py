@@ -123,7 +123,7 @@ class StageShard:
                 return MemoEngine(
                     node,
                     self.staged,
-                    max(self.staged.plan.strategy(node.input).allowed_lateness, source.strategy.allowed_lateness),
+                    int(max(self.staged.plan.strategy(node.input).allowed_lateness, source.strategy.allowed_lateness)),
                     self.side_values,
                     self.thaw,
                     self._awaited,
@@ -332,7 +332,7 @@ def least_watermark(feed: Mapping[str, int], watermarks: Mapping[str, int]) -> i
     least = int(MAX_TIMESTAMP)
     for producer, back in feed.items():
         watermark = watermarks.get(producer, int(MIN_TIMESTAMP))
-        if back and int(MIN_TIMESTAMP) < watermark < MAX_TIMESTAMP:
+        if back and int(MIN_TIMESTAMP) < watermark < int(MAX_TIMESTAMP):
             watermark = max(watermark - back, int(MIN_TIMESTAMP))
         least = min(least, watermark)
     return least

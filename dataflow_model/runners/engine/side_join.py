@@ -274,7 +274,7 @@ class SideJoinEngine:
         for place in range(len(self.sides)):
             target = self._target(place, window)
             held = self.state.windows[place].get(target)
-            if (held is None or not held.has_pane) and self.state.watermarks[place] < target.end:
+            if (held is None or not held.has_pane) and self.state.watermarks[place] < int(target.end):
                 return True
         return False
 
@@ -286,7 +286,7 @@ class SideJoinEngine:
         strategy, at = self._strategies[place], window.max_timestamp
         if strategy.window_fn.is_merging or strategy.window_fn.needs_pairs:
             # Where a window lies depends on what is in it.
-            there = [other for other in self.state.windows[place] if other.start <= at < other.end]
+            there = [other for other in self.state.windows[place] if _contains(other, at)]
             return min(there, key=_by_end) if there else _window_to_come(strategy, at)
         if len(self._targets) >= _TARGETS_KEPT:
             self._targets.clear()
@@ -310,7 +310,7 @@ class SideJoinEngine:
         return self.state.watermark >= min(int(window.end) + self._lateness, int(MAX_TIMESTAMP))
 
     def _is_awaited(self, window: Window) -> bool:
-        return any(window.start <= waits.max_timestamp < window.end for waits in self.state.waiting)
+        return any(_contains(window, waits.max_timestamp) for waits in self.state.waiting)
 
     def _forget(self) -> None:
         """Drop the side windows that nobody will look at again."""
@@ -332,6 +332,10 @@ def _window_to_come(strategy: WindowingStrategy, at: EventTime) -> Window:
 
 def _by_arrival(element: _Waiting) -> tuple[int, Order, int]:
     return element.instant, element.order, element.number
+
+
+def _contains(window: Window, at: EventTime) -> bool:
+    return int(window.start) <= int(at) < int(window.end)
 
 
 def _by_end(window: Window) -> tuple[int, int]:

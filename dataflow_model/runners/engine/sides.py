@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import SideInput
     from dataflow_model.plan.sinks import Record
-    from dataflow_model.time import EventTime
     from dataflow_model.values import Window
 
 __all__ = ["STANDING", "StaticSide", "newest_panes", "owner_of", "standing_values", "view_of"]
@@ -42,15 +41,15 @@ class StaticSide:
     def __call__(self, window: Window) -> Any:
         """Return the view of one main window."""
         if window not in self._seen:
-            self._seen[window] = view_of(self.side, self._values(window.max_timestamp))
+            self._seen[window] = view_of(self.side, self._values(int(window.max_timestamp)))
         return self._seen[window]
 
-    def _values(self, at: EventTime) -> list[Any]:
+    def _values(self, at: int) -> list[Any]:
         held: dict[Window, list[Record]] = {}
         for record in self.records:
-            if record.window.start <= at < record.window.end:
+            if int(record.window.start) <= at < int(record.window.end):
                 held.setdefault(record.window, []).append(record)
-        for window in sorted(held, key=lambda window: (window.end, window.start)):
+        for window in sorted(held, key=lambda window: (int(window.end), int(window.start))):
             found = held[window]
             if not any(record.is_retraction for record in found):
                 return [record.value for record in (newest_panes(found) if self.accumulates else found)]
