@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FileIdentity"]
+__all__ = ["FileIdentity", "digest_of"]
 
 _BLOCK: Final = 1 << 14
 
@@ -43,7 +43,7 @@ class FileIdentity(NamedTuple):
             OSError: when it is not there or may not be read.
         """
         status = os.stat(path)  # noqa: PTH116 - called for each file of a folder
-        return cls(status.st_size, status.st_mtime_ns, status.st_ino, _digest(path, status.st_size))
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino, digest_of(path, status.st_size))
 
     @classmethod
     def from_version(cls, version: Sequence[int | str]) -> Self:
@@ -65,11 +65,15 @@ class FileIdentity(NamedTuple):
         Raises:
             OSError: when the file cannot be read.
         """
-        return other.size > self.size and _digest(path, self.size) == self.digest
+        return other.size > self.size and digest_of(path, self.size) == self.digest
 
 
-def _digest(path: str, size: int) -> str:
-    """Return a digest of the first and the last 16 KiB of a file's first `size` bytes."""
+def digest_of(path: str, size: int) -> str:
+    """Return a digest of the first and the last 16 KiB of a file's first `size` bytes.
+
+    Raises:
+        OSError: when the file cannot be read.
+    """
     digest = hashlib.blake2b(digest_size=8)
     with Path(path).open("rb") as file:
         digest.update(file.read(min(_BLOCK, size)))

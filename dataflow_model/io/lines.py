@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import SourceError, explain
+from dataflow_model.io.file_identity import digest_of
 from dataflow_model.plan.columns import BAD_COLUMN
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ __all__ = ["CHUNK_LINES", "LineIndex", "count_appended_lines", "line_index", "pa
 CHUNK_LINES: Final = 16_384
 _STEP: Final = 1024
 _BLOCK: Final = 1 << 22
+_INDEXES: Final = 1 << 16
+"""How many indexes are kept: one is some hundred bytes, and to make it anew is to read the whole file."""
+_newest: dict[str, tuple[int, str, LineIndex]] = {}
+"""By path, the last index that was made, with the size of what it covers and the digest of that."""
 _BLANK: Final = (b"\n", b"\r\n", b"\r")
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".xz", ".zip")
 
@@ -41,7 +46,7 @@ class LineIndex:
     offsets: tuple[int, ...]
 
 
-@functools.lru_cache(maxsize=1 << 16)  # an index is some hundred bytes, and making it anew is reading the whole file
+@functools.lru_cache(maxsize=_INDEXES)
 def line_index(version: FileVersion) -> LineIndex:
     """Read a file through once and note where its lines are; empty lines do not count.
 
@@ -55,9 +60,22 @@ def line_index(version: FileVersion) -> LineIndex:
             )
         )
     try:
-        return _index(version, 0)
+        index = _grown(version) or _index(version, 0)
+        _newest[version.path] = version.size, digest_of(version.path, version.size), index
     except OSError as error:
         raise SourceError(explain(f"{version.path} cannot be read: {error.strerror}")) from error
+    while len(_newest) > _INDEXES:
+        del _newest[next(iter(_newest))]
+    return index
+
+
+def _grown(version: FileVersion) -> LineIndex | None:
+    """Return the index of a file to which something was appended, without reading all of it again."""
+    size, digest, index = _newest.pop(version.path, (0, "", LineIndex(0, ())))
+    if not index.offsets or version.size < size or digest_of(version.path, size) != digest:
+        return None
+    tail = _index(version, index.offsets[-1])
+    return LineIndex((len(index.offsets) - 1) * _STEP + tail.lines, index.offsets[:-1] + tail.offsets)
 
 
 def count_appended_lines(version: FileVersion, start: int) -> int:

@@ -15,14 +15,13 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
-from dataflow_model.io import parquet_source
+from dataflow_model.io import lines, parquet_source
+from dataflow_model.io.file_source import FileVersion
 from dataflow_model.runners.spark.followed import rows_read
 from tests.io.folders import Folder, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from dataflow_model.io.file_source import FileVersion
 
 both = pytest.mark.parametrize("kind", ["parquet", "csv"])
 
@@ -106,6 +105,39 @@ def test_of_lines_that_are_appended_only_these_are_read(tmp_path: Path) -> None:
     folder.append("log", range(50, 60))
     assert reader.micro_batch() == list(range(33, 60))
     assert (reader.replaced, reader.lost) == (0, 0)
+
+
+@given(st.lists(st.integers(0, 3_000), min_size=2, max_size=5))
+def test_the_index_of_a_file_that_grows_is_that_of_the_whole_file(counts: Sequence[int]) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(Path(path), "csv")
+        folder.put("log", [])
+        file, number = str(folder.file("log")), itertools.count()
+        for count in counts:
+            folder.append("log", list(itertools.islice(number, count)))
+            version = FileVersion.of(file)
+            grown = lines.line_index(version)
+            assert grown == lines._index(version, 0)
+
+
+def test_of_a_file_that_grows_only_the_end_is_indexed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder(tmp_path, "csv")
+    folder.put("log", range(5_000))
+    index = lines.line_index(FileVersion.of(str(folder.file("log"))))
+    folder.append("log", range(5_000, 5_010))
+    starts: list[int] = []
+    whole = lines._index
+
+    def spy(version: FileVersion, start: int) -> lines.LineIndex:
+        starts.append(start)
+        return whole(version, start)
+
+    monkeypatch.setattr(lines, "_index", spy)
+    assert lines.line_index(FileVersion.of(str(folder.file("log")))).lines == 5_011
+    assert starts == [index.offsets[-1]]
+    folder.put("log", range(10_000, 19_000))
+    assert lines.line_index(FileVersion.of(str(folder.file("log")))).lines == 9_001
+    assert starts[1:] == [0]
 
 
 def test_a_last_line_without_an_end_is_a_row_and_may_not_be_continued(tmp_path: Path) -> None:
