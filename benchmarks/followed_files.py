@@ -151,7 +151,7 @@ def present(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
 
 def _write(folder: Path, number: int) -> Path:
     part = folder / "_part"
-    pq.write_table(pa.table({"at": [number * 1_000_000]}), part)
+    pq.write_table(pa.table({"at": [number * 1_000_000, number * 1_000_000 + 500_000]}), part)
     return part.rename(folder / f"events-{number:08d}.parquet")
 
 
