@@ -117,6 +117,7 @@ class FileSource(ColumnSource):
     _listed: _Listing = attrs.field(init=False, eq=False, repr=False, factory=_Listing)
     is_bounded: bool = attrs.field(init=False, default=attrs.Factory(lambda self: not self.follow, takes_self=True))
     kind: ClassVar[str] = "file"
+    origins_end: ClassVar[bool] = True
     grows: ClassVar[bool] = False
 
     def __attrs_post_init__(self) -> None:

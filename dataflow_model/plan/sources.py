@@ -111,9 +111,13 @@ class ColumnSource(RowSource):
 
     Attributes:
         is_typed: whether the columns have their types in the files, so that leaving one out hides no bad row.
+        origins_end: whether an origin of an unbounded source has ended once all its rows have been read, as a file has.
+            One that may get more rows at any time, such as a partition of a log, holds a replay clock for as long as it
+            is listed.
     """
 
     is_typed: ClassVar[bool] = False
+    origins_end: ClassVar[bool] = False
 
     def bound(self) -> Self:
         """Return the source with all that the driver can find out now (the schema) written into it.

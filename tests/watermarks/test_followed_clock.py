@@ -5,15 +5,21 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import attrs
+import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.plan.sources import ColumnSource, Origin
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.spark.offsets import Feed, begin
 from dataflow_model.runners.spark.shard_state import ShardState
 from tests.io.folders import Folder
 from tests.watermarks.files import summed, write
 from tests.watermarks.streamed import Streamed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MINUTE = 60
@@ -118,10 +124,38 @@ def test_the_state_of_a_shard_does_not_grow_with_the_files_that_were_swept(
     assert max(sizes[10:]) <= max(sizes[:10]) + 50
 
 
-def _schema() -> Any:
-    import pyarrow as pa
-
+def _schema() -> pa.Schema:
     return pa.schema({"at": pa.int64(), "seen": pa.int64(), "value": pa.int64(), "partition": pa.string()})
+
+
+@attrs.frozen
+class Partitions(ColumnSource):
+    """Partitions of a log, which may get more rows at any time."""
+
+    event_time: str = "at"
+    processing_time: str = "seen"
+    is_bounded: bool = False
+
+    def origins(self) -> list[Origin]:
+        return [Origin("a", 3), Origin("b", 5)]
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+    def schema(self) -> pa.Schema:
+        return _schema()
+
+
+def test_a_partition_that_may_get_more_rows_holds_the_clock_when_all_have_been_read() -> None:
+    pipeline = dm.Pipeline()
+    _ = pipeline | "rows" >> dm.Read(Partitions()) | dm.io.Collect()
+    feed = Feed(cut_into_stages(pipeline.plan()).sources, 100, 1)
+    start = begin()
+    for _ in range(3):
+        end = feed.next(start, drain=False)
+        assert sorted(feed.control(start, end).open_origins) == [("rows", "a"), ("rows", "b")]
+        start = end
+    assert not feed.slices(start, feed.next(start, drain=False))
 
 
 def test_lines_that_are_appended_to_a_finished_file_are_taken_in(tmp_path: Path) -> None:

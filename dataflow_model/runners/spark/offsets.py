@@ -166,8 +166,13 @@ class Feed:
             left = [(read.label, origin) for origin, total in totals.items() if rows.get(origin, 0) < total]
             if end["last"] or (not left and read.source.is_bounded and self._settled(start, read.label)):
                 ended.append(read.label)
+            elif read.source.is_bounded:
+                open_origins += left
+            elif read.source.origins_end:
+                open_origins += [*left, (read.label, TO_COME)]
             else:
-                open_origins += left if read.source.is_bounded else [*left, (read.label, TO_COME)]
+                names = [*totals, *Followed.of(end, read.label).done]
+                open_origins += [(read.label, origin) for origin in names] or [(read.label, TO_COME)]
         wall = None if self.replays else end["clock"]
         return Control(
             wall,
