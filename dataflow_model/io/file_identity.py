@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FileIdentity", "digest_of"]
+__all__ = ["FileIdentity", "digest_of", "has_status"]
 
 _BLOCK: Final = 1 << 14
 
@@ -51,10 +51,6 @@ class FileIdentity(NamedTuple):
         size, modified, inode, digest = version
         return cls(int(size), int(modified), int(inode), str(digest))
 
-    def has_status(self, status: os.stat_result) -> bool:
-        """Tell whether a file has not been touched, without opening it."""
-        return (self.size, self.modified, self.inode) == (status.st_size, status.st_mtime_ns, status.st_ino)
-
     def is_same_file(self, other: Self) -> bool:
         """Tell whether `other` is what the same file looks like later, with nothing added."""
         return (self.size, self.modified, self.digest) == (other.size, other.modified, other.digest)
@@ -66,6 +62,11 @@ class FileIdentity(NamedTuple):
             OSError: when the file cannot be read.
         """
         return other.size > self.size and digest_of(path, self.size) == self.digest
+
+
+def has_status(version: Sequence[int | str], status: os.stat_result) -> bool:
+    """Tell whether a file has not been touched since it had this identity; called for each file at each poll."""
+    return version[0] == status.st_size and version[1] == status.st_mtime_ns and version[2] == status.st_ino
 
 
 def digest_of(path: str, size: int) -> str:

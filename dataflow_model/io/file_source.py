@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, explain
-from dataflow_model.io.file_identity import FileIdentity
+from dataflow_model.io.file_identity import FileIdentity, has_status
 from dataflow_model.io.paths import absolute_paths, list_files, root_of, stat_files
 from dataflow_model.plan.columns import check_time_column, instants
 from dataflow_model.plan.oldest_file import OldestFile
@@ -189,7 +189,7 @@ class FileSource(ColumnSource):
         for name in sorted(status):
             origin = before = known.get(name)
             version = None if before is None else before.version
-            if version is None or not FileIdentity.from_version(version).has_status(status[name]):
+            if version is None or not has_status(version, status[name]):
                 origin = self._look_at(name, str(Path(root, name)), before)
             if origin is not None:
                 origins.append(
@@ -203,7 +203,7 @@ class FileSource(ColumnSource):
         path = str(Path(root_of(self.paths), origin))
         listed = FileIdentity.from_version(version)
         try:
-            if listed.has_status(os.stat(path)):  # noqa: PTH116
+            if has_status(listed, os.stat(path)):  # noqa: PTH116
                 return
             now = FileIdentity.of(path)
             if (listed.size, listed.digest) == (now.size, now.digest):
@@ -324,7 +324,7 @@ class FileSource(ColumnSource):
                     raise _unreadable(path, error) from error
                 raise
             has_grown = self.grows and identity.inode == status.st_ino and identity.size < status.st_size
-            if has_grown or identity.has_status(status):
+            if has_grown or has_status(identity, status):
                 return origin
         raise SourceError(
             explain(
