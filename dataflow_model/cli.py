@@ -44,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dataflow-model", description="The Dataflow Model in Python.")
+    parser = argparse.ArgumentParser(
+        prog="dataflow-model",
+        description="Run the demo, draw figures, and upgrade checkpoints of the Dataflow Model in Python.",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands.add_parser("demo", help="run one pipeline on real flights, on every runner"))
@@ -55,15 +58,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run one pipeline over the flights of 2013 in process, as a Spark batch job and as a Spark stream; "
-        "compare the answers and draw what happened. The exit status is 1 if they disagree."
+        "Run one pipeline over the flights of 2013 in process, as a Spark batch job and as a Spark stream, compare the "
+        "results, and draw a picture of the panes. The exit status is 1 if the results differ."
     )
-    parser.add_argument("--runner", choices=("local", "batch", "streaming"), help="run on this one only")
-    parser.add_argument("--data", type=Path, metavar="PATH", help="the flights (data/flights.parquet)")
+    parser.add_argument("--runner", choices=("local", "batch", "streaming"), help="run only on this runner")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="the flights file (default: data/flights.parquet)")
     parser.add_argument(
-        "--out", type=Path, default=Path("demo.png"), metavar="PATH", help="where to draw the picture (demo.png)"
+        "--out", type=Path, default=Path("demo.png"), metavar="PATH", help="file for the picture (default: demo.png)"
     )
-    parser.add_argument("--rows", type=_positive, metavar="N", help="use the first N rows only")
+    parser.add_argument("--rows", type=_positive, metavar="N", help="use only the first N rows")
     parser.set_defaults(command=_demo)
 
 
@@ -73,7 +76,7 @@ def _positive(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is wanted, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return number
 
 
@@ -85,13 +88,14 @@ def _demo(options: argparse.Namespace) -> bool:
 
 def _add_upgrade(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Carry what a stopped streaming run has kept from its checkpoint OLD to a new one, NEW. Then start the changed "
-        "pipeline with checkpoint=NEW: what has kept its name and definition goes on where it was. OLD is only read."
+        "Copy the state of a stopped streaming run from its checkpoint OLD to a new checkpoint NEW. Then start the "
+        "changed pipeline with checkpoint=NEW: transforms with the same name and definition continue where they "
+        "stopped. OLD is not modified."
     )
     parser.add_argument("old", metavar="OLD", help="the checkpoint of the stopped run")
-    parser.add_argument("new", metavar="NEW", help="a directory that is not there yet")
+    parser.add_argument("new", metavar="NEW", help="the new checkpoint, a directory that does not exist yet")
     parser.add_argument(
-        "--drop", action="append", default=[], metavar="LABEL", help="lose this transform's state; may be repeated"
+        "--drop", action="append", default=[], metavar="LABEL", help="discard this transform's state; may be repeated"
     )
     parser.set_defaults(command=_upgrade)
 
@@ -101,17 +105,18 @@ def _upgrade(options: argparse.Namespace) -> bool:
     from dataflow_model.runners.spark.upgrade import upgrade
 
     if not java_is_there():
-        print("dataflow-model: upgrade needs Java 17 or newer, to read Spark's state", file=sys.stderr)
+        print("dataflow-model: upgrade needs Java 17 or newer to read Spark's state", file=sys.stderr)
         return False
     sys.path.insert(0, str(Path.cwd()))  # what waits in the state may be of classes of the user's
     done = upgrade(options.old, options.new, drop=options.drop)
     for label, rows in done.rows.items():
-        print(f"{label}: {'begins again' if label in done.dropped else f'{rows:,} rows read'}")
+        print(f"{label}: {'starts from the beginning' if label in done.dropped else f'{rows:,} rows read'}")
     for label, keys in done.keys.items():
         waiting = f", {done.waiting[label]:,} elements waiting" if done.waiting[label] else ""
-        print(f"{label}: {keys:,} keys{waiting}{'; lost' if label in done.dropped else ''}")
+        print(f"{label}: {keys:,} keys{waiting}{'; discarded' if label in done.dropped else ''}")
     print(
-        f"{options.new} goes on behind micro-batch {done.batch} of {options.old}; start with checkpoint={options.new!r}"
+        f"{options.new} continues after micro-batch {done.batch} of {options.old}; start the pipeline with "
+        f"checkpoint={options.new!r}"
     )
     return True
 
@@ -119,11 +124,13 @@ def _upgrade(options: argparse.Namespace) -> bool:
 def _add_figure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run a figure of the Dataflow Model paper or an example of the book in process, print its panes, and draw "
-        "them. Without a name: list what there is."
+        "them. Without a name, list all figures."
     )
-    parser.add_argument("name", nargs="?", type=_figure_name, metavar="NAME", help="such as 6J or watermark_heuristic")
     parser.add_argument(
-        "--out", type=Path, metavar="PATH", help="where to draw it: .png, .svg or .pdf (figure-NAME.png)"
+        "name", nargs="?", type=_figure_name, metavar="NAME", help="a figure such as 6J or watermark_heuristic"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="PATH", help="file for the picture: .png, .svg or .pdf (default: figure-NAME.png)"
     )
     parser.set_defaults(command=_figure)
 

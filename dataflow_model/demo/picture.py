@@ -79,7 +79,7 @@ def draw(path: Path, outcome: Outcome, target: Path) -> None:
         _draw_hour(hour, scene, shown)
         _draw_counts(bars, outcome)
         figure.suptitle(
-            f"Departures from New York on {day:%-d %B %Y}, by when they were scheduled and when they were known",
+            f"Departures from New York on {day:%-d %B %Y}, by scheduled time and by the time when they became known",
             x=0.012, ha="left", fontsize=16, fontweight="bold",
         )  # fmt: skip
         figure.text(0.012, 0.016, _caption(shown), fontsize=10.5, color="#3c4651", linespacing=1.45)
@@ -88,7 +88,7 @@ def draw(path: Path, outcome: Outcome, target: Path) -> None:
 
 def _draw_day(axes: Axes, scene: Scene, shown: Shown) -> None:
     carrier, start, end = shown.place
-    axes.set_title("The day: every departure, and the watermark that waits for them")
+    axes.set_title("The day: every departure, and the watermark")
     low = int(scene.event_times.min()) // HOUR * HOUR - HOUR // 2
     high = int(scene.event_times.max()) + 3 * HOUR
     top = int(scene.known.max()) + HOUR // 2
@@ -192,7 +192,7 @@ def _draw_watermark(axes: Axes, scene: Scene, until: int | None = None) -> None:
         times, marks = times[: last + 1], marks[: last + 1]
     axes.plot(
         _dates(marks), _dates(times), color=_WATERMARK, linewidth=2, zorder=4,
-        label=f"watermark: newest schedule seen less {duration_text(DELAY)}",
+        label=f"watermark: latest schedule seen minus {duration_text(DELAY)}",
     )  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def _draw_night(axes: Axes, scene: Scene, top: int) -> None:
     if stood < 2 * HOUR:
         return
     axes.text(
-        _date(mark + HOUR // 6), _date(top - HOUR // 6), "night: nothing is\nscheduled, so the\nwatermark waits",
+        _date(mark + HOUR // 6), _date(top - HOUR // 6), "night: nothing is\nscheduled, so the\nwatermark stays",
         va="top", fontsize=9.5, color=_WATERMARK, style="italic", zorder=6,
     )  # fmt: skip
 
@@ -233,14 +233,14 @@ def _caption(shown: Shown) -> str:
     if on_time:
         first, final = answer_of(on_time[0]), answer_of(last)
         story = (
-            f" When the watermark passed the hour's end, {carrier}'s answer was {first.count} flights, mean "
-            f"{first.mean:.0f} min; the late panes brought it to {final.count} and {final.mean:.0f} min."
+            f" When the watermark passed the end of the hour, {carrier} had {first.count} flights with a mean delay of "
+            f"{first.mean:.0f} min; the late panes corrected this to {final.count} flights and {final.mean:.0f} min."
         )
     return (
-        f"A flight above the dashed line left after its schedule. The watermark trails the newest schedule by "
-        f"{duration_text(DELAY)}: what lies above its line came too late for it. An early pane comes\n"
-        f"{duration_text(EARLY_AFTER)} after first news, the on-time pane as the watermark passes the end of the hour, "
-        f"and a late pane with every late departure; each replaces the one before (accumulating).\n{story.strip()}"
+        f"A flight above the dashed line left after its schedule. The watermark trails the latest schedule by "
+        f"{duration_text(DELAY)}; points above its line arrived behind it. An early pane is emitted\n"
+        f"{duration_text(EARLY_AFTER)} after the first new element, the on-time pane when the watermark passes the end "
+        f"of the hour, and a late pane for each late departure; each replaces the previous one.\n{story.strip()}"
     )
 
 

@@ -46,9 +46,9 @@ def introduce(console: Console, path: Path) -> None:
     rows = pq.ParquetFile(path).metadata.num_rows
     console.print(
         f"[bold]{rows:,} flights from New York in 2013[/bold], replayed as they became known: departures and mean "
-        "delay per carrier and hour of schedule.\n"
-        f"Watermark {duration_text(DELAY)} behind the newest schedule, {duration_text(LATENESS)} of lateness allowed, "
-        "early panes, late panes, accumulating.\n"
+        "delay per carrier and scheduled hour.\n"
+        f"The watermark is {duration_text(DELAY)} behind the latest schedule, with {duration_text(LATENESS)} of "
+        "allowed lateness and early, on-time and late panes that accumulate.\n"
     )
 
 
@@ -106,7 +106,7 @@ def _all_panes(shown: Shown) -> Table:
 
 def tell_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
     """Print a column a runner: windows, panes by timing, dropped elements, speed."""
-    table = Table(title_style="bold", title="What each runner gave", title_justify="left")
+    table = Table(title_style="bold", title="Results by runner", title_justify="left")
     table.add_column("")
     columns = []
     for outcome in outcomes:
@@ -143,8 +143,8 @@ def checks(outcomes: Sequence[Outcome], plain: tuple[Mapping[Place, Answer], Map
         wrong = differences(fold(outcome.hourly), plain[0]) + differences(fold(outcome.cancelled), plain[1])
         found.append(
             Check(
-                f"{outcome.name}: the last panes are the answers of a plain group-by"
-                + (f", but for {wrong:,} of them" if wrong else f" ({len(plain[0]):,} hours, {len(plain[1]):,} days)"),
+                f"{outcome.name}: the last panes equal the results of a plain group-by"
+                + (f", except {wrong:,} of them" if wrong else f" ({len(plain[0]):,} hours, {len(plain[1]):,} days)"),
                 wrong == 0,
             )
         )
@@ -174,10 +174,10 @@ def _pairs(outcomes: Sequence[Outcome]) -> list[Check]:
             if "Spark batch" in {one.name, other.name}:
                 wrong = differences(fold(one.hourly), fold(other.hourly))
                 wrong += differences(fold(one.cancelled), fold(other.cancelled))
-                what, unit = "agree on every answer", "answers"
+                what, unit = "agree on every result", "results"
             else:
                 wrong = pane_differences(one.hourly, other.hourly) + pane_differences(one.cancelled, other.cancelled)
-                what, unit = "agree pane for pane, timing and processing time included", "panes"
+                what, unit = "agree pane for pane, including timing and processing time", "panes"
             found.append(Check(f"{names} {what}" if wrong == 0 else f"{names} differ in {wrong:,} {unit}", wrong == 0))
     return found
 
@@ -188,7 +188,7 @@ def tell_checks(console: Console, found: Sequence[Check]) -> bool:
         mark = "[green]✓[/green]" if check.holds else "[bold red]✗[/bold red]"
         console.print(f"{mark} {check.text}", highlight=False)
     good = all(check.holds for check in found)
-    console.print("[bold green]All answers agree.[/]" if good else "[bold red]Not all is as it should be.[/]")
+    console.print("[bold green]All results agree.[/]" if good else "[bold red]Some checks failed.[/]")
     return good
 
 

@@ -50,7 +50,7 @@ def spark_runs(cores: int = 2) -> Iterator[Any]:
     try:
         yield run
     except Exception as error:
-        error.add_note(f"What Spark said meanwhile is in {log}")
+        error.add_note(f"Spark's log of this run is in {log}")
         raise
     else:
         log.unlink(missing_ok=True)

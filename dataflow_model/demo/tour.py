@@ -49,14 +49,14 @@ def show(
     path = find_data() if data is None else data
     if not path.is_file():
         raise InvalidArgument(
-            explain(f"there are no flights in {path}", hint="name the file: --data data/flights.parquet")
+            explain(f"there is no flights file {path}", hint="name the file with --data data/flights.parquet")
         )
     if runner in {"batch", "streaming"} and not java_is_there():
         raise UnsupportedOnRunner(
             explain(
-                f"--runner {runner} runs on Spark, which needs Java 17 or newer, and none was found",
-                hint="set JAVA_HOME or install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless); "
-                "--runner local needs none",
+                f"--runner {runner} runs on Spark, which needs Java 17 or newer, but no Java was found",
+                hint="set JAVA_HOME or install Java (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or use "
+                "--runner local",
             )
         )
     with tempfile.TemporaryDirectory(prefix="dataflow-model-demo-") as folder:
@@ -79,7 +79,7 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
         note(run_local(path))
     modes = [mode for mode in runners if mode != "local"]
     if modes and not java_is_there():
-        console.print("Spark batch and streaming are left out: no Java was found.")
+        console.print("Skipped Spark batch and streaming: no Java was found.")
         console.print("Hint: set JAVA_HOME or install Java 17 or newer, and run this again")
     elif modes:
         with spark_runs() as run:
@@ -94,9 +94,9 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
         streamed = [outcome for outcome in outcomes if outcome.name != "Spark batch"]
         if streamed:
             draw(path, streamed[-1], picture)
-            console.print(f"The picture: {picture}")
+            console.print(f"Picture: {picture}")
         else:
-            console.print("No picture: a batch job refines nothing. Hint: --runner local or --runner streaming")
+            console.print("No picture: a batch job has no refinements.\nHint: use --runner local or --runner streaming")
     return good
 
 

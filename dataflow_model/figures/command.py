@@ -22,7 +22,7 @@ __all__ = ["list_figures", "show_figure"]
 def list_figures(console: Console | None = None) -> None:
     """Print the names that there are."""
     console = console or Console()
-    console.print("`dataflow-model figure NAME` runs one of these in process and draws it:")
+    console.print("`dataflow-model figure NAME` runs one of these figures in process and draws it:")
     console.print(list_of(FIGURES.values()))
 
 
@@ -53,6 +53,8 @@ def show_figure(figure: Figure, out: Path | None = None, console: Console | None
         picture.save(target)
     except (OSError, ValueError) as error:
         raise SinkError(
-            explain(f"the picture could not be written to {target}: {error}", hint="name another file: --out 6J.png")
+            explain(
+                f"the picture could not be written to {target}: {error}", hint="choose another file with --out 6J.png"
+            )
         ) from error
-    console.print(f"The picture: {target}")
+    console.print(f"Picture: {target}")

@@ -79,7 +79,9 @@ def draw(figure: Figure | str | Sequence[PanelRun]) -> Picture:
     runs = tuple(run(figure) if isinstance(figure, Figure | str) else figure)
     if importlib.util.find_spec("matplotlib") is None:
         raise ModuleNotFoundError(
-            explain("a picture needs matplotlib, which is not installed", hint="pip install 'dataflow-model[plot]'"),
+            explain(
+                "a picture needs matplotlib, which is not installed", hint="run pip install 'dataflow-model[plot]'"
+            ),
             name="matplotlib",
         )
     from dataflow_model.figures.picture import paint

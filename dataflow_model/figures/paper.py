@@ -45,61 +45,61 @@ def _figure(name: str, title: str, says: str, *panels: Panel, bounded: bool = Fa
 PAPER: Final[tuple[Figure, ...]] = (
     _figure(
         "6B",
-        "Classic batch: one sum of all",
-        "Ten scores, one sum, once everything is there.",
+        "Classic batch: one sum of all elements",
+        "Ten scores and one sum, once all data have arrived.",
         Panel(_ALL),
         bounded=True,
     ),
     _figure(
         "6C",
-        "All event time, a pane each minute, accumulating",
-        "An endless stream in one window: a running total goes out on the minute. Each pane replaces the one before.",
+        "All event time, a pane every minute, accumulating",
+        "An unbounded stream in one window emits a running total every minute. Each pane replaces the previous one.",
         Panel(_ALL.trigger(_EVERY_MINUTE).accumulating()),
     ),
     _figure(
         "6D",
-        "All event time, a pane each minute, discarding",
-        "The same panes hold only what has come since the one before: windows of processing time.",
+        "All event time, a pane every minute, discarding",
+        "The same panes contain only what has arrived since the previous pane: windows of processing time.",
         Panel(_ALL.trigger(_EVERY_MINUTE).discarding()),
     ),
     _figure(
         "6E",
         "All event time, a pane at every second element, discarding",
-        "Windows of counts: a pane holds two elements, however long they take to come.",
+        "Windows of counts: a pane contains two elements, however long they take to arrive.",
         Panel(_ALL.trigger(Repeatedly(AfterCount(2))).discarding()),
     ),
     _figure(
         "6F",
         "Windows of two minutes, bounded data",
-        "Event time puts each score where it belongs; a batch engine tells every sum at the end.",
+        "Event time puts each score where it belongs; a batch engine emits every sum at the end.",
         Panel(_FIXED),
         bounded=True,
     ),
     _figure(
         "6G",
         "Windows of two minutes, in rounds of one minute",
-        "A micro-batch engine takes the input round by round; after each, the windows that changed are told anew.",
+        "A micro-batch engine processes the input in rounds and emits the windows that changed after each round.",
         Panel(_FIXED, rounds=duration("1 minute")),
     ),
     _figure(
         "6H",
         "Windows of two minutes, a pane at the watermark",
-        "A streaming engine answers as soon as the watermark passes a window. The 9 is late: its window answers again.",
+        "A streaming engine emits a pane when the watermark passes a window. The 9 is late: its window fires again.",
         Panel(_FIXED.trigger(Repeatedly(AfterWatermark())).accumulating()),
     ),
     _figure(
         "6I",
-        "Windows of two minutes, partial sums each minute until the watermark",
-        "Early panes on the minute, then one at the watermark, then one for whatever is late: low latency, and the "
-        "right sum in the end.",
+        "Windows of two minutes, partial sums every minute until the watermark",
+        "Early panes every minute, then one at the watermark, then one for late data: low latency, and the correct sum "
+        "in the end.",
         Panel(_FIXED.trigger(_PARTIAL).accumulating()),
     ),
     attrs.evolve(
         _figure(
             "table_1",
-            "One window, three ways in which its panes relate",
+            "One window and three accumulation modes",
             "The same firings of the window from 12:02 to 12:04. Discarding: panes add up. Accumulating: the last pane "
-            "is the sum. Retracting: panes add up and the last one is the sum, since each takes the one before back.",
+            "is the sum. Retracting: panes add up, and the last one is the sum, since each retracts the previous one.",
             Panel(_FIXED.trigger(_PARTIAL).discarding(), "discarding"),
             Panel(_FIXED.trigger(_PARTIAL).accumulating(), "accumulating"),
             Panel(_FIXED.trigger(_PARTIAL).accumulating_and_retracting(), "accumulating and retracting"),
@@ -109,7 +109,7 @@ PAPER: Final[tuple[Figure, ...]] = (
     _figure(
         "6J",
         "Sessions with retractions",
-        "Sessions grow and merge as scores come. What had been said of sessions that are no more is taken back.",
+        "Sessions grow and merge as scores arrive. The panes of sessions that no longer exist are retracted.",
         Panel(_SESSIONS.trigger(_PARTIAL).accumulating_and_retracting()),
     ),
 )

@@ -262,7 +262,7 @@ def _legend(scenes: Sequence[Scene]) -> Iterator[Line2D | Patch]:
     if any(point.dropped for point in points):
         yield Line2D(
             [], [], marker="o", markersize=10, linewidth=0, markerfacecolor=_LATE_POINT,
-            markeredgecolor=_RETRACTION, markeredgewidth=1.8, label="late element that is dropped",
+            markeredgecolor=_RETRACTION, markeredgewidth=1.8, label="late element, dropped",
         )  # fmt: skip
     for timing, name in _NAMES.items():
         if any(pane.info.timing is timing and not pane.is_retraction for pane in panes):

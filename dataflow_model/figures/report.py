@@ -22,7 +22,7 @@ def table_of(run: PanelRun) -> Table:
     """Return a table of a panel's panes in the order in which they went out."""
     title = f"{run.figure.name}: {run.panel.title or run.figure.title}"
     table = Table(title=title, title_style="bold", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for heading in ("went out", "window", "value", "timing", "index", "on time", "first", "last"):
+    for heading in ("emitted", "window", "value", "timing", "index", "on time", "first", "last"):
         right = heading in {"value", "index", "on time"}
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     for pane in run.panes:

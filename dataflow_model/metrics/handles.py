@@ -26,9 +26,9 @@ class Counter:
             InvalidType: for something that is no whole number.
         """
         if isinstance(by, bool) or not isinstance(by, int):
-            raise InvalidType(explain(f"the counter {self.name!r} counts whole numbers, got {by!r}", hint=_AMOUNTS))
+            raise InvalidType(explain(f"the counter {self.name!r} takes whole numbers, got {by!r}", hint=_AMOUNTS))
         if by < 0:
-            raise InvalidArgument(explain(f"the counter {self.name!r} never goes down, got {by!r}", hint=_LEVELS))
+            raise InvalidArgument(explain(f"the counter {self.name!r} cannot decrease, got {by!r}", hint=_LEVELS))
         tally = current()
         if tally is not None:
             tally.of_users().count(self.name, by)
@@ -123,23 +123,29 @@ def gauge(name: str) -> Gauge:
     return Gauge(_checked(name))
 
 
-_AMOUNTS = "dm.metrics.distribution(…) takes any number"
-_LEVELS = "dm.metrics.gauge(…) goes up and down"
+_AMOUNTS = "use dm.metrics.distribution(…), which takes any number"
+_LEVELS = "use dm.metrics.gauge(…), which can go up and down"
 
 
 def _checked(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidType(explain(f"a metric's name is text, got {name!r}", hint="dm.metrics.counter('retries')"))
+        raise InvalidType(
+            explain(f"a metric's name must be text, got {name!r}", hint="use dm.metrics.counter('retries')")
+        )
     if not name.strip():
-        raise InvalidArgument(explain(f"a metric needs a name, got {name!r}", hint="dm.metrics.counter('retries')"))
+        raise InvalidArgument(
+            explain(f"a metric's name must not be empty, got {name!r}", hint="use dm.metrics.counter('retries')")
+        )
     return name
 
 
 def _check_number(kind: str, name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidType(explain(f"the {kind} {name!r} takes numbers, got {value!r}", hint="give an int or a float"))
+        raise InvalidType(explain(f"the {kind} {name!r} takes numbers, got {value!r}", hint="pass an int or a float"))
     if not -_LIMIT < value < _LIMIT:
-        raise InvalidArgument(explain(f"the {kind} {name!r} takes finite numbers, got {value!r}", hint="leave it out"))
+        raise InvalidArgument(
+            explain(f"the {kind} {name!r} takes finite numbers, got {value!r}", hint="skip such values")
+        )
 
 
 _LIMIT = float("inf")

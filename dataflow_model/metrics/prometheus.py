@@ -90,7 +90,7 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
         raise ModuleNotFoundError(
             explain(
                 "the endpoint needs prometheus-client, which is not installed",
-                hint="pip install 'dataflow-model[prometheus]'",
+                hint="run pip install 'dataflow-model[prometheus]'",
             ),
             name="prometheus_client",
         ) from error
@@ -114,7 +114,9 @@ class _Collector:
         """Yield the families of a fresh report."""
         report = self._result.report()
         families = _Families()
-        families.gauge("system_lag_seconds", "Age of the oldest work that is not committed", {}, _s(report.system_lag))
+        families.gauge(
+            "system_lag_seconds", "Age of the oldest work that is not committed yet", {}, _s(report.system_lag)
+        )
         families.counter("commits", "Micro-batches that have been committed", {}, report.commits)
         for transform in report.transforms.values():
             _of_transform(families, transform)
@@ -123,35 +125,44 @@ class _Collector:
             for how in ("fresh", "behind", "void"):
                 count = getattr(stage, f"cache_{how}")
                 families.counter(
-                    "cache", "Workers' copies of a shard, by how they were found", {**labels, "how": how}, count
+                    "cache", "Uses of workers' copies of a shard, by their state", {**labels, "how": how}, count
                 )
             families.counter("state_calls", "Calls to the state store", labels, stage.state_calls)
             families.counter("state_read_bytes", "Bytes read from the state store", labels, stage.state_bytes_read)
-            families.counter("state_written_bytes", "Bytes written to it", labels, stage.state_bytes_written)
+            families.counter(
+                "state_written_bytes", "Bytes written to the state store", labels, stage.state_bytes_written
+            )
         yield from families.all.values()
 
 
 def _of_transform(families: _Families, transform: TransformReport) -> None:
     labels = {"transform": transform.label}
-    families.counter("elements_in", "Elements that a transform has taken", labels, transform.elements_in)
-    families.counter("elements_out", "Elements that it has given", labels, transform.elements_out)
-    families.spread("bundle_size", "Elements in the bundles that it has taken", labels, transform.bundle_sizes)
+    families.counter("elements_in", "Elements that a transform has received", labels, transform.elements_in)
+    families.counter("elements_out", "Elements that a transform has emitted", labels, transform.elements_out)
+    families.spread("bundle_size", "Sizes of the bundles that a transform has received", labels, transform.bundle_sizes)
     for timing, count in transform.panes.items():
-        families.counter("panes", "Panes that it has emitted, by timing", {**labels, "timing": timing}, count)
+        families.counter("panes", "Panes that a transform has emitted, by timing", {**labels, "timing": timing}, count)
     for reason, count in transform.dropped.items():
-        families.counter("dropped", "Elements that it has dropped, by reason", {**labels, "reason": reason}, count)
+        families.counter(
+            "dropped", "Elements that a transform has dropped, by reason", {**labels, "reason": reason}, count
+        )
     for name, count in transform.counters.items():
         if name not in _LEVELS and not name.startswith(_TOLD_APART):
-            families.counter("counted", "What else it has counted", {**labels, "name": name}, count)
+            families.counter("counted", "Other counters of a transform", {**labels, "name": name}, count)
     if transform.watermark is not None:
         at = _since_epoch(transform.watermark)
-        families.gauge("watermark_timestamp_seconds", "Watermark of its output, since the epoch", labels, at)
+        families.gauge("watermark_timestamp_seconds", "Output watermark of a transform, since the epoch", labels, at)
     if transform.watermark_lag is not None:
-        families.gauge("watermark_lag_seconds", "How far that is behind the clock", labels, _s(transform.watermark_lag))
+        families.gauge(
+            "watermark_lag_seconds",
+            "How far the output watermark is behind the clock",
+            labels,
+            _s(transform.watermark_lag),
+        )
     if transform.state_entries is not None:
-        families.gauge("state_entries", "Keys that have state", labels, transform.state_entries)
+        families.gauge("state_entries", "Keys of a transform that have state", labels, transform.state_entries)
     if transform.state_bytes is not None:
-        families.gauge("state_bytes", "Bytes of that state, as stored", labels, transform.state_bytes)
+        families.gauge("state_bytes", "Bytes of a transform's state, as stored", labels, transform.state_bytes)
     for name, count in transform.user.counters.items():
         families.counter("user_counter", "Counters of users' functions", {**labels, "name": name}, count)
     for name, level in transform.user.gauges.items():
@@ -196,8 +207,8 @@ class _Families:
             return
         family = self._add(SummaryMetricFamily, name, what, labels)
         family.add_metric(list(labels.values()), count_value=value.count, sum_value=value.sum)
-        self.gauge(f"{name}_min", f"{what}: the least", labels, value.min)
-        self.gauge(f"{name}_max", f"{what}: the greatest", labels, value.max)
+        self.gauge(f"{name}_min", f"{what}: minimum", labels, value.min)
+        self.gauge(f"{name}_max", f"{what}: maximum", labels, value.max)
 
     def _add(self, family: Any, name: str, what: str, labels: dict[str, str]) -> Any:
         if name not in self.all:

@@ -147,7 +147,7 @@ def _checked(elements: Any) -> list[Element]:
             raise InvalidArgument(
                 explain(
                     f"elements must be pairs of a value and its event time, got {element!r}",
-                    hint="for example (('UA', 5), '2013-01-01T05:15Z')",
+                    hint="pass (('UA', 5), '2013-01-01T05:15Z'), for example",
                 )
             )
         checked.append((element[0], event_time(element[1])))

@@ -45,7 +45,7 @@ class ManualClock:
         length = duration(by)
         if length < Duration(0):
             raise InvalidArgument(
-                explain(f"a clock never goes back, got {length!r}", hint="make another ManualClock for another test")
+                explain(f"a clock cannot go backward, got {length!r}", hint="create a new ManualClock for each test")
             )
         self._now += length
         return self
@@ -60,8 +60,8 @@ class ManualClock:
         if to < self._now:
             raise InvalidArgument(
                 explain(
-                    f"a clock never goes back, got {to!r} after {self._now!r}",
-                    hint="make another ManualClock for another test",
+                    f"a clock cannot go backward, got {to!r} after {self._now!r}",
+                    hint="create a new ManualClock for each test",
                 )
             )
         self._now = to

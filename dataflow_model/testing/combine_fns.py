@@ -72,7 +72,7 @@ def check_combine_fn(
     else:
         given = list(inputs)
         if not given:
-            raise InvalidArgument(explain("a combiner is checked with inputs, got none", hint="give a few values"))
+            raise InvalidArgument(explain("checking a combiner needs inputs, got none", hint="pass a few values"))
         values = st.sampled_from(given)
     drawn = st.tuples(st.lists(values, max_size=_MOST_INPUTS), st.lists(st.integers(0, 2), max_size=_MOST_INPUTS))
     checked = _Checked(fn, by or _whole)
@@ -95,8 +95,8 @@ def _check_fresh(checked: _Checked, inputs: Sequence[Any]) -> None:
     except Exception:  # noqa: BLE001 - whatever it raises is shown with the smallest inputs later on
         return
     if not same(nothing, now):
-        problem = f"{fn!r} must make a fresh accumulator each time, got {nothing!r} and {now!r}\n  inputs: {inputs!r}"
-        raise AssertionError(explain(problem, hint="create_accumulator must not return one object twice"))
+        problem = f"{fn!r} must create a new accumulator each time, got {nothing!r} and {now!r}\n  inputs: {inputs!r}"
+        raise AssertionError(explain(problem, hint="create_accumulator must not return the same object twice"))
 
 
 def _scale(inputs: Iterable[Any]) -> float:
@@ -158,21 +158,21 @@ class _Checked:
         for value in given:
             accumulator = self.fn.add_input(accumulator, value)
         if not identical(inputs, given):
-            raise Broken(f"must not change its inputs, which are now {given!r}", law="copy what is kept of them")
+            raise Broken(f"must not change its inputs, which are now {given!r}", law="copy the values that are kept")
         accumulator = self.fn.create_accumulator()
         for count, value in enumerate(inputs):
             accumulator = self.fn.add_input(accumulator, copy.deepcopy(value))
             raw = self.fn.extract_output(accumulator)
             shown = copy.deepcopy(raw)
             again = self.fn.extract_output(accumulator)
-            self.equal(self.by(shown), self.by(again), "must give the same output when it is extracted twice")
+            self.equal(self.by(shown), self.by(again), "must return the same output when it is extracted twice")
             expected = self.output(self.added(inputs[: count + 1]))
             hint = "extract_output must not change the accumulator"
-            self.equal(expected, self.by(again), "must go on after an output was extracted", hint)
+            self.equal(expected, self.by(again), "must be usable after an output was extracted", hint)
             if count + 1 < len(inputs):
                 self.fn.add_input(accumulator, copy.deepcopy(inputs[count + 1]))
                 hint = "return a copy from extract_output"
-                self.equal(self.by(shown), self.by(raw), "must not change an output after it was given", hint)
+                self.equal(self.by(shown), self.by(raw), "must not change an output after returning it", hint)
                 accumulator = self.added(inputs[: count + 1])
 
     def _check_merging(self, inputs: Sequence[Any], parts: Sequence[int]) -> None:
@@ -188,33 +188,42 @@ class _Checked:
         together = self.output(merge([one, two, three]))
         for kept, piece in ((two, some[1]), (three, some[2])):
             hint = "change only the first accumulator in place, or none"
-            self.equal(self.output(self.added(piece)), self.output(kept), "must leave what it merges as it is", hint)
+            self.equal(
+                self.output(self.added(piece)),
+                self.output(kept),
+                "must not change the accumulators that it merges",
+                hint,
+            )
         one, two, three = pieces()
         left = self.output(merge([merge([one, two]), three]))
         self.equal(together, left, f"must be associative over {shown}")
         one, two, three = pieces()
         self.equal(together, self.output(merge([one, merge([two, three])])), f"must be associative over {shown}")
         self.equal(together, self.output(merge(pieces()[::-1])), f"must be commutative over {shown}")
-        self.equal(whole, together, f"must merge {shown} into what it gives for all of them added one by one")
+        self.equal(whole, together, f"must merge {shown} into the result of adding all of them one by one")
         self.equal(
-            self.output(self.added(inputs)), self.output(self.added(inputs[::-1])), "must not depend on the order"
+            self.output(self.added(inputs)),
+            self.output(self.added(inputs[::-1])),
+            "must not depend on the order of inputs",
         )
         self.equal(
             whole,
             self.output(merge([self.fn.create_accumulator(), self.added(inputs)])),
-            "must take the accumulator of nothing as nothing when it merges",
+            "must not be changed by merging an empty accumulator",
         )
-        self.equal(whole, self.output(merge([self.added(inputs)])), "must merge one accumulator into itself")
+        self.equal(
+            whole, self.output(merge([self.added(inputs)])), "must not be changed by merging a single accumulator"
+        )
 
     def _check_pickles(self, inputs: Sequence[Any]) -> None:
         try:
             accumulator = pickle.loads(cloudpickle.dumps(self.added(inputs)))
             other = pickle.loads(cloudpickle.dumps(self.fn))
         except Exception as error:
-            raise Broken(f"must pickle, and its accumulators too: {error}") from error
+            raise Broken(f"must be picklable, and so must its accumulators: {error}") from error
         whole = self.output(self.added(inputs))
-        self.equal(whole, self.output(accumulator), "must give the same output from a pickled accumulator")
-        self.equal(whole, _Checked(other, self.by).output(accumulator), "must do the same when it is pickled itself")
+        self.equal(whole, self.output(accumulator), "must return the same output for a pickled accumulator")
+        self.equal(whole, _Checked(other, self.by).output(accumulator), "must behave the same after it is pickled")
 
     def _check_subtracting(self, inputs: Sequence[Any]) -> None:
         if not self.fn.can_subtract or not inputs:
@@ -222,7 +231,7 @@ class _Checked:
         for place, value in enumerate(inputs):
             rest = [*inputs[:place], *inputs[place + 1 :]]
             accumulator = self.fn.subtract_input(self.added(inputs), copy.deepcopy(value))
-            rule = f"must forget {value!r} when it is subtracted"
+            rule = f"must reverse adding {value!r} when it is subtracted"
             self.equal(self.output(self.added(rest)), self.output(accumulator), rule)
 
     def _check_kernel(self, inputs: Sequence[Any]) -> None:
@@ -242,6 +251,6 @@ class _Checked:
         self.equal(
             self.output(self.added(inputs)),
             self.by(columns),
-            f"must give what its kernel {kernel!r} gives",
-            "set `kernel` only for a combiner that does exactly that",
+            f"must return the same as its kernel {kernel!r}",
+            "set `kernel` only for a combiner that computes exactly the same",
         )

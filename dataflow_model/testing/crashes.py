@@ -47,11 +47,14 @@ class CrashPoint:
     def __init__(self, point: str, micro_batch: int | None = None) -> None:
         if point not in crashes.POINTS:
             raise InvalidArgument(
-                explain(f"there is no point {point!r}", hint=f"the points are {', '.join(crashes.POINTS)}")
+                explain(f"unknown crash point {point!r}", hint=f"the points are {', '.join(crashes.POINTS)}")
             )
         if micro_batch is not None and micro_batch < 0:
             raise InvalidArgument(
-                explain(f"`micro_batch` counts from 0, got {micro_batch!r}", hint="leave it out for the first")
+                explain(
+                    f"`micro_batch` must not be negative, got {micro_batch!r}",
+                    hint="leave it out to crash in the first micro-batch that reaches the point",
+                )
             )
         self.point = point
         self.micro_batch = micro_batch

@@ -51,8 +51,8 @@ def require_hypothesis(what: str) -> None:
     if importlib.util.find_spec("hypothesis") is None:
         raise ModuleNotFoundError(
             explain(
-                f"{what} draws its cases with the package hypothesis, which is not installed",
-                hint="pip install 'dataflow-model[testing]'",
+                f"{what} needs the package hypothesis to draw cases, but it is not installed",
+                hint="run pip install 'dataflow-model[testing]'",
             ),
             name="hypothesis",
         )

@@ -49,7 +49,7 @@ def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> 
     """Law 1: a grouping's panes fold to the batch answer, by its mode."""
     panes = stream.panes[node.label]
     answer = _answer(batch.panes[node.label])
-    problem = f"the panes of {node.label!r} do not fold to the batch answer"
+    problem = f"the panes of {node.label!r} do not fold to the batch result"
     if node.strategy.retracting:
         values = [(record.value[0], record.window, record.value[1]) for record in panes if not record.is_retraction]
         taken = [(record.value[0], record.window, record.value[1]) for record in panes if record.is_retraction]
@@ -66,7 +66,7 @@ def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> 
         _compare(problem, last.values(), answer.values())
     if node.label in stream.traces and _same_sequence(node, stream):
         _compare(
-            f"the accumulators of the discarding panes of {node.label!r} do not merge to the batch answer",
+            f"the accumulators of the discarding panes of {node.label!r} do not merge to the batch result",
             _merged(node, stream.traces[node.label], answer),
             answer.values(),
         )
@@ -84,7 +84,7 @@ def check_same_values(stream: Sequence[Record], batch: Sequence[Record]) -> None
     """Law 1: what is compared holds the same values in the same windows, all data in hand."""
     values = [(record.value, record.window) for record in stream]
     expected = [(record.value, record.window) for record in batch]
-    _compare("what is compared differs from the batch answer, though each window emitted once", values, expected)
+    _compare("the output differs from the batch result, although each window emitted only once", values, expected)
 
 
 def check_net_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
@@ -93,7 +93,7 @@ def check_net_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
     taken = [(record.value, record.window) for record in stream if record.is_retraction]
     left, missing = difference(values, taken)
     expected = [(record.value, record.window) for record in batch]
-    _compare("values less retractions are not the batch answer", left, expected, also=missing)
+    _compare("values minus retractions are not the batch result", left, expected, also=missing)
 
 
 def check_same_panes(what: str, some: Sequence[Record], others: Sequence[Record], columns: tuple[str, str]) -> None:
@@ -108,10 +108,10 @@ def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
     closed = stream.counters.get(node.label, {}).get("dropped_because_closed", 0)
     if closed and not node.strategy.may_lose_data:
         raise Broken(
-            f"{node.label!r} has dropped {closed} because its trigger had finished, though the trigger promises by "
-            "`may_finish` not to finish before the window expires",
+            f"{node.label!r} dropped {closed} elements because its trigger had finished, although `may_finish` "
+            "promises that the trigger does not finish before the window expires",
             law=CONSERVATION,
-            columns=("came to it", "its panes"),
+            columns=("its elements", "its panes"),
             sides=(pane_rows(stream.inputs.get(node.label, [])), pane_rows(stream.panes[node.label])),
         )
     if node.label not in stream.traces or not _same_sequence(node, stream):
@@ -121,10 +121,10 @@ def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
     lost, twice = difference(given, shown)
     if twice or len(lost) != stream.dropped(node.label):
         raise Broken(
-            f"{node.label!r} has {stream.dropped(node.label)} counted as dropped, but {len(lost)} in no pane and "
-            f"{len(twice)} too many",
+            f"{node.label!r} counted {stream.dropped(node.label)} elements as dropped, but {len(lost)} are in no pane "
+            f"and {len(twice)} are in a pane too often",
             law=CONSERVATION,
-            columns=("in no pane", "too many"),
+            columns=("in no pane", "in a pane too often"),
             sides=(lost, twice),
         )
 
@@ -138,7 +138,9 @@ def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
         place = _place(pane)
         if pane.is_retraction:
             problem = (
-                None if place in live and same(live.pop(place), pane.value[1]) else "takes back what was not there"
+                None
+                if place in live and same(live.pop(place), pane.value[1])
+                else "retracts a value that was not emitted"
             )
         else:
             problem = "adds a second value to its window" if place in live else None
@@ -148,7 +150,7 @@ def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
             raise Broken(
                 f"{pane.value!r} of {node.label!r} {problem}",
                 law=BALANCE,
-                columns=("its panes", "the one"),
+                columns=("its panes", "the wrong pane"),
                 sides=(rows, pane_rows([pane])),
             )
 
@@ -177,12 +179,12 @@ def _wrong_sequence(panes: Sequence[Record]) -> str | None:
     timings = [pane.pane.timing for pane in panes]
     passed = next((place for place, timing in enumerate(timings) if timing in _LATER), len(timings))
     if [pane.pane.index for pane in panes] != list(range(len(panes))):
-        return "the indices do not count up from 0"
+        return "the pane indices do not count up from 0"
     if timings.count(PaneTiming.ON_TIME) > 1:
         return "two panes are on time"
     if PaneTiming.EARLY in timings[passed:]:
-        return "a pane is early after one that is not"
-    return "a pane follows the last" if any(pane.pane.is_last for pane in panes[:-1]) else None
+        return "an early pane follows one that is not early"
+    return "a pane follows the last pane" if any(pane.pane.is_last for pane in panes[:-1]) else None
 
 
 def pane_rows(panes: Iterable[Record]) -> list[Any]:

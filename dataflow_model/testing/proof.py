@@ -29,13 +29,13 @@ _REPETITIONS: Final = 20
 _ROWS_SHOWN: Final = 30
 
 _HINTS: Final = {
-    RUNS: "the pipeline has to take every element, in any order",
-    DETERMINISM: "no function of it may look at the wall clock, at random numbers, or at what another run has left",
-    laws.BUNDLING: "no function of it may keep state from one element to the next, or emit by bundles",
+    RUNS: "the pipeline must accept every element, in any order",
+    DETERMINISM: "no function may depend on the wall clock, on random numbers, or on anything left by another run",
+    laws.BUNDLING: "no function may keep state from one element to the next, or emit output per bundle",
     laws.BATCH_IS_STREAM: "check that the combiner is associative and commutative (dm.testing.check_combine_fn), that "
-    "no function keeps state between elements, and that groupings behind one that accumulates do not count twice",
-    RUNNERS: "this is a fault of dataflow_model, or of a function that depends on the process it runs in",
-    RESTART: "keep state in the pipeline only: what a function remembers is gone when its worker dies",
+    "no function keeps state between elements, and that no grouping after an accumulating one counts values twice",
+    RUNNERS: "this is a bug in dataflow_model, or in a function that depends on the process it runs in",
+    RESTART: "keep state only in the pipeline: what a function remembers is lost when its worker dies",
     laws.CONSERVATION: "check the trigger and its on_merge with dm.testing.check_trigger",
 }
 
@@ -171,8 +171,8 @@ def _difference(stream: Observed, other: Observed, law: str, title: str) -> Brok
     columns = ("the run", title)
     try:
         for label, panes in other.panes.items():
-            laws.check_same_panes(f"what {label!r} emits", stream.panes[label], panes, columns)
-        laws.check_same_panes("what is compared", stream.result, other.result, columns)
+            laws.check_same_panes(f"the output of {label!r}", stream.panes[label], panes, columns)
+        laws.check_same_panes("the output", stream.result, other.result, columns)
     except Broken as broken:
         broken.law = law
         return broken
@@ -185,7 +185,7 @@ def _beneath(subject: Subject, script: TestStream, runner: Runner) -> Broken | N
     try:
         first = subject.run(script, runner)
         for _ in range(_REPETITIONS):
-            found = _difference(first, subject.run(script, runner), DETERMINISM, "the same once more")
+            found = _difference(first, subject.run(script, runner), DETERMINISM, "the same run repeated")
             if found is not None:
                 return found
         return _difference(first, subject.run(joined, runner), laws.BUNDLING, "the same events in other bundles")

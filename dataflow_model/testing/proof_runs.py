@@ -123,7 +123,7 @@ class Subject:
             raise InvalidType(
                 explain(
                     f"the pipeline must return the collection to compare, got {result!r}",
-                    hint="prove(lambda elements: elements | …, data)",
+                    hint="use prove(lambda elements: elements | …, data)",
                 )
             )
         _ = result | _RESULT >> Collect()

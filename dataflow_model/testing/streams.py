@@ -73,8 +73,8 @@ class TestStream(PTransform):
             >>> TestStream().watermark(5, percentile=90).watermark(3).watermark(4, percentile=90)
             Traceback (most recent call last):
             ...
-            dataflow_model.errors.InvalidArgument: the watermark's percentile 90 of a script never goes back, got ...
-            Hint: put the step earlier
+            dataflow_model.errors.InvalidArgument: the watermark's percentile 90 of a script cannot go backward, got ...
+            Hint: move the step up
         """
         to = event_time(watermark)
         if not 0 < percentile <= LOW_WATERMARK:
@@ -163,7 +163,7 @@ class TestStream(PTransform):
                     script = script.add(int(value), f"{day}T{at}Z", key=key)
                 case _:
                     raise InvalidArgument(
-                        explain(f"{text!r} is no step", hint="begin with w, p, e or s: 'e 5@12:00:26'")
+                        explain(f"{text!r} is not a step", hint="start it with w, p, e or s: 'e 5@12:00:26'")
                     )
         return script
 
@@ -179,5 +179,5 @@ def _as_event_time(value: InstantLike) -> EventTime:
 def _check_forward(what: str, before: Instant, to: Instant) -> None:
     if int(to) < int(before):
         raise InvalidArgument(
-            explain(f"the {what} of a script never goes back, got {to!r} after {before!r}", hint="put the step earlier")
+            explain(f"the {what} of a script cannot go backward, got {to!r} after {before!r}", hint="move the step up")
         )

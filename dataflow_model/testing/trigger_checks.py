@@ -84,7 +84,7 @@ def check_trigger(
     require_hypothesis("check_trigger")
     values = list(elements)
     if not values:
-        raise InvalidArgument(explain("a trigger is checked with elements, got none", hint="give a few values"))
+        raise InvalidArgument(explain("checking a trigger needs elements, got none", hint="pass a few values"))
     combine = combine or GroupFn()
     merges = _merges(trigger, merging)
     _check_value(trigger)
@@ -112,8 +112,8 @@ def _merges(trigger: Trigger, merging: bool | None) -> bool:  # noqa: FBT001 - t
 def _check_value(trigger: Trigger) -> None:
     copy = pickle.loads(cloudpickle.dumps(trigger))
     if copy != trigger or hash(copy) != hash(trigger) or repr(copy) != repr(trigger):
-        problem = f"{trigger!r} must equal its pickled copy and look like it, got {copy!r}"
-        raise AssertionError(explain(problem, hint="make the class an @attrs.frozen one"))
+        problem = f"{trigger!r} must have a pickled copy with the same value, hash and repr, got {copy!r}"
+        raise AssertionError(explain(problem, hint="decorate the class with @attrs.frozen"))
 
 
 def _lives(trigger: Trigger, values: Sequence[Any]) -> SearchStrategy[Lives]:
@@ -163,29 +163,33 @@ class _Checked:
         plain = self._life().live(events)
         copy: Trigger = pickle.loads(cloudpickle.dumps(self.trigger))
         for life, rule, hint in (
-            (self._life(pickles=True), "must do the same when its state has been pickled", "store values that pickle"),
-            (self._life(copy), "must do the same when it is pickled itself", ""),
+            (self._life(pickles=True), "must behave the same after its state is pickled", "store picklable values"),
+            (self._life(copy), "must behave the same after it is pickled", ""),
             (
                 self._life(skips=False),
-                "must take no notice of elements that the evaluator skips",
-                "set waits_for_timer, ignores_elements and passes_elements_on only where on_element does just that",
+                "must not depend on elements that the evaluator skips",
+                "set waits_for_timer, ignores_elements and passes_elements_on only if they describe on_element exactly",
             ),
         ):
             _compare(plain, life.live(events), rule, hint)
         self._check_promises(events)
         repeated = self._life(Repeatedly(self.trigger)).live(events)
-        _compare(repeated, self._life(Repeatedly(Repeatedly(self.trigger))).live(events), "must repeat as it repeats")
+        _compare(
+            repeated,
+            self._life(Repeatedly(Repeatedly(self.trigger))).live(events),
+            "must behave the same when repeated twice",
+        )
         for kind in (AfterAll, AfterAny, AfterEach):
             around = self._life(kind(self.trigger)).live(events)
-            _compare(plain, around, f"must be the same as {kind.__name__}(…) of it alone")
+            _compare(plain, around, f"must behave the same inside {kind.__name__}(…)")
 
     def _by_chance(self, events: Sequence[Event]) -> Broken | None:
         """Return what differs when the same happens again: then that is what is wrong, whichever rule has shown it."""
         try:
             plain = self._life().live(events)
             for _ in range(_REPETITIONS):
-                hint = "keep what it remembers in the context's state only"
-                _compare(plain, self._life().live(events), "must do the same every time", hint)
+                hint = "keep state only in the context"
+                _compare(plain, self._life().live(events), "must behave the same every time", hint)
         except Broken as broken:
             return broken
         except Exception:  # noqa: BLE001 - whatever it raises; the rule that has been broken is shown
@@ -200,13 +204,13 @@ class _Checked:
             allowed = Duration(lateness)
             if not self.trigger.may_finish(allowed_lateness=allowed) and life.state.is_finished():
                 raise Broken(
-                    f"says that it may not finish before its window expires, with {allowed!r} of lateness, but did",
-                    law="let may_finish return True, and it will be asked for may_lose_data=True",
+                    f"declares that it may not finish before its window expires, with {allowed!r} of lateness, but did",
+                    law="return True from may_finish; using the trigger then requires may_lose_data=True",
                 )
             if not self.trigger.may_fire(allowed_lateness=allowed) and any(
                 outcome.fired for some in outcomes for outcome in some
             ):
-                raise Broken("says that it may not fire before its window expires, but did", law="mend may_fire")
+                raise Broken("declares that it may not fire before its window expires, but did", law="fix may_fire")
 
     def _check_merging(self, lives: Sequence[Sequence[Event]], after: Sequence[Event]) -> None:
         """Merge windows in every order: what follows must be the same."""
@@ -223,15 +227,15 @@ class _Checked:
             merged = base.merged(_MERGED, [source.copied() for source in order])
             finished = merged.state.is_finished()
             outcomes.append([(finished,), *merged.live(after)])
-            hint = "let on_merge put together what all sources have, in whatever order they come"
+            hint = "combine the state of all sources in on_merge, whatever their order"
             _compare(outcomes[0], outcomes[-1], "must not depend on the order in which windows merge", hint)
 
 
 def _compare(one: Sequence[Any], other: Sequence[Any], rule: str, hint: str = "") -> None:
     for number, pair in enumerate(zip(one, other, strict=True)):
         if pair[0] != pair[1]:
-            said = " and ".join(repr(list(outcomes)) for outcomes in pair)
-            raise Broken(f"{rule}, but gives {said} at event {number}", law=hint)
+            differing = " and ".join(repr(list(outcomes)) for outcomes in pair)
+            raise Broken(f"{rule}, but the outcomes at event {number} are {differing}", law=hint)
 
 
 def _prove_in_pipeline(

@@ -59,7 +59,7 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
     from hypothesis import strategies as st
 
     if type(fn).merge is not WindowFn.merge and not fn.is_merging:
-        _fail(fn, "has a `merge`, but `is_merging` is False: it would never be called", [])
+        _fail(fn, "defines `merge`, which is never called because `is_merging` is False", [])
     values = list(elements) if elements is not None else [("key", None)] if fn.needs_pairs else [None]
     _check_value(fn, values)
     for time in (MIN_TIMESTAMP, EventTime(int(MAX_TIMESTAMP) - 1), MAX_TIMESTAMP):
@@ -92,7 +92,7 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
 def _check_value(fn: WindowFn, values: Sequence[Any]) -> None:
     copy = cloudpickle.loads(cloudpickle.dumps(fn))
     if copy != fn or hash(copy) != hash(fn):
-        _fail(fn, f"must equal its pickled copy, got {copy!r}", [], hint="make the class an @attrs.frozen one")
+        _fail(fn, f"must equal its pickled copy, got {copy!r}", [], hint="decorate the class with @attrs.frozen")
     for value in values:
         stamped = (EventTime(0), value)
         if not _assign(fn, stamped) == _assign(fn, stamped) == _assign(copy, stamped):
@@ -102,18 +102,18 @@ def _check_value(fn: WindowFn, values: Sequence[Any]) -> None:
 def _check_grouping(fn: WindowFn, stamped: list[_Stamped]) -> None:
     grouping = _group(fn, stamped, range(len(stamped)))
     if _merged(fn, grouping, stamped) != grouping:
-        _fail(fn, f"must have nothing left to merge once merged, but merges {_show(grouping)} again", stamped)
+        _fail(fn, f"must merge all windows at once, but merges {_show(grouping)} again", stamped)
     in_time_order = sorted(range(len(stamped)), key=lambda number: stamped[number][0])
     for order in (in_time_order, in_time_order[::-1], range(len(stamped))[::-1]):
         other = _group(fn, stamped, order)
         if other != grouping:
-            problem = f"must not depend on the order in which elements come, got {_show(grouping)} and {_show(other)}"
+            problem = f"must not depend on the order of elements, got {_show(grouping)} and {_show(other)}"
             _fail(fn, problem, stamped)
     at_once: _Grouping = {}
     for number, item in enumerate(stamped):
         _put(at_once, _assign(fn, item), number)
     if (other := _merged(fn, at_once, stamped)) != grouping:
-        problem = f"must merge alike one by one and all at once, got {_show(grouping)} and {_show(other)}"
+        problem = f"must merge the same way one by one and all at once, got {_show(grouping)} and {_show(other)}"
         _fail(fn, problem, stamped)
     if fn.is_merging:
         _check_ready(fn, stamped, in_time_order)
@@ -132,9 +132,9 @@ def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[
             if grouping.get(window) != numbers:
                 _fail(
                     fn,
-                    f"must leave {window!r} as it is once the watermark is past its end; element {number} changed it",
+                    f"must not change {window!r} once the watermark has passed its end, but element {number} did",
                     stamped,
-                    hint="end a window no earlier than the last event time whose element could still merge with it",
+                    hint="do not end a window before the last event time at which an element could still merge with it",
                 )
 
 
@@ -155,10 +155,11 @@ def _check_spans(fn: WindowFn, stamped: list[_Stamped]) -> None:
         wanted = [list(run) for run in runs if len(run) > 1]
         _fail(
             fn,
-            f"must merge the windows that intersect into their span and no others, as it declares: of {given!r} these "
-            f"intersect: {wanted!r}, and it merges {sorted((list(run[2]) for run in merged), key=repr)!r}",
+            f"declares `merges_intersecting`, so it must merge exactly the windows that intersect, into their span: of "
+            f"{given!r} these intersect: {wanted!r}, but it merges "
+            f"{sorted((list(run[2]) for run in merged), key=repr)!r}",
             stamped,
-            hint="leave `merges_intersecting` out of the class; the engine then shows `merge` all windows of the key",
+            hint="leave `merges_intersecting` out of the class; the engine then passes `merge` all windows of the key",
         )
 
 
@@ -196,14 +197,14 @@ def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grou
         for source in sources:
             if source not in left:
                 known = "named twice" if source in grouping else "unknown"
-                _fail(fn, f"must merge each window of {given!r} at most once; {source!r} is {known}", stamped)
+                _fail(fn, f"must merge each window of {given!r} at most once, but {source!r} is {known}", stamped)
             numbers |= left.pop(source)
         if not sources:
             _fail(fn, f"must name the windows that merge into {target!r}, got none", stamped)
         results.append((target, numbers))
     for target, numbers in results:
         if target in left:
-            _fail(fn, f"must name {target!r} as a source too: it merges others into it", stamped)
+            _fail(fn, f"must also name {target!r} as a source, since it merges other windows into it", stamped)
         left[target] = numbers
     return left
 
@@ -216,7 +217,7 @@ def _assign(fn: WindowFn, stamped: _Stamped) -> Sequence[Window]:
     except TypeError:
         _fail(fn, f"must assign a sequence of windows, got {windows!r}", [stamped])
     if len(set(windows)) != count:
-        _fail(fn, f"must assign an element to different windows, got {windows!r}", [stamped])
+        _fail(fn, f"must not assign an element to the same window twice, got {windows!r}", [stamped])
     for window in windows:
         if not isinstance(window, Window):
             _fail(fn, f"must assign windows, got {window!r}", [stamped])

@@ -25,7 +25,7 @@ def test_the_local_demo_tells_its_table_and_draws_its_picture(
     picture = tmp_path / "demo.png"
     assert main(["demo", "--runner", "local", "--data", str(some_flights), "--out", str(picture)]) == 0
     told = capsys.readouterr().out
-    for words in ("4,000 flights", "ON_TIME", "LATE", "windows", "dropped", "rows per second", "All answers agree."):
+    for words in ("4,000 flights", "ON_TIME", "LATE", "windows", "dropped", "rows per second", "All results agree."):
         assert words in told
     assert picture.read_bytes().startswith(PNG)
 
@@ -40,7 +40,7 @@ def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.C
     assert main(["demo", "--runner", "local", "--data", str(tmp_path / "none.parquet")]) == 1
     told = capsys.readouterr().err
     assert "none.parquet" in told
-    assert "Hint: name the file: --data" in told
+    assert "Hint: name the file with --data" in told
 
 
 def test_a_spark_runner_without_java_is_refused_before_anything_runs(
@@ -56,7 +56,7 @@ def test_without_java_the_local_part_runs_and_the_rest_is_told_to_be_missing(
 ) -> None:
     monkeypatch.setattr(demo, "java_is_there", lambda: False)
     assert main(["demo", "--data", str(some_flights), "--out", str(tmp_path / "a.png")]) == 0
-    assert "Spark batch and streaming are left out" in capsys.readouterr().out
+    assert "Skipped Spark batch and streaming" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

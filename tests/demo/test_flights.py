@@ -135,7 +135,7 @@ def test_a_pane_that_is_missing_is_found(local_run: Outcome, some_flights: Path)
 
 def test_a_wrong_batch_answer_is_found(local_run: Outcome, some_flights: Path) -> None:
     batch = attrs.evolve(local_run, name="Spark batch", hourly=local_run.hourly[:-1])
-    assert "LocalRunner and Spark batch differ in 1 answers" in failed([local_run, batch], some_flights)
+    assert "LocalRunner and Spark batch differ in 1 results" in failed([local_run, batch], some_flights)
 
 
 def test_dropped_elements_are_told(local_run: Outcome, some_flights: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_name_may_be_typed_in_other_ways(typed: str, name: str) -> None:
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figure", "6E", "--out", str(tmp_path / "no" / "6E.png")]) == 1
-    assert "Hint: name another file" in capsys.readouterr().err
+    assert "Hint: choose another file" in capsys.readouterr().err
 
 
 def test_a_format_that_nobody_knows_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,5 +91,7 @@ def test_a_wrong_port_is_refused(result: Any, port: int) -> None:
 
 def test_without_the_package_the_extra_is_named(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(ModuleNotFoundError, match=r"prometheus-client, .*\nHint: pip install 'dataflow-model\[prom"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"prometheus-client, .*\nHint: run pip install 'dataflow-model\[prom"
+    ):
         dm.metrics.serve(result, port=0)

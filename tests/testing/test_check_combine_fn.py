@@ -146,17 +146,17 @@ class Raises(Keeping):
 @pytest.mark.parametrize(
     ("combine", "inputs", "words"),
     [
-        (GivesItsOwnList(), [1, 2], "must not change an output after it was given"),
-        (EmptiesItself(), [1, 2], "must give the same output when it is extracted twice"),
-        (SharesOneList(), [1, 2], "must make a fresh accumulator each time"),
+        (GivesItsOwnList(), [1, 2], "must not change an output after returning it"),
+        (EmptiesItself(), [1, 2], "must return the same output when it is extracted twice"),
+        (SharesOneList(), [1, 2], "must create a new accumulator each time"),
         (InOrder(), [1, 2], "must not depend on the order|must be commutative"),
         (AveragesPairs(), [1, 2], "must not depend on the order|must be associative|must merge"),
-        (EmptiesWhatItMerges(), [1, 2], "must leave what it merges as it is"),
+        (EmptiesWhatItMerges(), [1, 2], "must not change the accumulators that it merges"),
         (AdoptsItsInput(), [[1], [2]], "must not change its inputs"),
-        (LosesTheFirstAlone(), [1], "must merge one accumulator into itself"),
-        (HoldsALock(), [1], "must pickle, and its accumulators too"),
-        (ForgetsToSubtract(), [1], "must forget 1 when it is subtracted"),
-        (NamesTheWrongKernel(), [1, 2], "must give what its kernel 'max' gives"),
+        (LosesTheFirstAlone(), [1], "must not be changed by merging a single accumulator"),
+        (HoldsALock(), [1], "must be picklable, and so must its accumulators"),
+        (ForgetsToSubtract(), [1], "must reverse adding 1 when it is subtracted"),
+        (NamesTheWrongKernel(), [1, 2], "must return the same as its kernel 'max'"),
         (Raises(), [1, 3], "raises ZeroDivisionError"),
     ],
 )
@@ -176,5 +176,5 @@ def test_only_a_part_of_the_output_may_be_compared() -> None:
 
 
 def test_a_check_without_inputs_is_refused() -> None:
-    with pytest.raises(dm.InvalidArgument, match="a combiner is checked with inputs, got none"):
+    with pytest.raises(dm.InvalidArgument, match="checking a combiner needs inputs, got none"):
         check_combine_fn(dm.Sum(), [])

@@ -76,7 +76,9 @@ def test_a_crash_is_carried_only_by_runs_that_start_in_its_block() -> None:
 
 
 def test_an_unknown_point_is_refused_with_those_there_are() -> None:
-    with pytest.raises(dm.InvalidArgument, match=r"no point 'soon'\nHint: the points are before_state, after_state"):
+    with pytest.raises(
+        dm.InvalidArgument, match=r"unknown crash point 'soon'\nHint: the points are before_state, after_state"
+    ):
         CrashPoint("soon")
-    with pytest.raises(dm.InvalidArgument, match="counts from 0, got -1"):
+    with pytest.raises(dm.InvalidArgument, match="`micro_batch` must not be negative, got -1"):
         CrashPoint("after_state", micro_batch=-1)

@@ -55,7 +55,7 @@ def test_without_hypothesis_a_tool_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tool: Any, arguments: tuple[Any, ...]
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"not installed\nHint: pip install 'dataflow-model\[testing\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"not installed\nHint: run pip install 'dataflow-model\[testing\]'"):
         tool(*arguments)
 
 

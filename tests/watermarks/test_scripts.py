@@ -62,7 +62,7 @@ def test_percentiles_travel_through_every_stage() -> None:
     "steps", [["w90 12:02:00", "w90 12:01:00"], ["w 12:02:00", "w90 12:01:00"], ["w95 12:02:00", "w90 12:01:00"]]
 )
 def test_a_percentile_never_goes_back_nor_behind_a_higher_one(steps: list[str]) -> None:
-    with pytest.raises(dm.InvalidArgument, match="percentile 90 of a script never goes back"):
+    with pytest.raises(dm.InvalidArgument, match="percentile 90 of a script cannot go backward"):
         TestStream.parse(steps, day=DAY)
 
 
