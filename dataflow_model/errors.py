@@ -17,6 +17,7 @@ __all__ = [
     "KeyEncodingError",
     "NotYetSupported",
     "PlanError",
+    "PlanWarning",
     "SinkError",
     "SourceError",
     "StateCorruption",
@@ -85,6 +86,13 @@ class KeyEncodingError(TypeError, DataflowError):
 
 class PlanError(ValueError, DataflowError):
     """A pipeline that could never run as it stands; raised by `run()`, before any data are read."""
+
+
+class PlanWarning(UserWarning):
+    """A pipeline that runs, but whose result is probably not the one meant; given by `run()`, naming the label.
+
+    It can be turned into an error, or switched off, by Python's `warnings` filters.
+    """
 
 
 class NotYetSupported(NotImplementedError, DataflowError):

@@ -22,6 +22,7 @@ from dataflow_model.plan.nodes import (
     ToPairs,
     Write,
 )
+from dataflow_model.plan.refinements import inherits_from
 from dataflow_model.plan.retracted import memoised
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.stages import cut_into_stages
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.sources import Source
     from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["explain"]
 
@@ -79,7 +79,7 @@ def explain(plan: Plan) -> str:
             unbounded = ", unbounded" if isinstance(producer, Read) and Ref(producer.label) in endless else ""
             lines.append(f"  {producer.label}: {_kind(producer, staged, streams=bool(endless))}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
-                lines.extend(f"      {line}" for line in _strategy(producer.strategy, plan.late_data))
+                lines.extend(f"      {line}" for line in _strategy(plan, producer))
             for node in plan.nodes:
                 fused = isinstance(node, Write) or node.label not in staged.cuts
                 if fused and node is not producer and producer.label in origins[node.label]:
@@ -166,10 +166,11 @@ def _called(fn: object) -> str:
     return "lambda" if name == "<lambda>" else name
 
 
-def _strategy(strategy: WindowingStrategy, default_late_data: LateData) -> list[str]:
+def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:
+    strategy = node.strategy
     merged = ", already merged" if strategy.window_fn.is_merging and not strategy.merges else ""
     lateness = f", for {duration_text(strategy.allowed_lateness)}" if strategy.allowed_lateness > Duration(0) else ""
-    late_data = default_late_data if strategy.late_data is None else strategy.late_data
+    late_data = plan.late_data if strategy.late_data is None else strategy.late_data
     reopened = "; after that in a reopened window" if late_data is LateData.DUPLICATE_WINDOW else ""
     how = _HOW[strategy.accumulation_mode]
     if strategy.retracting:
@@ -180,8 +181,13 @@ def _strategy(strategy: WindowingStrategy, default_late_data: LateData) -> list[
         )
     stamped = strategy.timestamp_combiner
     at = "" if stamped is TimestampCombiner.END_OF_WINDOW else f", panes at the {stamped.value} event time"
+    inherited = [
+        f"inherited: {strategy.trigger!r}, the continuation of {before.strategy.trigger!r} of {before.label!r}"
+        for before in inherits_from(plan, node)
+    ]
     return [
         f"where: {strategy.window_fn!r}{merged}",
         f"when: {strategy.trigger.describe()}{lateness}{reopened}",
+        *(f"  {line}" for line in inherited),
         f"how: {how}{at}",
     ]

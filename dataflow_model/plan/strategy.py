@@ -135,9 +135,41 @@ class WindowingStrategy:
         """Whether windows of one key may still merge in the next grouping."""
         return self.window_fn.is_merging and not self.merged
 
-    def after_grouping(self) -> WindowingStrategy:
-        """Return the strategy that a grouping's output carries: the same, with merging done."""
-        return attrs.evolve(self, merged=True) if self.window_fn.is_merging else self
+    def after_grouping(self, label: str) -> WindowingStrategy:
+        """Return the strategy that a grouping's output carries: the trigger's continuation, and no more merging.
+
+        Args:
+            label: the grouping's, for errors.
+
+        Raises:
+            InvalidType: when a user's `continuation()` returns something other than a trigger.
+            InvalidArgument: when what it returns may finish, so that later data would be dropped.
+
+        Source: Beam's `getContinuationTrigger`.
+
+        Example:
+            >>> from dataflow_model.triggers import AfterCount, Repeatedly
+            >>> WindowingStrategy(trigger=Repeatedly(AfterCount(9))).after_grouping("sums").trigger
+            Repeatedly(AfterProcessingTime('0 seconds'))
+        """
+        trigger: object = self.trigger.continuation()
+        if not isinstance(trigger, Trigger):
+            raise InvalidType(
+                explain(
+                    f"the continuation of {self.trigger!r} behind {label!r} must be a trigger, got {trigger!r}",
+                    hint=f"return one from {type(self.trigger).__name__}.continuation(), "
+                    "such as dm.Repeatedly(dm.AfterProcessingTime(0))",
+                )
+            )
+        if trigger.may_finish(allowed_lateness=self.allowed_lateness):
+            raise InvalidArgument(
+                explain(
+                    f"{trigger!r}, which continues {self.trigger!r} behind {label!r}, may finish before its window "
+                    "expires, and what comes later would be dropped",
+                    hint=f"wrap it in dm.Repeatedly(…) in {type(self.trigger).__name__}.continuation()",
+                )
+            )
+        return attrs.evolve(self, trigger=trigger, may_lose_data=False, merged=self.merged or self.window_fn.is_merging)
 
 
 DEFAULT_STRATEGY: Final = WindowingStrategy()

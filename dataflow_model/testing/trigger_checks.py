@@ -59,6 +59,7 @@ def check_trigger(
     * it does the same every time, and its state pickles, so that a restart changes nothing;
     * what it says of itself is true: `may_finish`, `may_fire`, and the marks by which the evaluator skips elements
       (`waits_for_timer`, `ignores_elements`, `passes_elements_on`);
+    * its `continuation()`, which a grouping behind its own inherits, is always the same trigger, and never finishes;
     * it keeps the algebra: `Repeatedly(Repeatedly(t))` is `Repeatedly(t)`, and `AfterAll(t)`, `AfterAny(t)` and
       `AfterEach(t)` are `t`;
     * merging is free of order;
@@ -88,6 +89,7 @@ def check_trigger(
     combine = combine or GroupFn()
     merges = _merges(trigger, merging)
     _check_value(trigger)
+    _check_continuation(trigger)
     checked = _Checked(trigger, combine, merges=merges)
     found = smallest_broken(_lives(trigger, values), lambda case: checked.check(*case), _EXAMPLES)
     if found is not None:
@@ -114,6 +116,21 @@ def _check_value(trigger: Trigger) -> None:
     if copy != trigger or hash(copy) != hash(trigger) or repr(copy) != repr(trigger):
         problem = f"{trigger!r} must have a pickled copy with the same value, hash and repr, got {copy!r}"
         raise AssertionError(explain(problem, hint="decorate the class with @attrs.frozen"))
+
+
+def _check_continuation(trigger: Trigger) -> None:
+    continuation: object = trigger.continuation()
+    may = [
+        isinstance(continuation, Trigger) and continuation.may_finish(allowed_lateness=Duration(lateness))
+        for lateness in (0, _LATENESS)
+    ]
+    for kept, problem, hint in (
+        (isinstance(continuation, Trigger), "must be a trigger", "return dm.Repeatedly(dm.AfterProcessingTime(0))"),
+        (trigger.continuation() == continuation, "must be the same every time", "make its class an @attrs.frozen one"),
+        (not any(may), "must never finish", "wrap it in dm.Repeatedly(…), so that nothing is lost"),
+    ):
+        if not kept:
+            raise AssertionError(explain(f"the continuation of {trigger!r} {problem}, got {continuation!r}", hint=hint))
 
 
 def _lives(trigger: Trigger, values: Sequence[Any]) -> SearchStrategy[Lives]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import GroupByKey
+from dataflow_model.transforms.inputs import common_strategy
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 
@@ -26,7 +27,8 @@ class CoGroupByKey(PTransform):
 
     Raises:
         InvalidType: for a collection whose elements are known not to be pairs.
-        InvalidArgument: when the collections have different window functions.
+        InvalidArgument: when the collections have different window functions, or different triggers of which neither is
+            the other's continuation; see `Flatten`.
 
     Source: Beam's `CoGroupByKey`.
 
@@ -46,6 +48,9 @@ class CoGroupByKey(PTransform):
         """Mark each pair with where it comes from, group all, and sort the values out."""
         named = isinstance(pcoll, dict)
         members: dict[Hashable, PCollection] = dict(pcoll) if named else dict(enumerate(pcoll))
+        collections = tuple(members.values())
+        if collections:
+            common_strategy(collections, collections[0].pipeline.scope)  # named here by the labels of the inputs
         marked = []
         for place, (name, member) in enumerate(members.items()):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")

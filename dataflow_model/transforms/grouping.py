@@ -143,4 +143,4 @@ def _group(pcoll: PCollection, combine: CombineFn[Any, Any, Any], value_type: An
     typehints.check_combiner_input(combine, value, pipeline.scope)
     node = nodes.GroupByKeyAndWindow(label=pipeline.scope, input=pcoll.ref, strategy=pcoll.strategy, combine=combine)
     pair: Any = tuple[key, value_type]  # type: ignore[valid-type] # built at run time
-    return pipeline.add_main(node, strategy=pcoll.strategy.after_grouping(), element_type=pair)
+    return pipeline.add_main(node, strategy=pcoll.strategy.after_grouping(pipeline.scope), element_type=pair)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
-from dataflow_model.time import Duration
+from dataflow_model.plan.refinements import may_refine
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.elementwise import FlatMap
+from dataflow_model.transforms.inputs import common_strategy
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
-from dataflow_model.triggers import AfterWatermark, DefaultTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ class Join(PTransform):
                 )
             )
         left, right = sides
-        _check_panes(left.strategy, left.pipeline.scope)
+        _check_panes(common_strategy(sides, left.pipeline.scope), left.pipeline.scope)
         combine = _Combinations(keeps_left=self._keeps_left, keeps_right=self._keeps_right)
         grouped = (left, right) | CoGroupByKey()
         return grouped | FlatMap(combine).with_output_types(self._output(left.element_type, right.element_type))
@@ -156,16 +156,12 @@ def _or_none(hint: Any) -> Any:
 
 def _check_panes(strategy: WindowingStrategy, label: str) -> None:
     """Raise `InvalidArgument` where partners may come in different panes, of which none holds both."""
-    trigger = strategy.trigger
-    one_pane = (type(trigger) is DefaultTrigger and strategy.allowed_lateness == Duration(0)) or (
-        type(trigger) is AfterWatermark and trigger.early is None and trigger.late is None
-    )
-    if not strategy.accumulates and not one_pane:
+    if not strategy.accumulates and may_refine(strategy):
         raise InvalidArgument(
             explain(
-                f"{label!r} joins only elements of the same pane, and under a discarding strategy with {trigger!r} and "
-                f"{strategy.allowed_lateness!r} of lateness a window may have several panes, so that "
-                "partners in different panes would never be joined",
+                f"{label!r} joins only elements of the same pane, and under a discarding strategy with "
+                f"{strategy.trigger!r} and {strategy.allowed_lateness!r} of lateness a window may have several panes, "
+                "so that partners in different panes would never be joined",
                 hint="use .accumulating_and_retracting(), or .accumulating() if combinations may be repeated",
             )
         )

@@ -11,6 +11,7 @@ from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.explain import explain as explain_plan
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
+from dataflow_model.plan.refinements import warn_about_refinements
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 from dataflow_model.transforms import ptransform
 from dataflow_model.transforms.options import as_option
@@ -190,6 +191,10 @@ class Pipeline:
         Raises:
             PlanError: when the pipeline could never give output, or mixes clocks.
             UnsupportedOnRunner: when the runner lacks something that the pipeline needs.
+
+        Warns:
+            PlanWarning: when a grouping counts the panes of another one again with each refinement, or may miss their
+                retractions.
         """
         if until not in {None, "drained"}:
             raise InvalidArgument(
@@ -197,6 +202,7 @@ class Pipeline:
             )
         plan = self.plan()
         check(plan, drained=until == "drained")
+        warn_about_refinements(plan)
         if self.runner is None:
             if not _default_runner:
                 raise PlanError(explain("the pipeline has no runner", hint="use dm.Pipeline(runner=dm.LocalRunner())"))

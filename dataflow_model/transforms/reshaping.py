@@ -9,6 +9,7 @@ from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn, TaggedOutput
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.inputs import common_strategy
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
 
@@ -23,10 +24,11 @@ __all__ = ["Flatten", "Partition", "Reshuffle"]
 class Flatten(PTransform):
     """Put collections together; elements keep their windows.
 
-    The result carries the windowing strategy of the first input.
+    The result carries the windowing strategy of the first input. All inputs must have the same trigger. The exception
+    is an input whose trigger is the continuation of the others' (see `Trigger.continuation`): then that one holds.
 
     Raises:
-        InvalidArgument: when the inputs have different window functions.
+        InvalidArgument: when the inputs have different window functions, or different triggers.
 
     Source: Beam's `Flatten`.
 
@@ -43,19 +45,11 @@ class Flatten(PTransform):
     def expand(self, pcoll: Any) -> PCollection:
         """Add the node."""
         inputs = _once_each(list(pcoll.values() if isinstance(pcoll, dict) else pcoll))
-        pipeline, first = inputs[0].pipeline, inputs[0].strategy
-        for other in inputs[1:]:
-            if other.strategy.window_fn != first.window_fn or other.strategy.merges != first.merges:
-                raise InvalidArgument(
-                    explain(
-                        f"{pipeline.scope!r} merges collections that are windowed differently: "
-                        f"{inputs[0].ref.label!r} by {_windowed(inputs[0])}, {other.ref.label!r} by {_windowed(other)}",
-                        hint="apply the same dm.Window.into(…) to each of them first",
-                    )
-                )
+        pipeline = inputs[0].pipeline
+        strategy = common_strategy(inputs, pipeline.scope)
         node = nodes.Flatten(label=pipeline.scope, inputs=tuple(member.ref for member in inputs))
         together = typehints.either([member.element_type for member in inputs])
-        return pipeline.add_main(node, strategy=first, element_type=together)
+        return pipeline.add_main(node, strategy=strategy, element_type=together)
 
 
 class Partition(PTransform):
@@ -154,9 +148,3 @@ def _once_each(inputs: list[PCollection]) -> list[PCollection]:
 
 def _same(element: Any) -> Any:
     return element
-
-
-def _windowed(collection: PCollection) -> str:
-    strategy = collection.strategy
-    merged = ", merged by a grouping" if strategy.window_fn.is_merging and not strategy.merges else ""
-    return f"{strategy.window_fn!r}{merged}"

@@ -85,6 +85,37 @@ class Trigger:
         del allowed_lateness
         return True
 
+    def continuation(self) -> Trigger:
+        """Return the trigger that the next grouping inherits; `Repeatedly(AfterProcessingTime(0))` unless overridden.
+
+        A grouping whose input comes from another grouping, without a `Window.into` or `Window.trigger` between the
+        two, does not wait for this trigger a second time: it emits a pane at the end of each tick that brought
+        something. Override this for a trigger that should continue as something else. What is returned must never
+        finish; a grouping refuses it otherwise, since data would be lost.
+
+        The built-in triggers continue as follows, where `A` is `AfterProcessingTime(0)`:
+
+        * `AfterWatermark(early, late)` as `AfterWatermark(early=A, late=A)`, without `early` if it has none;
+          `AfterWatermark()` and `DefaultTrigger()` as `DefaultTrigger()`;
+        * `Always()` and `Never()` as themselves;
+        * other trees as `AfterWatermark(early=A, late=A)` if one of their leaves waits for the low watermark, else as
+          `Repeatedly(A)`.
+
+        So the continuation of such a continuation is itself.
+
+        Source: Beam's continuation triggers (`getContinuationTrigger`), which keep the tree's shape.
+
+        Example:
+            >>> from dataflow_model.triggers import AfterCount, AfterWatermark
+            >>> AfterCount(100).continuation()
+            Repeatedly(AfterProcessingTime('0 seconds'))
+            >>> AfterWatermark(late=AfterCount(1)).continuation()
+            AfterWatermark(late=AfterProcessingTime('0 seconds'))
+        """
+        from dataflow_model.triggers.continuation import EVERY_TICK
+
+        return EVERY_TICK
+
     def check_for(self, *, merging: bool) -> None:
         """Refuse a window function that the tree cannot go with.
 

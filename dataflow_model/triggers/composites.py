@@ -39,6 +39,12 @@ class _ManyTriggers(CompositeTrigger):
         """The parts, in order."""
         return self.parts
 
+    def continuation(self) -> Trigger:
+        """Emit at the end of each tick; on time too if a leaf waits for the low watermark."""
+        from dataflow_model.triggers.continuation import continuation_of_tree
+
+        return continuation_of_tree(self)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.parts))})"
 

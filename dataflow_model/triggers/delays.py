@@ -99,10 +99,14 @@ class AfterProcessingTime(_Delay):
 
     def describe(self) -> str:
         """Say in words when it fires."""
+        if not self.delay:
+            return "at the end of the tick that brings the first element"
         return f"{duration_text(self.delay)} of processing time after the first element"
 
     def describe_repeated(self) -> str:
         """Say in words when it fires, started over each time."""
+        if not self.delay:
+            return "at the end of each tick that brings something"
         return f"every {duration_text(self.delay).removeprefix('1 ')} of processing time, from the first new element"
 
 

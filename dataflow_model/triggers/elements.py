@@ -177,6 +177,10 @@ class Always(Trigger):
     def on_merge(self, context: TriggerContext) -> None:
         """Remembers nothing."""
 
+    def continuation(self) -> Trigger:
+        """Continue as itself."""
+        return self
+
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
         """Never."""
         del allowed_lateness
@@ -207,6 +211,10 @@ class Never(Trigger):
 
     def on_merge(self, context: TriggerContext) -> None:
         """Remembers nothing."""
+
+    def continuation(self) -> Trigger:
+        """Continue as itself."""
+        return self
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
         """Never."""

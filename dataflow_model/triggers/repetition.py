@@ -41,6 +41,12 @@ class _Repetition(CompositeTrigger):
         """Begin another turn of the child, or finish."""
         raise NotImplementedError
 
+    def continuation(self) -> Trigger:
+        """Emit at the end of each tick; on time too if a leaf waits for the low watermark."""
+        from dataflow_model.triggers.continuation import continuation_of_tree
+
+        return continuation_of_tree(self)
+
 
 @attrs.frozen(repr=False)
 class Repeatedly(_Repetition):
@@ -193,6 +199,12 @@ class RepeatUntil(Trigger):
         """Return `Repeatedly(trigger).or_finally(until)`."""
         return OrFinally(Repeatedly(self.trigger), self.until)
 
+    def continuation(self) -> Trigger:
+        """Emit at the end of each tick; on time too if a leaf waits for the low watermark."""
+        from dataflow_model.triggers.continuation import continuation_of_tree
+
+        return continuation_of_tree(self)
+
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
         """If `until` may fire."""
         return self.until.may_fire(allowed_lateness=allowed_lateness)
@@ -248,6 +260,12 @@ class OrFinally(SideBySide):
                 context.trigger(result.mode, at=result.at if child == 1 else None)  # the deadline of `until` wins
             if result.fired and (result.finished or child == 1):
                 context.done()
+
+    def continuation(self) -> Trigger:
+        """Emit at the end of each tick; on time too if a leaf waits for the low watermark."""
+        from dataflow_model.triggers.continuation import continuation_of_tree
+
+        return continuation_of_tree(self)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
         """With either."""

@@ -130,6 +130,24 @@ class AfterWatermark(Trigger):
         early = self.early is not None and self.early.may_fire(allowed_lateness=allowed_lateness)
         return early or allowed_lateness > Duration(0) or self.percentile != LOW_WATERMARK
 
+    def continuation(self) -> Trigger:
+        """Wait for the watermark again, with `AfterProcessingTime(0)` before and after it; see `Trigger.continuation`.
+
+        Example:
+            >>> from dataflow_model.triggers import AfterCount
+            >>> AfterWatermark(early=AfterCount(100)).continuation()
+            AfterWatermark(early=AfterProcessingTime('0 seconds'), late=AfterProcessingTime('0 seconds'))
+            >>> AfterWatermark().continuation()
+            DefaultTrigger()
+        """
+        from dataflow_model.triggers.continuation import END_OF_TICK
+
+        if self.percentile != LOW_WATERMARK:
+            return super().continuation()
+        if self.early is None and self.late is None:
+            return DefaultTrigger()
+        return AfterWatermark(early=None if self.early is None else END_OF_TICK, late=END_OF_TICK)
+
     def check_for(self, *, merging: bool) -> None:
         """Check the parts."""
         for part in (self.early, self.late):
@@ -176,6 +194,10 @@ class DefaultTrigger(Trigger):
         from dataflow_model.triggers.repetition import Repeatedly
 
         return Repeatedly(AfterWatermark())
+
+    def continuation(self) -> Trigger:
+        """Continue as itself."""
+        return self
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
         """Never."""

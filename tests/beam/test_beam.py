@@ -52,6 +52,19 @@ def both(comparing: ModuleType) -> Callable[[str, dm.WindowInto], tuple[Brief, B
     return run
 
 
+def test_beam_continues_a_tree_leaf_by_leaf_and_we_at_the_end_of_each_tick() -> None:
+    beam = pytest.importorskip(
+        "apache_beam.transforms.trigger", reason="needs Beam: pip install 'dataflow-model[beam]'"
+    )
+    in_twos = beam.Repeatedly(beam.AfterCount(2)).get_continuation_trigger()
+    assert in_twos == beam.Repeatedly(beam.AfterCount(1))
+    assert beam.AfterCount(2).get_continuation_trigger() == beam.AfterCount(1)
+    assert beam.AfterWatermark().get_continuation_trigger() == beam.AfterWatermark()
+    assert dm.Repeatedly(dm.AfterCount(2)).continuation() == dm.Repeatedly(dm.AfterProcessingTime(0))
+    assert dm.AfterCount(2).continuation() == dm.Repeatedly(dm.AfterProcessingTime(0))
+    assert dm.AfterWatermark().continuation() == dm.DefaultTrigger()
+
+
 @pytest.mark.parametrize("number", range(6))
 def test_panes_of_drawn_cases_are_beams_but_for_known_departures(comparing: ModuleType, number: int) -> None:
     for steps, strategy in draw(st.tuples(scripts(), windowing_strategies()), 50, number):

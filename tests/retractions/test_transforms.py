@@ -152,7 +152,8 @@ def test_grouping_together_drops_what_was_taken_back_on_either_side(left: TestSt
 
 def test_an_element_and_the_sum_that_it_changes_are_grouped_in_that_order() -> None:
     def build(p: dm.Pipeline) -> Any:
-        elements = p | TestStream().bundle([(1, 0), (2, 0)], key="a") | RETRACTING
+        each = RETRACTING.trigger(dm.Always())  # behind a grouping too
+        elements = p | TestStream().bundle([(1, 0), (2, 0)], key="a") | each
         return {"plain": elements, "sums": elements | dm.Sum.per_key()} | dm.CoGroupByKey()
 
     found = [("-" if back else "+", value["plain"], value["sums"]) for back, (_, value) in collected(build)]

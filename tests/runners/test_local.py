@@ -275,10 +275,12 @@ def test_windows_and_watermarks_go_through_element_wise_transforms_to_the_next_g
 
 def test_a_grouping_inherits_the_strategy_of_its_input() -> None:
     def build(p: dm.Pipeline) -> Any:
-        sums = p | script("e 1@1, e 2@1, e 4@1") | fixed(EACH, lateness=9).accumulating() | "first" >> dm.Sum.per_key()
+        steps = script("e 1@1, p 1, e 2@1, p 2, e 4@1")
+        sums = p | steps | fixed(EACH, lateness=9).accumulating() | "first" >> dm.Sum.per_key()
         return sums | "second" >> dm.GroupByKey()
 
-    assert values(build) == [("k", [1]), ("k", [1, 3]), ("k", [1, 3, 7])]
+    with pytest.warns(dm.PlanWarning, match="'second' groups the accumulating panes of 'first'"):
+        assert values(build) == [("k", [1]), ("k", [1, 3]), ("k", [1, 3, 7])]
 
 
 def test_windows_that_have_merged_do_not_merge_again_in_the_next_grouping() -> None:
@@ -297,7 +299,7 @@ def test_a_pane_reaches_the_next_grouping_at_the_tick_in_which_it_was_emitted() 
     def build(p: dm.Pipeline) -> Any:
         delayed = fixed(dm.Repeatedly(dm.AfterProcessingTime(5)))
         sums = p | script("e 1@1, p 8, p 12, p 14, p 20") | delayed | "first" >> dm.Sum.per_key()
-        return sums | "second" >> dm.GroupByKey()
+        return sums | dm.Window.trigger(dm.Repeatedly(dm.AfterProcessingTime(5))) | "second" >> dm.GroupByKey()
 
     assert [seconds(record) for record in records(build)] == [13]
 

@@ -133,6 +133,16 @@ class GivesUp(Every):
         context.done()
 
 
+@attrs.frozen
+class Continues(Every):
+    """Continues as whatever it is told."""
+
+    following: Any = None
+
+    def continuation(self) -> Any:
+        return self.following() if callable(self.following) else self.following
+
+
 @pytest.mark.parametrize(
     ("trigger", "words"),
     [
@@ -143,6 +153,9 @@ class GivesUp(Every):
         (FinishesUnasked(), "declares that it may not finish"),
         (TakesTheFirst(), "must not depend on the order in which windows merge"),
         (GivesUp(), "law 5, conservation does not hold"),
+        (Continues(), "the continuation of .* must be a trigger, got None"),
+        (Continues(following=ByIdentity), "the continuation of .* must be the same every time"),
+        (Continues(following=dm.AfterCount(2)), r"the continuation of .* must never finish, got AfterCount\(2\)"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -44,10 +44,10 @@ def pairs(p: dm.Pipeline, folder: Path, label: str = "rows") -> Any:
     return read | f"{label} pairs" >> dm.Map(lambda row: (row.key, row.n))
 
 
-def sums(elements: Any) -> Any:
+def sums(elements: Any, mode: dm.AccumulationMode = dm.AccumulationMode.ACCUMULATE_ALWAYS) -> Any:
     trigger = dm.AfterWatermark(early=dm.AfterCount(3), late=dm.AfterCount(1))
     windows = dm.Window.into(dm.FixedWindows("20 microseconds")).trigger(trigger)
-    strategy = windows.allowed_lateness("30 microseconds").accumulating()
+    strategy = windows.allowed_lateness("30 microseconds").accumulation(mode)
     return elements | "windows" >> strategy | "sums" >> dm.Sum.per_key()
 
 
@@ -60,7 +60,7 @@ def plain(folder: Path) -> Build:
 
 def chained(folder: Path) -> Build:
     def build(p: dm.Pipeline) -> None:
-        by_letter = sums(pairs(p, folder))
+        by_letter = sums(pairs(p, folder), dm.AccumulationMode.CLEAR_ALWAYS)
         regrouped = by_letter | "halves" >> dm.Map(lambda pair: (pair[0] < "d", pair[1]))
         _ = regrouped | "again" >> dm.Reshuffle() | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
 

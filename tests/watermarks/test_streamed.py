@@ -86,9 +86,9 @@ def test_a_script_with_percentiles_and_signals_gives_the_same_panes_in_every_cut
     trigger = dm.AfterAny(dm.AfterWatermark(percentile=60), dm.AfterSignal("now"))
 
     def build(pipeline: dm.Pipeline) -> None:
-        windowing = FIXED.trigger(dm.Repeatedly(trigger)).accumulating().allowed_lateness("1 hour")
+        windowing = FIXED.trigger(dm.Repeatedly(trigger)).allowed_lateness("1 hour")
         sums = pipeline | TestStream.parse(steps, day=DAY, key="k") | windowing | "sum" >> dm.Sum.per_key()
-        _ = sums | "most" >> dm.Max.per_key() | "kept" >> dm.io.Collect()
+        _ = sums | dm.Window.trigger(dm.Repeatedly(trigger)) | "most" >> dm.Max.per_key() | "kept" >> dm.io.Collect()
 
     same(build, tmp_path, rows)
 

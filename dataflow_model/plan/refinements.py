@@ -1,0 +1,158 @@
+"""Groupings of panes that refine each other: what `run()` warns about."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.errors import PlanWarning, explain
+from dataflow_model.plan.nodes import AssignWindows, Deduplicate, GroupByKeyAndWindow, Node, ParDo
+from dataflow_model.plan.strategy import TimestampCombiner
+from dataflow_model.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSignal,
+    AfterWatermark,
+    AtPeriod,
+    OrFinally,
+    Trigger,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+__all__ = ["groupings_before", "inherits_from", "may_refine", "warn_about_refinements"]
+
+_ONCE: Final = (
+    AfterBytes,
+    AfterCount,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSignal,
+    AtPeriod,
+)
+"""The leaves that finish as they fire, beside `AfterWatermark`."""
+
+
+def warn_about_refinements(plan: Plan) -> None:
+    """Warn about each grouping whose result depends on how often a grouping before it has refined its panes.
+
+    * Accumulating panes that are not taken back are counted again with each refinement. A stateful function or
+      `Deduplicate` between the two groupings, or a function that names the parameter `pane`, can choose among the
+      panes, so nothing is said then.
+    * A retraction whose event time is that of an element may be late for the grouping that should apply it.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> each = dm.Window.into(dm.FixedWindows(60)).trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
+        >>> sums = p | dm.Create([("a", 1)]) | each | "by name" >> dm.Sum.per_key() | dm.Values()
+        >>> _ = sums | "in all" >> dm.CombineGlobally(sum)
+        >>> with warnings.catch_warnings(record=True) as shown:
+        ...     warnings.simplefilter("always")
+        ...     warn_about_refinements(p.plan())
+        >>> print(shown[0].message)
+        'in all/CombinePerKey' groups the accumulating panes of 'by name', ... counts its elements again with each ...
+        Hint: use .accumulating_and_retracting() before 'by name', or .discarding()
+    """
+    for problem in _problems(plan):
+        warnings.warn(problem, PlanWarning, stacklevel=3)
+
+
+def may_refine(strategy: WindowingStrategy) -> bool:
+    """Tell whether a window, or one that it merges into, may have more than one pane.
+
+    Example:
+        >>> from dataflow_model.plan.strategy import WindowingStrategy
+        >>> from dataflow_model.triggers import Repeatedly
+        >>> may_refine(WindowingStrategy()), may_refine(WindowingStrategy(trigger=Repeatedly(AfterCount(9))))
+        (False, True)
+    """
+    if not strategy.trigger.may_fire(allowed_lateness=strategy.allowed_lateness):
+        return False  # its only pane goes out as the window expires
+    return strategy.merges or not _fires_once(strategy.trigger)
+
+
+def groupings_before(
+    plan: Plan, node: GroupByKeyAndWindow, through: Callable[[Node], bool]
+) -> list[GroupByKeyAndWindow]:
+    """Return the nearest groupings whose panes reach this one, through nodes that `through` accepts, in plan order."""
+    refs, seen, found = [node.input], set(), set()
+    while refs:
+        ref = refs.pop()
+        if ref in seen:
+            continue
+        seen.add(ref)
+        before = plan[ref.label]
+        if isinstance(before, GroupByKeyAndWindow):
+            found.add(before.label)
+        elif through(before):
+            refs.extend(before.inputs[:1] if isinstance(before, ParDo) else before.inputs)
+    return [one for one in plan.nodes if isinstance(one, GroupByKeyAndWindow) and one.label in found]
+
+
+def inherits_from(plan: Plan, node: GroupByKeyAndWindow) -> list[GroupByKeyAndWindow]:
+    """Return the groupings whose triggers this one continues: those before it, with no windowing between.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> sums = p | dm.Create([("a", 1)]) | dm.Sum.per_key()
+        >>> _ = sums | dm.Count.per_key()
+        >>> [before.label for before in inherits_from(p.plan(), p.plan()["Count.PerKey"])]
+        ['Sum.PerKey']
+    """
+    return groupings_before(plan, node, lambda between: not isinstance(between, AssignWindows))
+
+
+def _problems(plan: Plan) -> Iterator[str]:
+    for node in plan.nodes:
+        if not isinstance(node, GroupByKeyAndWindow):
+            continue
+        for before in groupings_before(plan, node, _keeps_all_panes):
+            strategy = before.strategy
+            if strategy.accumulates and not strategy.retracting and may_refine(strategy):
+                yield explain(
+                    f"{node.label!r} groups the accumulating panes of {before.label!r}, of which a window may have "
+                    f"several under {strategy.trigger!r}: it counts its elements again with each refinement",
+                    hint=f"use .accumulating_and_retracting() before {before.label!r}, or .discarding()",
+                )
+        for before in groupings_before(plan, node, _passes_retractions):
+            strategy = before.strategy
+            at = strategy.timestamp_combiner
+            if strategy.retracting and at is not TimestampCombiner.END_OF_WINDOW and may_refine(strategy):
+                yield explain(
+                    f"{node.label!r} groups the panes of {before.label!r}, which takes them back, and whose event time "
+                    f"is that of the {at.value} element: a retraction may come late, and be dropped",
+                    hint=f"leave out .timestamp_combiner({at.value!r}) before {before.label!r}",
+                )
+
+
+def _passes_retractions(node: Node) -> bool:
+    return not (isinstance(node, Deduplicate) or (isinstance(node, ParDo) and node.is_stateful))
+
+
+def _keeps_all_panes(node: Node) -> bool:
+    return _passes_retractions(node) and not (isinstance(node, ParDo) and "pane" in node.metadata)
+
+
+def _fires_once(trigger: Trigger) -> bool:
+    match trigger:
+        case AfterWatermark():
+            return trigger.early is None and trigger.late is None
+        case AfterAny() | AfterAll():
+            # `AfterAll` fires once all are ready, and all that fire once have finished then.
+            return all(map(_fires_once, trigger.children))
+        case OrFinally():
+            return _fires_once(trigger.first)
+        case _:
+            return isinstance(trigger, _ONCE)

@@ -1,0 +1,75 @@
+"""Which windowing strategy collections have together."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.transforms.pcollection import PCollection
+    from dataflow_model.triggers import Trigger
+
+__all__ = ["common_strategy"]
+
+
+def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrategy:
+    """Return the windowing strategy of several collections put together: the first one's, with their common trigger.
+
+    Args:
+        inputs: the collections, at least one.
+        label: the transform that puts them together, for errors.
+
+    Raises:
+        InvalidArgument: when window functions differ, or triggers of which neither is the other's continuation.
+    """
+    first = inputs[0]
+    holding = first
+    triggered: list[PCollection] = []  # one for each trigger
+    for member in inputs:
+        if not _windowed_alike(first.strategy, member.strategy):
+            raise InvalidArgument(
+                explain(
+                    f"{label!r} merges collections that are windowed differently: "
+                    f"{first.ref.label!r} by {_windowed(first)}, {member.ref.label!r} by {_windowed(member)}",
+                    hint="apply the same dm.Window.into(…) to each of them first",
+                )
+            )
+        if all(other.strategy.trigger != member.strategy.trigger for other in triggered):
+            triggered.append(member)
+    for one, other in itertools.combinations(triggered, 2):
+        if not (_continues(one, other) or _continues(other, one)):
+            raise InvalidArgument(
+                explain(
+                    f"{label!r} merges collections that are triggered differently: "
+                    f"{one.ref.label!r} by {one.strategy.trigger!r}, {other.ref.label!r} by {other.strategy.trigger!r}",
+                    hint="apply the same dm.Window.trigger(…) to each of them first",
+                )
+            )
+    for member in triggered:
+        if _continues(member, holding):
+            holding = member
+    strategy = holding.strategy
+    return attrs.evolve(first.strategy, trigger=strategy.trigger, may_lose_data=strategy.may_lose_data)
+
+
+def _windowed_alike(one: WindowingStrategy, other: WindowingStrategy) -> bool:
+    return one.window_fn == other.window_fn and one.merges == other.merges
+
+
+def _continues(one: PCollection, other: PCollection) -> bool:
+    """Tell whether one's trigger is the continuation of the other's."""
+    continuation: Trigger = other.strategy.trigger.continuation()
+    return one.strategy.trigger == continuation
+
+
+def _windowed(collection: PCollection) -> str:
+    strategy = collection.strategy
+    merged = ", merged by a grouping" if strategy.window_fn.is_merging and not strategy.merges else ""
+    return f"{strategy.window_fn!r}{merged}"
