@@ -29,26 +29,32 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
 
     kernel: ClassVar[str | None] = None
 
+    def setup(self) -> None:
+        """Prepare what is costly, such as a connection or a model; once per worker, before any other call."""
+
     def create_accumulator(self) -> AccumT:
         """Return the accumulator of nothing."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `create_accumulator(self)`")
 
     def add_input(self, accumulator: AccumT, element: InputT) -> AccumT:
         """Return the accumulator with one more input; `accumulator` may be changed in place."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `add_input(self, accumulator, element)`")
 
     def merge_accumulators(self, accumulators: Iterable[AccumT]) -> AccumT:
         """Return one accumulator for all; the first may be changed in place."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `merge_accumulators(self, accumulators)`")
 
     def extract_output(self, accumulator: AccumT) -> OutputT:
         """Return the output; the accumulator stays usable."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `extract_output(self, accumulator)`")
 
     def subtract_input(self, accumulator: AccumT, element: InputT) -> AccumT:
         """Return the accumulator as if `element` had never been added; optional."""
         del accumulator, element
         raise NotImplementedError(f"{type(self).__name__} cannot subtract an input")
+
+    def teardown(self) -> None:
+        """Release what `setup` took, also when the run fails; not called in a worker that is killed."""
 
     @property
     def can_subtract(self) -> bool:

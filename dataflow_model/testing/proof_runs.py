@@ -62,6 +62,12 @@ class _Tracing(CombineFn[Any, Any, Any]):
     def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
         self._combine = combine
 
+    def setup(self) -> None:
+        self._combine.setup()
+
+    def teardown(self) -> None:
+        self._combine.teardown()
+
     def create_accumulator(self) -> Any:
         return self._combine.create_accumulator(), []
 

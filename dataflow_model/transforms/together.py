@@ -53,6 +53,16 @@ class Together(Combiner[Any, tuple[Any, ...], Any]):
         )
         self._row = named_row_type(tuple((name, "Any") for name in self.names))
 
+    def setup(self) -> None:
+        """Set each up."""
+        for part in self.parts:
+            part.setup()
+
+    def teardown(self) -> None:
+        """Tear each down."""
+        for part in self.parts:
+            part.teardown()
+
     def create_accumulator(self) -> tuple[Any, ...]:
         """Return one accumulator for each."""
         return tuple([part.create_accumulator() for part in self.parts])

@@ -182,6 +182,15 @@ def test_a_script_and_static_elements_share_a_query(spark: SparkSession, tmp_pat
     assert [record.value for record in actual.collected("panes")] == [("Kay", 1), ("Kay", 2)]
 
 
+def test_asking_for_what_no_sink_collects_names_the_labels_there_are(spark: SparkSession) -> None:
+    p = dm.Pipeline(dm.SparkRunner(spark, mode="batch"))
+    _ = p | dm.Create([1]) | "kept" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    with pytest.raises(dm.InvalidArgument, match=r"has the label 'keep'\nHint: .*\['kept'\]"):
+        result.collected("keep")
+
+
 def test_a_pipeline_without_a_grouping_streams_too(spark: SparkSession, tmp_path: Path) -> None:
     write_replay(tmp_path / "rows", random.Random(8), cases=5, files=1, rows=100)
 

@@ -19,7 +19,8 @@ from dataflow_model.runners.engine.columns.accumulators import column, finish
 from dataflow_model.runners.engine.columns.panes import PaneTable, from_ipc, to_ipc
 from dataflow_model.runners.engine.columns.partials import concat, merge_partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions
-from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.runners.engine.lifetimes import Lifetime
+from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import TriggerMachine
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, encode_key
@@ -77,6 +78,7 @@ class ColumnarEngine:
         self.counters: Counter[str] = Counter()
         self._follow = follow
         self._window_fn = node.strategy.window_fn
+        self._lifetime = Lifetime(node.label, node.combine)
         self._output: list[Panes] = []
         self._parts: dict[bytes, _Part] = {}
         self._tables: list[pa.Table] = []
@@ -109,6 +111,7 @@ class ColumnarEngine:
             InvalidType: for an element that is no pair.
             UserCodeError: when the combiner raises.
         """
+        self._lifetime.set_up()
         for value, time, windows in zip(inbox.values, inbox.times, inbox.windows, strict=True):
             if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
                 problem = f"{self.label!r} groups (key, value) pairs, got {value!r}"
@@ -126,7 +129,7 @@ class ColumnarEngine:
                     first, accumulator = self._folded.get(place) or (shown_key(key), self.combine.create_accumulator())
                     self._folded[place] = (first, self.combine.add_input(accumulator, inner))
             except Exception as error:
-                raise user_error(error, self.label, value) from error
+                raise user_error(error, self.label, value, hint=None) from error
 
     def advance_watermark(self, watermark: int) -> None:
         """Let a watermark take effect: the windows that it passes give their panes."""
@@ -156,6 +159,10 @@ class ColumnarEngine:
     def output_watermark(self) -> int:
         """Return the watermark of the output, which is the input's: a live window ends after it."""
         return self.watermark
+
+    def tear_down(self) -> None:
+        """Let the combiner go."""
+        self._lifetime.tear_down()
 
     def take_panes(self) -> list[Panes]:
         """Return the panes since the last call."""
@@ -288,6 +295,7 @@ class ColumnarEngine:
 
     def _merged_rows(self, tables: Iterable[pa.Table], folded: Iterable[_Folded]) -> Bundle:
         """Merge with the combiner, one by one; panes come in the order of the general path."""
+        self._lifetime.set_up()
         rows: _Folded = {}
         for table in tables:
             self._merge_into(rows, self._rows_of(table))
@@ -300,9 +308,10 @@ class ColumnarEngine:
         for (end, start, encoded), (key, accumulator) in sorted(
             (((end, start, encoded), held) for (encoded, start, end), held in rows.items()), key=_place
         ):
-            value = (key, self.combine.extract_output(accumulator))
             is_global = isinstance(self._window_fn, GlobalWindows)
             window = GLOBAL_WINDOW if is_global else IntervalWindow(EventTime(start), EventTime(end))
+            with at_window(self.label, key, window):
+                value = (key, self.combine.extract_output(accumulator))
             bundle.append(value, end - 1, (window,), info, (_WATERMARK, (end, end, start, encoded), 0), self.clock)
         return bundle
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import attrs
@@ -30,19 +31,23 @@ from dataflow_model.plan.nodes import (
 from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.record_ids import record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
+from dataflow_model.values import GlobalWindow, IntervalWindow, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.values import PaneInfo, Window
+    from dataflow_model.values import PaneInfo
 
 __all__ = ["Fragment"]
 
 
+_WINDOWS: Final = frozenset({IntervalWindow, GlobalWindow})
+"""The windows that are told by their class, which is faster than to look for their attributes."""
 _WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
 
 
@@ -94,7 +99,7 @@ class Fragment:
             for ref in dict.fromkeys(node.inputs) if node.label not in skip else ():
                 self._consumers.setdefault(ref, []).append(node)
         self._metadata_names: dict[str, tuple[str, ...]] = {}
-        self._set_up: set[str] = set()
+        self._lifetimes: dict[str, Lifetime] = {}
         self._record_id: tuple[Any, ...] = ()
         self._root = Bundle()
 
@@ -117,11 +122,8 @@ class Fragment:
 
     def tear_down(self) -> None:
         """Let the DoFns go."""
-        for label in self._set_up:
-            node = self._plan[label]
-            assert isinstance(node, ParDo)  # noqa: S101 - only these are set up
-            node.fn.teardown()
-        self._set_up.clear()
+        tear_down_all(self._lifetimes.values())
+        self._lifetimes.clear()
 
     def _spread(self, ref: Ref, flow: _Flow, arrived: dict[str, list[_Flow]]) -> None:
         for node in self._consumers.get(ref, ()):
@@ -194,7 +196,7 @@ class Fragment:
             if needs_pairs:
                 _check_pair(value, node.label)
             try:
-                windows.append(tuple(assign(EventTime(time), value)))
+                windows.append(_checked_windows(assign(EventTime(time), value), node))
             except Exception as error:
                 raise user_error(error, node.label, value) from error
         return _Flow(flow.values, flow.causes, flow.times, windows)
@@ -222,12 +224,12 @@ class Fragment:
     def _par_do(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
         if not flow.values:
             return {}
-        if node.label not in self._set_up:
+        if node.label not in self._lifetimes:
             # Asked once: looking into a signature costs more than most functions that have one.
             self._metadata_names[node.label] = node.metadata
-            with life_cycle(node.label, "setup"):
-                node.fn.setup()
-            self._set_up.add(node.label)
+            lifetime = Lifetime(node.label, node.fn)
+            lifetime.set_up()
+            self._lifetimes[node.label] = lifetime
         plain = not (self._metadata_names[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
         if plain and isinstance(node.fn, MapFn):
             mapped = _map(node, flow)
@@ -363,6 +365,19 @@ def _file(
         filed.append((tag, value, at))
     for tag, value, at in filed:
         outputs[tag].append(value, cause, at, windows)
+
+
+def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:
+    """Return what a window function has assigned, if these are windows."""
+    windows = tuple(assigned) if isinstance(assigned, Iterable) else None
+    if windows is None or not all(type(window) in _WINDOWS or isinstance(window, Window) for window in windows):
+        raise InvalidType(
+            explain(
+                f"{node.strategy.window_fn!r} must assign a sequence of windows, got {assigned!r}",
+                hint="return [dm.IntervalWindow(start, end)] from its assign, or [] to leave the element out",
+            )
+        )
+    return windows
 
 
 def _checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType, UserCodeError, explain
 from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import encode_key
@@ -36,6 +36,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
                     f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
                 )
             )
+    engine.set_up()
     replacing, alone = _matched(inbox) if inbox.updates else ({}, {})
     element = engine.element if follow else timed_keys(engine.label, engine.element)
     columns = zip(inbox.values, inbox.times, inbox.windows, inbox.orders, strict=True)
@@ -49,6 +50,8 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
                 element(value[0], value[1], time, windows, order, replacing[row])
             elif not (inbox.updates and inbox.is_retraction(row)):
                 element(value[0], value[1], time, windows, order)
+        except UserCodeError:  # of a window that the watermark has reached, and says so
+            raise
         except Exception as error:
             raise user_error(error, engine.label, value, hint=None) from error
 

@@ -14,8 +14,10 @@ from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.emission import AT, BEFORE, ELEMENT, WATERMARK, Emitter, Firing
 from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
 from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.merging import merge_windows
 from dataflow_model.runners.engine.uncombining import MultisetFn, able_to_subtract
+from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TriggerMachine
 from dataflow_model.values import encode_key
@@ -90,6 +92,7 @@ class GroupingEngine(KeyedEngine):
         self._fixed_holds = node.strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
         self._awaited = self.machine.percentiles
         self._sight = _Sight(self)
+        self._lifetime = Lifetime(node.label, node.combine)
         self._emitter = Emitter(
             node.label,
             node.strategy,
@@ -99,6 +102,14 @@ class GroupingEngine(KeyedEngine):
             keeps_history=self.machine.reads_history,
             percentile_of=self.percentile_of if tells_percentile else None,
         )
+
+    def set_up(self) -> None:
+        """Set the combiner up before it is first called, unless that has been done."""
+        self._lifetime.set_up()
+
+    def tear_down(self) -> None:
+        """Let the combiner go."""
+        self._lifetime.tear_down()
 
     # The events of one instant -------------------------------------------------------------------------------------
 
@@ -127,12 +138,15 @@ class GroupingEngine(KeyedEngine):
         """Show signals to every open window, before the elements of the instant."""
         for name in sorted(self.machine.signals.intersection(names)):
             found = [(self.clock, *one) for one in self.state.every_window()]
+            if found:
+                self.set_up()
             for at, window, state, encoded in sorted(found, key=_by_deadline):
                 cell = state.cells[window]
-                self._set_clocks()
-                outcome = self.machine.signal(cell.tree, window, name, self._see(cell))
-                self._emitter.begin(BEFORE, (at, int(window.end), int(window.start), encoded))
-                self._act(state, window, cell, outcome)
+                with at_window(self.label, state.key, window):
+                    self._set_clocks()
+                    outcome = self.machine.signal(cell.tree, window, name, self._see(cell))
+                    self._emitter.begin(BEFORE, (at, int(window.end), int(window.start), encoded))
+                    self._act(state, window, cell, outcome)
                 self.state.mark(encoded, window)
 
     def element(
@@ -223,23 +237,29 @@ class GroupingEngine(KeyedEngine):
         previous = self.watermark
         if not self.reach(watermark, percentiles):
             return
+        found = self.state.take_due(_EVENT, self._clocks(self.watermark, self.clock))
+        if not found:
+            return
+        self.set_up()
         fired: dict[tuple[bytes, Window], Outcome] = {}
         due = []
-        for window, state, encoded in self.state.take_due(_EVENT, self._clocks(self.watermark, self.clock)):
+        for window, state, encoded in found:
             if window in state.reopened and self.watermark > previous:
                 due.append((int(MIN_TIMESTAMP), window, state, encoded))
             if window in state.cells:
-                outcome = self._run_event_timers(state.cells[window], window)
+                with at_window(self.label, state.key, window):
+                    outcome = self._run_event_timers(state.cells[window], window)
                 if outcome.fired or outcome.cleared:
                     fired[encoded, window] = outcome
                 at = expiry_of(window, self.lateness) if outcome.at is None else outcome.at
                 due.append((at, window, state, encoded))
         for deadline, window, state, encoded in sorted(due, key=_by_deadline):
             self._emitter.begin(WATERMARK, (deadline, int(window.end), int(window.start), encoded))
-            if window in state.reopened:
-                self._reopened(state, window)
-            else:
-                self._watermark_reaches(state, window, previous, fired.get((encoded, window)))
+            with at_window(self.label, state.key, window):
+                if window in state.reopened:
+                    self._reopened(state, window)
+                else:
+                    self._watermark_reaches(state, window, previous, fired.get((encoded, window)))
             self.state.mark(encoded, window)
 
     # What a runner reads off ---------------------------------------------------------------------------------------
@@ -308,19 +328,22 @@ class GroupingEngine(KeyedEngine):
         found = self.state.take_due(_CLOCK, self._clocks(self.watermark, until))
         if not found:
             return
+        self.set_up()
         due = []
         outcomes: dict[tuple[bytes, Window], Outcome] = {}
         for window, state, encoded in found:
             cell = state.cells.get(window)
             if cell is not None:
                 self._set_clocks(now)
-                outcome = self.machine.due(cell.tree, window, _CLOCK, until, self._see(cell))
+                with at_window(self.label, state.key, window):
+                    outcome = self.machine.due(cell.tree, window, _CLOCK, until, self._see(cell))
                 if outcome.fired or outcome.cleared:
                     outcomes[encoded, window] = outcome
                     due.append((until if outcome.at is None else outcome.at, window, state, encoded))
         for at, window, state, encoded in sorted(due, key=_by_deadline):
             self._emitter.begin(phase, (at, int(window.end), int(window.start), encoded))
-            self._act(state, window, state.cells[window], outcomes[encoded, window], at)
+            with at_window(self.label, state.key, window):
+                self._act(state, window, state.cells[window], outcomes[encoded, window], at)
 
     def _merge(self, state: KeyState, encoded: bytes, window: Window) -> tuple[Window, Collection[Window]]:
         """Merge an arriving window; return the window that the element is in now, and those that began or ended."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import reprlib
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.runners.engine.cells_in_order import CellsInOrder
+from dataflow_model.values import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Iterator, Sequence
 
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.runners.engine.grouping import GroupingEngine
-    from dataflow_model.values import Window
+    from dataflow_model.windowing import WindowFn
 
 __all__ = ["merge_windows"]
 
@@ -36,7 +39,7 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
     target = arriving
     moved: set[Window] = set()
     results: list[tuple[list[Window], Window]] = []
-    for members, result in engine.strategy.window_fn.merge(windows):
+    for members, result in _merges(engine.strategy.window_fn, windows):
         twice = moved.intersection(members)
         if twice:
             raise InvalidArgument(
@@ -59,6 +62,28 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
             sources.append(result)
         state.cells[result] = _merged_cell(engine, result, [(window, taken[window]) for window in sources])
     return target, {*taken, *(result for _, result in results)}
+
+
+def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collection[Window], Window]]:
+    """Yield what a window function merges, if it is pairs of the windows it was given and a window.
+
+    Raises:
+        InvalidType: for anything else.
+    """
+    given = set(windows)
+    merges: Any = fn.merge(windows)
+    for merge in merges if isinstance(merges, Iterable) else [merges]:
+        is_pair = isinstance(merge, tuple) and len(merge) == 2  # noqa: PLR2004 - sources and target
+        members, target = merge if is_pair else ((), None)
+        if not (isinstance(members, Collection) and given.issuperset(members) and isinstance(target, Window)):
+            raise InvalidType(
+                explain(
+                    f"{fn!r} must merge pairs of some of the windows it is given and the window they become, "
+                    f"got {merge!r} for {reprlib.repr(windows)}",
+                    hint="yield ([first, second], dm.IntervalWindow(first.start, second.end)) from its merge",
+                )
+            )
+        yield members, target
 
 
 def _in_order(state: KeyState) -> CellsInOrder:

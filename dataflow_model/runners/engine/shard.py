@@ -17,6 +17,7 @@ from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.lifetimes import tear_down_all
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.side_join import SideJoinEngine
@@ -314,12 +315,14 @@ class StageShard:
         return {**self.watermarks, **{producer: values[place] for producer, values in self.percentiles.items()}}
 
     def tear_down(self) -> None:
-        """Let the DoFns go."""
-        for fragment in self._fragments.values():
-            fragment.tear_down()
-        for engine in self.engines.values():
-            if isinstance(engine, SideJoinEngine | StatefulEngine | MemoEngine):
-                engine.tear_down()
+        """Let the DoFns and combiners go."""
+        callers = [one for one in self.engines.values() if not isinstance(one, RelayEngine | DeduplicatingEngine)]
+        tear_down_all([*callers, *self._fragments.values()])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the input of every node has come to its end, after which nothing is called any more."""
+        return all(self.input_watermark(label) == MAX_TIMESTAMP for label in self.engines)
 
 
 def input_watermark(staged: StagedPlan, label: str, watermarks: Mapping[str, int]) -> int:

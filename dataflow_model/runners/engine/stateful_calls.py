@@ -12,10 +12,11 @@ from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.plan.declaration import EXPIRY, parameters_of
 from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import MAIN, SideInput
-from dataflow_model.plan.state import WatermarkSpec
+from dataflow_model.plan.state import CombiningStateSpec, WatermarkSpec
 from dataflow_model.plan.state_handles import Timer, Watermark, WatermarkHold
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.emission import ELEMENT
+from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.stateful_cells import Hold, PendingTimer
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import Duration, EventTime, ProcessingTime, format_instant
@@ -171,7 +172,10 @@ class UserCalls:
         }
         self._at_expiry = parameters_of(getattr(node.fn, EXPIRY)) if self._declaration.has_expiry else []
         self._tags = (MAIN, *node.tags)
-        self._is_set_up = self._in_bundle = False
+        states = self._declaration.states.values()
+        combiners: list[Any] = [spec.combine for spec in states if isinstance(spec, CombiningStateSpec)]
+        self._lifetimes = [Lifetime(node.label, fn) for fn in (node.fn, *combiners)]
+        self._in_bundle = False
         self._output: dict[str, Bundle] = {}
         self._phase: int = ELEMENT
         self._cause: Order | None = None
@@ -239,10 +243,8 @@ class UserCalls:
         return output
 
     def tear_down(self) -> None:
-        """Let the DoFn go."""
-        if self._is_set_up:
-            self._node.fn.teardown()
-            self._is_set_up = False
+        """Let the DoFn and its combiners go."""
+        tear_down_all(self._lifetimes)
 
     def _call_back(self, call: Call, function: str, names: list[str], told: dict[str, Any], of: str) -> None:
         node = self._node
@@ -266,11 +268,9 @@ class UserCalls:
         return [name for name in parameters_of(function) if name in self._declaration.names]
 
     def _begin_bundle(self) -> None:
-        if not self._is_set_up:
-            with life_cycle(self._node.label, "setup"):
-                self._node.fn.setup()
-            self._is_set_up = True
         if not self._in_bundle:
+            for lifetime in self._lifetimes:
+                lifetime.set_up()
             with life_cycle(self._node.label, "start_bundle"):
                 self._node.fn.start_bundle()
             self._in_bundle = True

@@ -2,45 +2,82 @@
 
 from __future__ import annotations
 
-import contextlib
 import linecache
 import traceback
 from typing import TYPE_CHECKING, Any, Final
+
+import attrs
 
 from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, explain, shown
 from dataflow_model.plan.dofn import DeadLetter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
     from types import TracebackType
 
-__all__ = ["check_tag", "dead_letter", "life_cycle", "listed", "user_error"]
+    from dataflow_model.values import Window
+
+__all__ = ["at_window", "check_tag", "dead_letter", "life_cycle", "listed", "user_error"]
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
-_HINT: Final = "add .with_exception_handling() to send such elements to an output of their own"
+_HINT: Final = (
+    "add .with_exception_handling() to it, or to a dm.Map(…) before it, to send such elements to an output of their own"
+)
 
 
 def user_error(error: Exception, label: str, element: Any, *, hint: str | None = _HINT) -> UserCodeError:
     """Return the error to raise in place of what user code raised for `element`; an error's own hint comes first."""
+    return _report(error, f"  transform: {label!r}\n  element: {shown(element)}", hint)
+
+
+@attrs.frozen
+class at_window:  # noqa: N801 - a context manager
+    """Report what a combiner or a trigger raises for a window, with no element in hand."""
+
+    label: str
+    key: Any
+    window: Window
+
+    def __enter__(self) -> None:
+        """Begin an event of the window."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise a `UserCodeError` in place of what was raised."""
+        if isinstance(error, Exception) and not isinstance(error, UserCodeError):
+            place = f"  transform: {self.label!r}\n  key: {shown(self.key)}, window: {self.window!r}"
+            raise _report(error, place, None) from error
+
+
+def _report(error: Exception, place: str, hint: str | None) -> UserCodeError:
     said, _, own_hint = _where(error).partition("\nHint: ")
     own_hint, _, line = own_hint.partition("\n")
     said = f"{said}\n{line}" if line else said
-    found = UserCodeError(
-        explain(f"{said}\n  transform: {label!r}\n  element: {shown(element)}", hint=own_hint or hint)
-    )
+    found = UserCodeError(explain(f"{said}\n{place}", hint=own_hint or hint))
     found.__cause__ = error
     return found
 
 
-@contextlib.contextmanager
-def life_cycle(label: str, step: str) -> Iterator[None]:
-    """Report what a DoFn's `setup`, `start_bundle` or `finish_bundle` raises with the transform's label."""
-    try:
-        yield
-    except DataflowError:
-        raise
-    except Exception as error:
-        raise UserCodeError(f"{_where(error)}\n  transform: {label!r}, in its {step}()") from error
+@attrs.frozen
+class life_cycle:  # noqa: N801 - a context manager
+    """Report what a step of a function's life, such as `setup`, raises, with the transform's label.
+
+    A class, since `contextlib.contextmanager` takes a `RuntimeError` that a `StopIteration` has caused for that one.
+    """
+
+    label: str
+    step: str
+
+    def __enter__(self) -> None:
+        """Begin the step."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise a `UserCodeError` in place of an exception that is not ours."""
+        if isinstance(error, Exception) and not isinstance(error, DataflowError):
+            raise UserCodeError(f"{_where(error)}\n  transform: {self.label!r}, in its {self.step}()") from error
 
 
 def listed(results: Any, label: str, hint: str) -> list[Any]:
@@ -72,17 +109,26 @@ def dead_letter(error: Exception, label: str, element: Any) -> DeadLetter:
     """Return the dead letter for an element that user code raised for."""
     frames = traceback.format_list(_user_frames(error.__traceback__))
     lines = [*frames, *traceback.format_exception_only(error)]
-    return DeadLetter(element, label, f"{type(error).__name__}: {error}", "".join(lines))
+    return DeadLetter(element, label, f"{type(error).__name__}: {_message(error)}", "".join(lines))
 
 
-def _where(error: Exception) -> str:
-    said = str(error) if isinstance(error, DataflowError) else f"{type(error).__name__}: {error}"
+def _where(error: BaseException) -> str:
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+        error = error.__cause__  # raised in a generator, where Python replaces it (PEP 479)
+    said = _message(error) if isinstance(error, DataflowError) else f"{type(error).__name__}: {_message(error)}"
     frames = _user_frames(error.__traceback__)
     if not frames:
         return said
     last = frames[-1]
     line = last.line or linecache.getline(last.filename, last.lineno or 0).strip()
     return f"{said}\n  in: {line}  ({last.filename}:{last.lineno}, {last.name})"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 - the user's class may raise anything
+        return f"(its __str__ raised {type(another).__name__})"
 
 
 def _user_frames(trace: TracebackType | None) -> traceback.StackSummary:

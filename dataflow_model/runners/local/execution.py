@@ -14,6 +14,7 @@ from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
 from dataflow_model.runners.engine.sides import StaticSide
@@ -23,7 +24,7 @@ from dataflow_model.runners.reporting import Measured, state_sizes
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping
 
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bundle import Bundle
@@ -62,41 +63,38 @@ class Execution:
         self._signals: deque[str] = deque()
         self._shards = [StageShard(self.staged, depth + 1, sides) for depth in range(len(self.staged.stages))]
 
-    def run(self) -> Iterator[dict[str, list[Record]]]:
-        """Yield what reaches each sink, instant by instant; run it to the end."""
-        for instant in instants_of(self.staged, self._through, self.clock, self._awaited):
-            self.reached = instant.clock
-            arrivals = instant.arrivals
-            signals = (*self._taken_signals(), *instant.signals)
-            percentiles = instant.percentiles if self._awaited.percentiles else {}
-            self._advance(instant.watermarks)
-            for shard in self._shards:
-                clock = instant.clock
-                passed, watermarks = shard.instant(
-                    clock,
-                    arrivals,
-                    self.watermarks,
-                    closes=instant.closes,
-                    percentiles=percentiles,
-                    signals=signals,
-                )
-                self._advance(watermarks)
-                percentiles = {**percentiles, **shard.percentile_outputs}
-                join_arrivals(arrivals, passed)
-            records = {}
-            for sink in self.staged.sinks:
-                bundle = arrivals.get(sink.label)
-                if bundle:
-                    took(sink.label, len(bundle))
-                    instants = [(instant.clock, instant.step)] * len(bundle)
-                    records[sink.label] = records_of(bundle.in_order(), instants)
-                    self.counters[sink.label]["elements_in"] += len(bundle)
-            if records:
-                yield records
-        for shard in self._shards:
-            shard.tear_down()
-        for fragment in self._fragments.values():
-            fragment.tear_down()
+    def run(self) -> Generator[dict[str, list[Record]]]:
+        """Yield what reaches each sink, instant by instant; run it to the end, or close it."""
+        with torn_down(*self._shards, *self._fragments.values()):
+            for instant in instants_of(self.staged, self._through, self.clock, self._awaited):
+                self.reached = instant.clock
+                arrivals = instant.arrivals
+                signals = (*self._taken_signals(), *instant.signals)
+                percentiles = instant.percentiles if self._awaited.percentiles else {}
+                self._advance(instant.watermarks)
+                for shard in self._shards:
+                    clock = instant.clock
+                    passed, watermarks = shard.instant(
+                        clock,
+                        arrivals,
+                        self.watermarks,
+                        closes=instant.closes,
+                        percentiles=percentiles,
+                        signals=signals,
+                    )
+                    self._advance(watermarks)
+                    percentiles = {**percentiles, **shard.percentile_outputs}
+                    join_arrivals(arrivals, passed)
+                records = {}
+                for sink in self.staged.sinks:
+                    bundle = arrivals.get(sink.label)
+                    if bundle:
+                        took(sink.label, len(bundle))
+                        instants = [(instant.clock, instant.step)] * len(bundle)
+                        records[sink.label] = records_of(bundle.in_order(), instants)
+                        self.counters[sink.label]["elements_in"] += len(bundle)
+                if records:
+                    yield records
 
     def signal(self, name: str) -> None:
         """Let a signal take effect at the start of the next instant; called from any thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
 import time
@@ -185,14 +186,15 @@ class LocalResult:
 
     def _execute(self, progress: Progress) -> None:
         records: defaultdict[str, list[Record]] = defaultdict(list)
-        for count, reached in enumerate(self._execution.run()):
-            if self._stop.is_set():
-                self._state = RunnerState.STOPPED
-                return
-            for label, some in reached.items():
-                records[label].extend(some)
-            if count % _REPORT_EVERY == 0:
-                progress.update(self.report)
+        with contextlib.closing(self._execution.run()) as instants:
+            for count, reached in enumerate(instants):
+                if self._stop.is_set():
+                    self._state = RunnerState.STOPPED
+                    return
+                for label, some in reached.items():
+                    records[label].extend(some)
+                if count % _REPORT_EVERY == 0:
+                    progress.update(self.report)
         for node in self._execution.staged.sinks:
             self._publish(node, records[node.label])
         self._state = RunnerState.DONE

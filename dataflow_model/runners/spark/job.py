@@ -18,6 +18,7 @@ from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.feeding import feed_pairs
+from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.scripts import script_bundle
@@ -153,26 +154,26 @@ def run_buckets(program: Program, depth: int, rows: Iterable[Row]) -> Iterator[R
     stage = StageShard(program.staged, depth, program.side_values, lifts=program.lifts, follow=True)
     home = program.labels[0]
     with Stager(program, ONLY_COMMIT) as stager:
-        for (at_stage, _), some in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):
-            if at_stage != depth:
-                yield from some
-                continue
-            inboxes: dict[str, Bundle] = {}
-            for row in some:
-                home = row.shard
-                packed: PackedBundle | PackedPartials = load(row.payload)
-                inbox = inboxes.setdefault(packed.cut, Bundle())
-                if isinstance(packed, PackedBundle):
-                    inbox.extend(packed.bundle)
+        with torn_down(stage):
+            for (at_stage, _), some in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):
+                if at_stage != depth:
+                    yield from some
                     continue
-                engine = stage.engines[packed.cut]
-                assert isinstance(engine, ColumnarEngine)  # noqa: S101 - partials go to lifted groupings
-                took(packed.cut, packed.elements)
-                engine.absorb(from_ipc(packed.table), packed.elements)
-            yield from pack_arrivals(program, _run_bucket(stage, inboxes), home, FIRST, stager)
-            yield from pack_panes(program, depth, stage, FIRST, home, stager)
+                inboxes: dict[str, Bundle] = {}
+                for row in some:
+                    home = row.shard
+                    packed: PackedBundle | PackedPartials = load(row.payload)
+                    inbox = inboxes.setdefault(packed.cut, Bundle())
+                    if isinstance(packed, PackedBundle):
+                        inbox.extend(packed.bundle)
+                        continue
+                    engine = stage.engines[packed.cut]
+                    assert isinstance(engine, ColumnarEngine)  # noqa: S101 - partials go to lifted groupings
+                    took(packed.cut, packed.elements)
+                    engine.absorb(from_ipc(packed.table), packed.elements)
+                yield from pack_arrivals(program, _run_bucket(stage, inboxes), home, FIRST, stager)
+                yield from pack_panes(program, depth, stage, FIRST, home, stager)
         counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
-        stage.tear_down()
         yield _metrics(program, home, counters, {})
         yield from stager.finish(home)
 

@@ -14,6 +14,7 @@ from dataflow_model.metrics.collecting import counted_rows
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.panes import from_ipc
+from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.reporting import state_sizes
 from dataflow_model.runners.spark.counted_store import CountedStore
 from dataflow_model.runners.spark.instants import make_timeline, progress_of_sources
@@ -71,9 +72,18 @@ def run_shard(program: Program, depth: int, label: int, rows: Iterable[Row], sto
             _receive(inbox, row)
     counted = CountedStore(store)
     state = ShardState.open(program, depth, label, counted)
+    with torn_down_if_failed(state.shard):
+        yield from _run_open(program, depth, label, inbox, state, counted)
+
+
+def _run_open(
+    program: Program, depth: int, label: int, inbox: _Inbox, state: ShardState, counted: CountedStore
+) -> Iterator[Row]:
+    """Run the micro-batch on the shard as it is durable, and make what it has changed durable."""
     timeline = inbox.timeline
     if timeline is None:
         if inbox.control is None:
+            state.shard.tear_down()
             return  # no micro-batch of ours: nothing was sent but rows in passing
         for one, counts in inbox.seen:
             state.meta.counters.setdefault(one.label, Counter()).update(counts)

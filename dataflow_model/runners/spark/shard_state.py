@@ -6,6 +6,7 @@ micro-batches applies just those deltas; one whose last attempt did not become d
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,6 +74,8 @@ class ShardState:
             deltas = log.since(state.token) if state is not None and state.token else None
             how = "behind"
             if state is None or deltas is None:
+                if state is not None:
+                    _let_go(state)
                 state, how = cls._new(program, depth), "void"
                 deltas = log.since("")
             state.catch_up(log, deltas or [], whole=how == "void")
@@ -84,7 +87,7 @@ class ShardState:
         return cls(StageShard(program.staged, depth, program.side_values, thaw=pickle.loads, lifts=lifts))
 
     def commit(self, program: Program, depth: int, label: int) -> None:
-        """Make what has changed durable, then let the cache have it."""
+        """Make what has changed durable, then let the cache have it, or its functions go if nothing is to come."""
         assert self._log is not None  # noqa: S101 - opened
         entries: dict[tuple[str, bytes], Any] = {}
         for name, engine in self.shard.engines.items():
@@ -103,8 +106,11 @@ class ShardState:
         self.token = self._log.append(Delta(self.meta, entries), self._current, self.known)
         program.reach("after_state")
         self._log = None
+        if self.shard.is_over:
+            self.shard.tear_down()
+            return
         while len(_cache) >= _KEPT:
-            _cache.pop(next(iter(_cache)))
+            _let_go(_cache.pop(next(iter(_cache))))
         _cache[program.digest, depth, label] = self
 
     def catch_up(self, log: StateLog, deltas: list[Delta], *, whole: bool) -> None:
@@ -149,4 +155,10 @@ class ShardState:
 def forget(program: Program) -> None:
     """Empty the cache of a program's shards, as in a worker that has just been started."""
     for place in [place for place in _cache if place[0] == program.digest]:
-        del _cache[place]
+        _let_go(_cache.pop(place))
+
+
+def _let_go(state: ShardState) -> None:
+    """Tear down what was only cached; its errors are not those of the run that takes its place."""
+    with contextlib.suppress(Exception):
+        state.shard.tear_down()
