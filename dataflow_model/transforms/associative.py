@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -75,6 +76,15 @@ def as_combine_fn(given: Any, label: str) -> CombineFn[Any, Any, Any]:
     if isinstance(given, CombineFn):
         return given
     if isinstance(given, type) and issubclass(given, CombineFn):
+        try:
+            inspect.signature(given).bind()
+        except TypeError as error:
+            raise InvalidType(
+                explain(
+                    f"{label} is given the class {given.__name__}, which cannot be made without arguments: {error}",
+                    hint=f"give an instance: {given.__name__}(…)",
+                )
+            ) from error
         instance: CombineFn[Any, Any, Any] = given()
         return instance
     # The builtins have kernels, and give something for nothing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, KeyEncodingError, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError, explain
 from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.state import BagStateSpec, TimerSpec, ValueStateSpec, on_timer
 from dataflow_model.time import Duration, duration
@@ -41,7 +41,7 @@ class GroupIntoBatches(PTransform):
 
     Raises:
         InvalidArgument: when nothing bounds the lists, or for a bound that is not positive.
-        InvalidType: for a collection whose elements are known not to be pairs.
+        InvalidType: for a bound that is no number, or a collection whose elements are known not to be pairs.
 
     Source: Beam's `GroupIntoBatches`, which takes bytes in its Java SDK only.
 
@@ -65,6 +65,12 @@ class GroupIntoBatches(PTransform):
             )
         age = None if max_age is None else duration(max_age)
         for name, bound in (("size", size), ("max_bytes", max_bytes), ("max_age", age)):
+            if bound is not None and not isinstance(bound, int):
+                raise InvalidType(
+                    explain(
+                        f"`{name}` must be an int, got {bound!r}", hint="dm.GroupIntoBatches(100) makes lists of 100"
+                    )
+                )
             if bound is not None and int(bound) <= 0:
                 raise InvalidArgument(f"`{name}` must be positive, got {bound!r}")
         self._fn = _Batches(size, max_bytes, age)

@@ -79,7 +79,23 @@ class Top(Combiner[Any, list[Any], list[Any]]):
 
     def _best(self, elements: list[Any]) -> list[Any]:
         choose = heapq.nsmallest if self.reverse else heapq.nlargest
-        return choose(self.n, elements, self.key)
+        try:
+            return choose(self.n, elements, self.key)
+        except TypeError as error:
+            ranks = elements if self.key is None else [self.key(element) for element in elements]
+            raise _not_comparable(elements, ranks, error) from error
+
+
+def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> InvalidType:
+    """Return the error for elements of which some cannot be compared, with the first that differs in type."""
+    kinds = [type(rank) for rank in ranks]
+    other = next((place for place, kind in enumerate(kinds) if kind is not kinds[0]), len(kinds) - 1)
+    return InvalidType(
+        explain(
+            f"Top compares elements, and cannot compare {elements[0]!r} with {elements[other]!r}: {error}",
+            hint="say what to compare by, such as dm.Top(3, key=str), or make the elements of one type before it",
+        )
+    )
 
 
 @attrs.frozen

@@ -88,9 +88,14 @@ class ParDo(PTransform):
 
         Raises:
             InvalidArgument: for a tag that is given twice.
+            InvalidType: for a tag that is not text.
 
         Source: Beam's `with_outputs`.
         """
+        if not all(isinstance(tag, str) for tag in (*tags, main)):
+            raise InvalidType(
+                explain(f"a tag must be text, got {tags!r} and main={main!r}", hint='with_outputs("late")')
+            )
         if len({*tags, main}) != len(tags) + 1 or nodes.MAIN in tags:
             raise InvalidArgument(f"each output needs a different tag, got {tags!r} and main={main!r}")
         return self._but(_tags=tags, _main=main)

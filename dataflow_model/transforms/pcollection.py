@@ -85,11 +85,9 @@ class OutputTuple:
         return tuple(self._outputs.items())
 
     def __getitem__(self, tag: str | int) -> PCollection:
-        if isinstance(tag, int):
-            return tuple(self._outputs.values())[tag]
         try:
-            return self._outputs[tag]
-        except KeyError:
+            return tuple(self._outputs.values())[tag] if isinstance(tag, int) else self._outputs[tag]
+        except (KeyError, IndexError):
             raise InvalidArgument(f"there is no output {tag!r}; the outputs are {list(self._outputs)}") from None
 
     def __getattr__(self, tag: str) -> PCollection:

@@ -56,21 +56,21 @@ class Trigger:
 
     def on_element(self, context: TriggerContext) -> None:
         """See an element as it is incorporated."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `on_element(self, context)`")
 
     def on_retraction(self, context: TriggerContext) -> None:
         """See an element that takes an earlier one back and brings none instead; most triggers take no notice."""
 
     def on_timer(self, context: TriggerContext, tag: str) -> None:
         """See one of its own timers."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `on_timer(self, context, tag)`")
 
     def on_signal(self, context: TriggerContext, name: str) -> None:
         """See a signal from outside; every trigger of the tree is shown it, whatever its name."""
 
     def on_merge(self, context: TriggerContext) -> None:
         """Build the state of the merged window from its sources; it starts out finished if every source was."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `on_merge(self, context)`")
 
     def reset(self, context: TriggerContext) -> None:
         """Begin a new turn; state and timers have been cleared."""
@@ -184,7 +184,7 @@ class CompositeTrigger(Trigger):
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
         """See a timer that belongs to a child, or to something below it; `invoke_child(child)` hands it down."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `on_child_timer(self, context, child)`")
 
     def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
         """See the timers of several children that are due in one event; unless it says otherwise, one by one."""
@@ -193,7 +193,7 @@ class CompositeTrigger(Trigger):
 
     def finished_from(self, children: Sequence[bool]) -> bool:
         """Tell whether it has finished, from which of its children have; asked after a merge."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `finished_from(self, children)`")
 
     def on_merge(self, context: TriggerContext) -> None:
         """Children have been merged already, in order; most composites have nothing to add."""
@@ -229,7 +229,7 @@ class SideBySide(CompositeTrigger):
 
     def show(self, context: TriggerContext, children: Sequence[int]) -> None:
         """Show the event in hand to some children, and do what follows from what they did."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `show(self, context, children)`")
 
 
 def check_trigger_type(value: object, name: str) -> Trigger:

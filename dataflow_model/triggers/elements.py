@@ -110,18 +110,26 @@ class DataTrigger(Trigger):
             element: the value, without its key.
             state: what the call before has returned; `None` at first.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `should_emit(self, element, state)`")
 
     def merge_state(self, states: Sequence[Any]) -> Any:
         """Return the state of a merged window; called with the states, in the windows' order, where there are several.
 
         Windows in which the trigger has seen no element bring none.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `merge_state(self, states)`")
 
     def on_element(self, context: TriggerContext) -> None:
         """Ask."""
-        emits, state = self.should_emit(context.element, context.lookup_state(_TAG))
+        answer: Any = self.should_emit(context.element, context.lookup_state(_TAG))
+        if not isinstance(answer, tuple) or len(answer) != 2:  # noqa: PLR2004 - a pair
+            raise InvalidType(
+                explain(
+                    f"should_emit of {self!r} must return a pair, whether to fire and the new state, got {answer!r}",
+                    hint="return (False, state) for an element that does not fire",
+                )
+            )
+        emits, state = answer
         context.store_state(_TAG, state)
         if emits:
             context.trigger()

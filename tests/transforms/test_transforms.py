@@ -95,6 +95,13 @@ def test_the_dead_letters_need_a_tag_of_their_own() -> None:
         (lambda: dm.AsIter([1]), "a side input must be a collection"),  # type: ignore[arg-type]
         (lambda: dm.Top(0), "`n` must be at least 1, got 0"),
         (dm.Together, "needs at least one combiner"),
+        (
+            lambda: dm.CombinePerKey(dm.Top),
+            r"the class Top, which cannot be made without (.|\n)*Hint: .*Top\(…\)",
+        ),
+        (lambda: dm.Map(str).with_outputs(3), "a tag must be text, got \\(3,\\)"),  # type: ignore[arg-type]
+        (lambda: dm.GroupIntoBatches("x"), "`size` must be an int, got 'x'"),  # type: ignore[arg-type]
+        (lambda: (created(1)[1] | dm.Map(str).with_outputs("x"))[2], r"no output 2; the outputs are \['main', 'x'\]"),
     ],
 )
 def test_wrong_arguments_are_refused_where_they_are_given(make: Any, problem: str) -> None:

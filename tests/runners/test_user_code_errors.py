@@ -1,0 +1,240 @@
+"""Errors in users' functions: each carries the transform's label and where it was raised, even a StopIteration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Raised = type[Exception]
+RAISED = pytest.mark.parametrize("raised", [StopIteration, ValueError], ids=lambda raised: raised.__name__)
+SCRIPT = TestStream().add(("k", 1), 0).add(("k", 2), 1).processing_time(20).processing_time(40)
+
+
+@attrs.frozen
+class Failing:
+    """Raises in one step."""
+
+    step: str
+    raised: Raised
+
+    def reach(self, step: str) -> None:
+        if step == self.step:
+            raise self.raised("boom")
+
+
+@attrs.frozen
+class Combines(dm.CombineFn[Any, int, int]):
+    fails: Failing
+
+    def create_accumulator(self) -> int:
+        self.fails.reach("create_accumulator")
+        return 0
+
+    def add_input(self, accumulator: int, element: Any) -> int:
+        self.fails.reach("add_input")
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        self.fails.reach("merge_accumulators")
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        self.fails.reach("extract_output")
+        return accumulator
+
+
+@attrs.frozen
+class Fires(dm.Trigger):
+    fails: Failing
+
+    def on_element(self, context: Any) -> None:
+        self.fails.reach("on_element")
+        context.set_timer("event", context.window.end, dm.TimeDomain.EVENT_TIME)
+        context.set_timer("clock", dm.ProcessingTime(10), dm.TimeDomain.PROCESSING_TIME)
+
+    def on_timer(self, context: Any, tag: str) -> None:
+        self.fails.reach(f"on_timer {tag}")
+
+    def on_merge(self, context: Any) -> None:
+        self.fails.reach("on_merge")
+
+
+@attrs.frozen
+class Windows(dm.WindowFn):
+    """Windows of ten seconds that merge as `merges` says; junk where it is told so."""
+
+    is_merging: ClassVar[bool] = True
+    assigns: Callable[[dm.EventTime], Any] = lambda time: [window_at(time)]
+    merges: Callable[[Sequence[Any]], Any] = lambda windows: ()
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> Any:
+        return self.assigns(event_time)
+
+    def merge(self, windows: Sequence[Any]) -> Any:
+        return self.merges(windows)
+
+
+class Lives(dm.DoFn):
+    def __init__(self, fails: Failing) -> None:
+        self.fails = fails
+
+    def setup(self) -> None:
+        self.fails.reach("setup")
+
+    def start_bundle(self) -> None:
+        self.fails.reach("start_bundle")
+
+    def process(self, element: Any) -> Any:
+        self.fails.reach("process")
+        yield element
+
+    def finish_bundle(self) -> None:
+        self.fails.reach("finish_bundle")
+
+    def teardown(self) -> None:
+        self.fails.reach("teardown")
+
+
+@attrs.frozen
+class Answers(dm.DataTrigger):
+    answer: Any
+
+    def should_emit(self, element: Any, state: Any) -> Any:
+        return self.answer
+
+
+def window_at(time: dm.EventTime) -> dm.IntervalWindow:
+    return dm.IntervalWindow(time, dm.EventTime(int(time) + 10_000_000))
+
+
+def message_of(build: Callable[[Any], Any]) -> str:
+    p = dm.Pipeline(dm.LocalRunner())
+    _ = build(p | "script" >> SCRIPT) | "kept" >> dm.io.Collect()
+    with pytest.raises(dm.UserCodeError) as error:
+        p.run().wait_until_finish()
+    return str(error.value)
+
+
+@RAISED
+@pytest.mark.parametrize("step", ["create_accumulator", "add_input", "merge_accumulators"])
+def test_what_a_combiner_raises_for_an_element_carries_label_and_element(step: str, raised: Raised) -> None:
+    combine = Combines(Failing(step, raised))
+    message = message_of(lambda c: c | dm.Window.into(dm.Sessions(10)) | "sum" >> dm.CombinePerKey(combine))
+    assert f"{raised.__name__}: boom" in message
+    assert "transform: 'sum'\n  element: ('k', " in message
+    assert "in reach" not in message.partition("\n")[0]
+
+
+@RAISED
+@pytest.mark.parametrize("trigger", [dm.AfterWatermark(), dm.Repeatedly(dm.AfterProcessingTime(5))], ids=str)
+def test_what_a_combiner_raises_for_a_pane_carries_label_key_and_window(trigger: dm.Trigger, raised: Raised) -> None:
+    combine = Combines(Failing("extract_output", raised))
+    windowed = dm.Window.into(dm.FixedWindows(10)).trigger(trigger)
+    message = message_of(lambda c: c | windowed | "sum" >> dm.CombinePerKey(combine))
+    assert f"{raised.__name__}: boom" in message
+    assert "transform: 'sum'\n  key: 'k', window: [1970-01-01T00:00:00Z, 1970-01-01T00:00:10Z)" in message
+
+
+@RAISED
+@pytest.mark.parametrize("step", ["on_element", "on_merge", "on_timer event", "on_timer clock"])
+def test_what_a_trigger_raises_carries_the_label_of_the_grouping(step: str, raised: Raised) -> None:
+    windowed = dm.Window.into(dm.Sessions(10)).trigger(dm.Repeatedly(Fires(Failing(step, raised))))
+    message = message_of(lambda c: c | windowed | "lists" >> dm.GroupByKey())
+    assert f"{raised.__name__}: boom" in message
+    assert "transform: 'lists'" in message
+    assert ("key: 'k', window: [" if "timer" in step else "element: ('k', ") in message
+
+
+@RAISED
+@pytest.mark.parametrize("step", ["setup", "start_bundle", "finish_bundle", "teardown"])
+def test_what_a_step_of_a_dofns_life_raises_carries_label_and_step(step: str, raised: Raised) -> None:
+    message = message_of(lambda c: c | "lives" >> dm.ParDo(Lives(Failing(step, raised))))
+    assert message.startswith(f"{raised.__name__}: boom\n  in: ")
+    assert f"transform: 'lives', in its {step}()" in message
+
+
+@RAISED
+def test_what_a_generator_raises_is_shown_as_the_user_raised_it(raised: Raised) -> None:
+    message = message_of(lambda c: c | "lives" >> dm.ParDo(Lives(Failing("process", raised))))
+    assert message.startswith(f"{raised.__name__}: boom\n  in: ")
+
+
+@pytest.mark.parametrize("assigned", [None, "ab", [1], window_at(dm.EventTime(0))], ids=repr)
+def test_a_window_function_that_assigns_no_windows_is_refused_with_what_it_gave(assigned: Any) -> None:
+    windowed = dm.Window.into(Windows(assigns=lambda time: assigned))
+    message = message_of(lambda c: c | windowed | dm.GroupByKey())
+    assert f"must assign a sequence of windows, got {assigned!r}" in message
+    assert "transform: 'Window.into'\n  element: ('k', 1)" in message
+
+
+@pytest.mark.parametrize(
+    "merges",
+    [
+        lambda windows: None,
+        lambda windows: windows,
+        lambda windows: [(windows, "target")],
+        lambda windows: [(["source"], windows[0])],
+        lambda windows: [([window_at(dm.EventTime(77))], windows[0])],
+        lambda windows: [(windows[0], windows[0])],
+    ],
+    ids=["nothing", "no pairs", "a target that is none", "a source that is none", "an unknown source", "no list"],
+)
+def test_a_window_function_that_merges_something_else_is_refused(merges: Any) -> None:
+    message = message_of(lambda c: c | dm.Window.into(Windows(merges=merges)) | "lists" >> dm.GroupByKey())
+    assert "must merge pairs of some of the windows it is given and the window they become" in message
+    assert "transform: 'lists'\n  element: ('k', 1)" in message
+
+
+def test_a_data_trigger_that_does_not_answer_with_a_pair_is_refused() -> None:
+    windowed = dm.Window.into(dm.FixedWindows(10)).trigger(dm.Repeatedly(Answers(True)))
+    message = message_of(lambda c: c | windowed | "lists" >> dm.GroupByKey())
+    assert "should_emit of Answers(answer=True) must return a pair" in message
+    assert "transform: 'lists'" in message
+
+
+def test_a_method_that_a_subclass_lacks_is_named() -> None:
+    message = message_of(lambda c: c | "sum" >> dm.CombinePerKey(dm.CombineFn()))
+    assert message.startswith("NotImplementedError: CombineFn must define `create_accumulator(self)`")
+
+
+def test_an_exception_whose_text_cannot_be_made_is_still_reported() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    def fail(pair: Any) -> Any:
+        raise Mute
+
+    message = message_of(lambda c: c | "fails" >> dm.Map(fail))
+    assert message.startswith("Mute: (its __str__ raised ZeroDivisionError)\n  in: raise Mute")
+
+
+def test_a_hint_for_a_transform_without_dead_letters_can_be_followed() -> None:
+    message = message_of(lambda c: c | dm.WithKeys("nowhere"))
+    assert message.endswith(
+        "Hint: add .with_exception_handling() to it, or to a dm.Map(…) before it, "
+        "to send such elements to an output of their own"
+    )
+
+
+@pytest.mark.parametrize("key", [None, lambda value: value], ids=["no key", "key"])
+@pytest.mark.parametrize("reverse", [False, True], ids=["greatest", "least"])
+def test_top_over_types_that_do_not_compare_says_so_with_label_and_way_out(key: Any, reverse: bool) -> None:
+    mixed = dm.Map(lambda pair: (pair[0], "two" if pair[1] == 2 else pair[1]))
+    message = message_of(lambda c: c | mixed | "best" >> dm.Top.per_key(2, key=key, reverse=reverse))
+    assert "Top compares elements, and cannot compare 1 with 'two'" in message
+    assert "transform: 'best'\n  key: 'k'" in message
+    assert "\nHint: say what to compare by, such as dm.Top(3, key=str)" in message
+
+
+def test_a_type_error_of_the_users_key_function_is_not_taken_for_elements_that_do_not_compare() -> None:
+    message = message_of(lambda c: c | "best" >> dm.Top.per_key(1, key=len))
+    assert message.startswith("TypeError: object of type 'int' has no len()")
