@@ -15,7 +15,9 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all, torn_down
+from dataflow_model.runners.spark import shard_state
 from dataflow_model.testing import TestStream
+from tests.watermarks.streamed import Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -236,6 +238,48 @@ def test_a_function_whose_setup_failed_is_not_torn_down_and_may_be_set_up_again(
     lifetime.set_up()
     lifetime.tear_down()
     assert steps == ["setup", "setup", "teardown"]
+
+
+def streamed(folder: pathlib.Path, *values: int) -> tuple[Streamed, pathlib.Path]:
+    """Return a stream of micro-batches of one element each, on two shards of one worker, and where steps are noted."""
+    steps = folder / "steps"
+    steps.mkdir()
+
+    def build(p: dm.Pipeline) -> None:
+        script = TestStream()
+        for at, value in enumerate(values):
+            script = script.add((f"key {at % 5}", value), at)
+        windowed = p | script | dm.Window.into(dm.FixedWindows("10 seconds"))
+        _ = windowed | "sum" >> dm.CombinePerKey(CountedSum(str(steps))) | "kept" >> dm.io.Collect()
+
+    return Streamed(build, folder / "stream", rows=1), steps
+
+
+def test_shards_of_one_worker_share_a_combiner_from_the_first_micro_batch_to_the_end(tmp_path: pathlib.Path) -> None:
+    stream, steps = streamed(tmp_path, *range(10))
+    for _ in range(5):
+        stream.step()
+    assert counted(steps) == {"setup": 1}
+    stream.run()
+    assert counted(steps) == {"setup": 1, "teardown": 1}
+    assert sum(record.value[1] for record in stream.collected("kept")) == sum(range(10))
+
+
+def test_a_failed_micro_batch_tears_down_what_its_shard_holds(tmp_path: pathlib.Path) -> None:
+    stream, steps = streamed(tmp_path, -1, 2)
+    with pytest.raises(dm.UserCodeError, match="negative"):
+        stream.run()
+    assert counted(steps) == {"setup": 1, "teardown": 1}
+
+
+def test_a_shard_that_leaves_the_cache_tears_down_and_one_that_comes_back_is_set_up(tmp_path: pathlib.Path) -> None:
+    stream, steps = streamed(tmp_path, *range(10))
+    for _ in range(5):
+        stream.step()
+    shard_state.forget(stream.program)
+    assert counted(steps) == {"setup": 1, "teardown": 1}
+    stream.run()
+    assert counted(steps) == {"setup": 2, "teardown": 2}
 
 
 def runner(spark: SparkSession, mode: str, tmp_path: pathlib.Path) -> dm.SparkRunner:
