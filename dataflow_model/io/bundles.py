@@ -39,7 +39,9 @@ class ForeachBundleSink(MessageSink):
     def __attrs_post_init__(self) -> None:
         """Check the function."""
         if not callable(self.fn):
-            raise InvalidType(explain(f"a function is wanted, got {self.fn!r}", hint="ForeachBundle(lambda values: …)"))
+            raise InvalidType(
+                explain(f"ForeachBundle takes a function, got {self.fn!r}", hint="use ForeachBundle(lambda values: …)")
+            )
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Call the function, unless there is nothing.
@@ -63,7 +65,7 @@ class ForeachBundleSink(MessageSink):
                     f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}\n"
                     f"in the function of {self.label!r}, given {len(given)} values of commit {commit_id}, "
                     f"the first {given[0]!r}",
-                    hint="nothing of this commit counts as written; the function sees it again when the run is resumed",
+                    hint="this commit does not count as written; the function is called again when the run is resumed",
                 )
             ) from error
 
@@ -102,8 +104,8 @@ class ArrowTableSink(DataFrameSink):
         if misfits:
             raise SinkError(
                 explain(
-                    f"{self.label!r} cannot take {misfits[0].value!r}: {misfits[0].reason} ({len(misfits)} such rows)",
-                    hint="give schema=pa.schema({…}), or map the elements to one shape first",
+                    f"{self.label!r} cannot write {misfits[0].value!r}: {misfits[0].reason} ({len(misfits)} such rows)",
+                    hint="pass schema=pa.schema({…}), or map the elements to one shape first",
                 )
             )
         return pa.Table.from_batches([batch])

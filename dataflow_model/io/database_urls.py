@@ -28,24 +28,24 @@ def checked_url(value: Any) -> str:
     """
     if importlib.util.find_spec("sqlalchemy") is None:
         raise InvalidArgument(
-            explain("writing to a database needs SQLAlchemy", hint="pip install 'dataflow-model[sql]'")
+            explain("writing to a database needs SQLAlchemy", hint="run pip install 'dataflow-model[sql]'")
         )
     import sqlalchemy as sa
     from sqlalchemy.exc import ArgumentError
 
     if not isinstance(value, str | sa.URL):
-        raise InvalidType(explain(f"`url` must be text, got {type(value).__name__}", hint=f"give {_EXAMPLE}"))
+        raise InvalidType(explain(f"`url` must be text, got {type(value).__name__}", hint=f"use {_EXAMPLE}"))
     try:
         url = sa.make_url(value)
     except (ArgumentError, ValueError):  # whose text may contain a part of the password
         raise InvalidArgument(
-            explain("the `url` of WriteTable is not the URL of a database", hint=f"give {_EXAMPLE}")
+            explain("the `url` of WriteTable is not the URL of a database", hint=f"use {_EXAMPLE}")
         ) from None
     if "@" in (url.host or ""):
         raise InvalidArgument(
             explain(
                 "the `url` of WriteTable has more than one '@' before its database, so the end of the password would "
-                "be taken for the host",
+                "be read as the host",
                 hint="encode the password: urllib.parse.quote_plus(password), or sqlalchemy.URL.create(…)",
             )
         )
@@ -53,9 +53,9 @@ def checked_url(value: Any) -> str:
     if database not in _DATABASES:
         raise InvalidArgument(
             explain(
-                f"the `url` of WriteTable must be of {' or '.join(_DATABASES)}, which can insert a row or else change "
-                f"it, got {shown_url(url)}",
-                hint="write to another database from dm.io.ForeachBundle(fn)",
+                f"the `url` of WriteTable must be of {' or '.join(_DATABASES)}, whose upserts are supported, got "
+                f"{shown_url(url)}",
+                hint="use dm.io.ForeachBundle(fn) to write to another database",
             )
         )
     if database == "sqlite":
@@ -64,7 +64,7 @@ def checked_url(value: Any) -> str:
                 explain(
                     "the `url` of WriteTable must name a file, since a database in memory belongs to one process, got "
                     f"{shown_url(url)}",
-                    hint="give 'sqlite:///delays.db'",
+                    hint="use 'sqlite:///delays.db'",
                 )
             )
         url = url.set(database=absolute_path(str(url.database)))

@@ -57,7 +57,8 @@ class ReadDataFrame(ReadRows):
         if not hasattr(df, "isStreaming") or not hasattr(df, "schema"):
             raise InvalidType(
                 explain(
-                    f"a Spark DataFrame is wanted, got {type(df).__name__}", hint="spark.createDataFrame(…) makes one"
+                    f"ReadDataFrame takes a Spark DataFrame, got {type(df).__name__}",
+                    hint="create one with spark.createDataFrame(…)",
                 )
             )
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -70,8 +71,9 @@ class ReadDataFrame(ReadRows):
         if origins.max_skew is not None:
             raise InvalidArgument(
                 explain(
-                    f"`max_skew` makes a source wait, but Spark reads a DataFrame by itself, got {origins.max_skew!r}",
-                    hint="leave it out here; dm.io.ReadParquet and the other files take it",
+                    "`max_skew` is not supported for DataFrames, since it would make a source wait and Spark reads a "
+                    f"DataFrame by itself, got {origins.max_skew!r}",
+                    hint="leave it out, or read files with dm.io.ReadParquet, which supports it",
                 )
             )
         ids = (id_columns,) if isinstance(id_columns, str) else tuple(id_columns)
@@ -89,7 +91,7 @@ class ReadDataFrame(ReadRows):
                 explain(
                     f"a replay clock on a streaming DataFrame needs the rows' own order, got origin={origin!r}, "
                     f"sequence={sequence!r}",
-                    hint="name the columns, such as Kafka's partition and offset; or leave `processing_time` out",
+                    hint="name the columns, such as Kafka's partition and offset, or leave `processing_time` out",
                 )
             )
         source = DataFrameSource(

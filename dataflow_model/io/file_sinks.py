@@ -79,7 +79,7 @@ class FileSink(Sink):
             raise SinkError(
                 explain(
                     f"{self.label!r} cannot write to {self.path}: {error.strerror or error}",
-                    hint="name a directory, existing or new, that driver and workers may write",
+                    hint="choose a directory, existing or new, to which driver and workers can write",
                 )
             ) from error
 

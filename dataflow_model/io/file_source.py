@@ -79,7 +79,7 @@ class _Listing(dict[str, Origin]):
 
 def _unreadable(path: str, error: OSError) -> SourceError:
     return SourceError(
-        explain(f"{path} cannot be read: {error.strerror}", hint="put the file back, or check its permissions")
+        explain(f"{path} cannot be read: {error.strerror}", hint="restore the file, or check its permissions")
     )
 
 
@@ -87,7 +87,10 @@ def _checked_time(value: Any) -> str | Arrival:
     if isinstance(value, str | Arrival):
         return value
     raise InvalidType(
-        explain(f"`event_time` must be a column's name or dm.ARRIVAL, got {value!r}", hint="event_time='scheduled_at'")
+        explain(
+            f"`event_time` must be a column's name or dm.ARRIVAL, got {value!r}",
+            hint="pass event_time='scheduled_at', for example",
+        )
     )
 
 
@@ -126,16 +129,17 @@ class FileSource(ColumnSource):
         if isinstance(self.watermark, OldestFile) and self.watermark_origins.by != "file":
             raise InvalidArgument(
                 explain(
-                    f"{self.watermark!r} has a watermark for each file, and the origins here are "
+                    f"{self.watermark!r} needs a watermark for each file, but the origins here are "
                     f"{self.watermark_origins.by or 'the whole source'}",
-                    hint='watermark_origin="file", or dm.FileInjector(…)',
+                    hint='pass watermark_origin="file", or use dm.FileInjector(…)',
                 )
             )
         if self.given is not None:
             if not isinstance(self.given, pa.Schema):
                 raise InvalidType(
                     explain(
-                        f"`schema` must be a pyarrow.Schema, got {self.given!r}", hint="pa.schema({'at': pa.int64()})"
+                        f"`schema` must be a pyarrow.Schema, got {self.given!r}",
+                        hint="use pa.schema({'at': pa.int64()})",
                     )
                 )
             self._check_columns(self.given)
@@ -215,7 +219,7 @@ class FileSource(ColumnSource):
         raise SourceError(
             explain(
                 f"{path} was replaced before all rows of the old file had been read",
-                hint="put the old file back until its rows are committed, and give the new one a name of its own",
+                hint="restore the old file until its rows are committed, and give the new file another name",
             )
         )
 
@@ -262,7 +266,7 @@ class FileSource(ColumnSource):
             raise SourceError(
                 explain(
                     f"there is no {self.kind} file in {', '.join(self.paths)} yet, so the columns are not known",
-                    hint="give schema=pa.schema({…})",
+                    hint="pass schema=pa.schema({…})",
                 )
             )
         found = self.file_schema(str(Path(root_of(self.paths), names[0])))
@@ -302,7 +306,7 @@ class FileSource(ColumnSource):
             raise SourceError(
                 explain(
                     f"there is no file in {', '.join(self.paths)}",
-                    hint="mind the spelling; names that begin with '_' or '.' are skipped; follow=True waits for files",
+                    hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files",
                 )
             )
 
@@ -328,8 +332,8 @@ class FileSource(ColumnSource):
                 return origin
         raise SourceError(
             explain(
-                f"{path} changes whenever it is looked at",
-                hint="write the file elsewhere on the same file system, and rename it into place when it is whole",
+                f"{path} keeps changing while it is read",
+                hint="write the file elsewhere on the same file system, and rename it into place when it is complete",
             )
         )
 
@@ -376,8 +380,8 @@ class FileSource(ColumnSource):
         before = column[place - 1].as_py() if place else _instant_text(last)
         raise SourceError(
             explain(
-                f"{path} is not sorted by its replay clock: column {self.processing_time!r} goes back from {before} to "
-                f"{column[place].as_py()} at row {row + place}",
+                f"{path} is not sorted by its replay clock: column {self.processing_time!r} goes backward "
+                f"from {before} to {column[place].as_py()} at row {row + place}",
                 hint=f"sort each file by {self.processing_time!r}, or leave `processing_time` out (the wall clock)",
             )
         )

@@ -181,7 +181,7 @@ class _Explained:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError):
-            raise SinkError(explain(f"{self.problem}: {error}", hint="mind free space and permissions")) from error
+            raise SinkError(explain(f"{self.problem}: {error}", hint="check free space and permissions")) from error
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:

@@ -56,7 +56,8 @@ def line_index(version: FileVersion) -> LineIndex:
     if version.path.endswith(_COMPRESSED):
         raise SourceError(
             explain(
-                f"{version.path} is compressed, and text is read by row ranges", hint="unpack it, or make it Parquet"
+                f"{version.path} is compressed, but text must be read by row ranges",
+                hint="decompress it, or convert it to Parquet",
             )
         )
     try:
@@ -91,8 +92,8 @@ def count_appended_lines(version: FileVersion, start: int) -> int:
     if before != b"\n" and after not in (b"\r", b"\n"):
         raise SourceError(
             explain(
-                f"the last line of {version.path} had no line end when it was read as a row, and has been continued at "
-                f"byte {start}",
+                f"the last line of {version.path} had no line end when it was read as a row, but was continued later "
+                f"at byte {start}",
                 hint="append whole lines, each in one write; or write the file elsewhere and rename it into place",
             )
         )

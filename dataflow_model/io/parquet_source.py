@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ParquetSource"]
 
 _HINT = (
-    "rewrite or remove the file; one that is still being written must be renamed into place when it is whole; "
+    "rewrite or remove the file; rename a file into place only when it is completely written; "
     "names that begin with '_' or '.' are skipped"
 )
 
@@ -46,8 +46,8 @@ class ParquetSource(FileSource):
                 continue
             raise SourceError(
                 explain(
-                    f"{path} has another schema than expected: {problem}; its columns are {', '.join(found.names)}",
-                    hint="read files of another schema apart, and put the collections together with dm.Flatten()",
+                    f"{path} does not have the expected schema: {problem}; its columns are {', '.join(found.names)}",
+                    hint="read files with another schema separately, and merge the collections with dm.Flatten()",
                 )
             )
 
@@ -97,4 +97,4 @@ def _footer(version: FileVersion) -> tuple[pq.FileMetaData, pa.Schema]:
             return file.metadata, schema
     except (pa.ArrowException, OSError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SourceError(explain(f"{version.path} is no readable Parquet file: {problem}", hint=_HINT)) from error
+        raise SourceError(explain(f"{version.path} is not a readable Parquet file: {problem}", hint=_HINT)) from error

@@ -30,18 +30,21 @@ def absolute_path(path: PathLike) -> str:
         >>> absolute_path("s3://bucket/flights")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidArgument: 's3://bucket/flights' is a URL, and only mounted file systems are read
-        Hint: mount it, or read it with Spark and hand the DataFrame to ReadDataFrame
+        dataflow_model.errors.InvalidArgument: a path must be on a mounted file system, got the URL
+            's3://bucket/flights'
+        Hint: mount it, or read it with Spark and pass the DataFrame to ReadDataFrame
     """
     if not isinstance(path, str | os.PathLike):
-        raise InvalidType(explain(f"a path is wanted, got {path!r}", hint="give text or a pathlib.Path"))
+        raise InvalidType(
+            explain(f"a path must be text or a pathlib.Path, got {path!r}", hint="pass 'data/flights/', for example")
+        )
     text = os.fspath(path)
     text = text.removeprefix("file://") if text.startswith("file:///") else text
     if "://" in text:
         raise InvalidArgument(
             explain(
-                f"{text!r} is a URL, and only mounted file systems are read",
-                hint="mount it, or read it with Spark and hand the DataFrame to ReadDataFrame",
+                f"a path must be on a mounted file system, got the URL {text!r}",
+                hint="mount it, or read it with Spark and pass the DataFrame to ReadDataFrame",
             )
         )
     if not text:
@@ -57,7 +60,7 @@ def absolute_paths(path: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
     """
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not several:
-        raise InvalidArgument(explain("a list of paths must not be empty, got []", hint="name a file or a directory"))
+        raise InvalidArgument(explain("a list of paths must not be empty, got []", hint="pass a file or a directory"))
     return tuple(absolute_path(one) for one in several)
 
 

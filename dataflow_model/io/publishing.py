@@ -86,7 +86,7 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]]) -> None
         raise SinkError(
             explain(
                 f"commit {commit_id} cannot be published in {path}: {error}",
-                hint="workers and driver must see the same directory and be allowed to write it",
+                hint="make sure that workers and driver see the same directory and can write to it",
             )
         ) from error
     discard(path, commit_id)
@@ -108,7 +108,7 @@ def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]]) ->
         raise SinkError(
             explain(
                 f"a part of commit {commit_id} cannot be published in {path}: {error}",
-                hint="all workers must see the same directory and be allowed to write it",
+                hint="make sure that all workers see the same directory and can write to it",
             )
         ) from error
 

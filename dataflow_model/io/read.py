@@ -38,7 +38,7 @@ class ReadRows(Read):
             InvalidArgument: for the tag of the main output.
         """
         if tag == nodes.MAIN:
-            raise InvalidArgument(f"the dead letters need a tag of their own, got {tag!r}")
+            raise InvalidArgument(f"the dead letters need a tag that no other output has, got {tag!r}")
         return self._but(dead_letters=tag)
 
 

@@ -114,7 +114,7 @@ def checked_schema(value: Any) -> pa.Schema | None:
     raise InvalidType(
         explain(
             f"`schema` must be a pyarrow.Schema, got {value!r}",
-            hint="pa.schema({'key': pa.string(), 'value': pa.int64()})",
+            hint="use pa.schema({'key': pa.string(), 'value': pa.int64()})",
         )
     )
 
@@ -133,7 +133,7 @@ def unified_schema(schemas: Iterable[pa.Schema], label: str) -> pa.Schema:
         return pa.unify_schemas(list(schemas), promote_options="permissive")
     except pa.ArrowException as error:
         raise SinkError(
-            explain(f"{label!r} has rows whose columns do not go together: {error}", hint="give schema=pa.schema({…})")
+            explain(f"{label!r} has rows with incompatible columns: {error}", hint="pass schema=pa.schema({…})")
         ) from error
 
 
@@ -141,8 +141,8 @@ def unknown_columns(label: str) -> PlanError:
     """Return the error of a sink that would have to see rows before it knows its columns."""
     return PlanError(
         explain(
-            f"{label!r} does not know its columns, and a stream cannot wait for its rows to tell",
-            hint="give schema=pa.schema({…}), or .with_output_types(tuple[str, float]) to the step before",
+            f"the columns of {label!r} are not known, and a stream cannot infer them from its rows",
+            hint="pass schema=pa.schema({…}), or add .with_output_types(tuple[str, float]) to the step before",
         )
     )
 

@@ -56,7 +56,7 @@ def fields_of(value: Any) -> dict[str, Any]:
     if inner is None:
         return {"key": value[0], "value": value[1]}
     if "key" in inner:
-        raise ValueError("the value of a pair has a field 'key', which is the name of the key's column")
+        raise ValueError("the value of a pair must not have a field 'key', which is the name of the key's column")
     return {"key": value[0], **inner}
 
 
@@ -115,7 +115,7 @@ def fit_places(
         name = RETRACTION_FIELD.name
         for row, value in enumerate(columns.pop(name, ())):
             if value is not _MISSING:
-                bad[row] = f"it has a field {name!r}, which is the name of the column that tells what is taken back"
+                bad[row] = f"it has a field {name!r}, which is the name of the column that marks retractions"
         columns[name] = [records[place].is_retraction for place in kept]
     extra = [name for name in columns if name not in schema.names]
     for name in extra:
@@ -282,7 +282,7 @@ def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Arra
     good: list[Any] = []
     for row, value in enumerate(values):
         if _array([value], field) is None:
-            why = "may not be null" if value is None else f"is {field.type} and cannot hold {_shown(value)}"
+            why = "must not be null" if value is None else f"is {field.type} and cannot hold {_shown(value)}"
             bad.setdefault(row, f"column {field.name!r} {why}")
             good.append(None)
         else:

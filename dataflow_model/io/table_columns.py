@@ -81,23 +81,23 @@ def check_columns(schema: pa.Schema, keys: Sequence[str], label: str) -> None:
         >>> check_columns(pa.schema({"key": pa.string(), "value": pa.int64()}), ["carrier"], "delays")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidArgument: 'delays' has the key 'carrier', and its rows have no such column
+        dataflow_model.errors.InvalidArgument: 'delays' has the key 'carrier', but its rows have no such column
         Hint: the columns are key, value
     """
     for name in keys:
         if name not in schema.names:
             raise InvalidArgument(
                 explain(
-                    f"{label!r} has the key {name!r}, and its rows have no such column",
+                    f"{label!r} has the key {name!r}, but its rows have no such column",
                     hint=f"the columns are {', '.join(schema.names)}",
                 )
             )
         if pa.types.is_nested(schema.field(name).type):
             raise InvalidArgument(
                 explain(
-                    f"{label!r} has the key {name!r}, which is {schema.field(name).type}: databases compare plain "
-                    "values only",
-                    hint="name a column of numbers, text or instants",
+                    f"{label!r} has the key {name!r} of type {schema.field(name).type}, but databases compare only "
+                    "plain values",
+                    hint="use a column of numbers, text or instants",
                 )
             )
     for field in schema:
@@ -138,7 +138,7 @@ def _type_of(field: pa.Field, label: str) -> TypeEngine[Any]:
             return make(kind)
     raise InvalidArgument(
         explain(
-            f"{label!r} has a column {field.name!r} of type {kind}, which a database does not have",
-            hint="give schema=pa.schema({…}), with units of microseconds at the finest",
+            f"{label!r} has a column {field.name!r} of type {kind}, which databases do not support",
+            hint="pass schema=pa.schema({…}), with units no finer than microseconds",
         )
     )

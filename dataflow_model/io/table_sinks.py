@@ -29,7 +29,7 @@ def _checked_keys(value: str | Iterable[str]) -> tuple[str, ...]:
         raise InvalidArgument(
             explain(
                 f"`keys` must be one column or several, each once, got {value!r}",
-                hint="keys='key', or with panes=True keys=('key', 'window_start')",
+                hint="pass keys='key', or with panes=True keys=('key', 'window_start')",
             )
         )
     return keys

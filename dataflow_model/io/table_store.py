@@ -57,14 +57,14 @@ class TableStore:
             raise InvalidArgument(
                 explain(
                     f"{sink.label!r} writes to {shown_url(url)}, whose driver is not installed: {error}",
-                    hint=f"pip install {error.name}",
+                    hint=f"run pip install {error.name}",
                 )
             ) from error
         except (ArgumentError, TypeError, ValueError) as error:
             raise InvalidArgument(
                 explain(
                     f"{sink.label!r} cannot use the url {shown_url(url)}: {without_secrets(str(error), url)}",
-                    hint="fix the driver's name and the options behind the '?'",
+                    hint="fix the driver's name or the options after the '?'",
                 )
             ) from None
         self._shown = f"table {sink.table!r} of {shown_url(url)}"
@@ -215,17 +215,17 @@ class TableStore:
         if not self._is_unique():
             raise self._refusal(
                 f"neither its primary key nor a unique constraint is ({', '.join(self._sink.keys)})",
-                hint="CREATE UNIQUE INDEX on these columns, or name the table's own key as keys=",
+                hint="create a UNIQUE INDEX on these columns, or pass the table's own key as keys=",
             )
         if table is None:
             return
         for name, column in there.items():
             if name not in table.c:
                 if not (column["nullable"] or column.get("default") or column.get("autoincrement") is True):
-                    raise self._refusal(f"its column {name!r} may not be null, and the rows have no such column")
+                    raise self._refusal(f"its column {name!r} must not be null, but the rows have no such column")
             elif not is_held_as(table.c[name].type, column["type"], self._engine.dialect):
                 ours = table.c[name].type.compile(self._engine.dialect)
-                raise self._refusal(f"its column {name!r} is {column['type']}, and the rows have {ours}")
+                raise self._refusal(f"its column {name!r} is {column['type']}, but the rows have {ours}")
 
     def _is_unique(self) -> bool:
         inspector = sa.inspect(self._engine)
@@ -236,7 +236,7 @@ class TableStore:
         unique += [one["column_names"] for one in inspector.get_indexes(name, schema=schema) if one["unique"]]  # type: ignore[misc]
         return any(set(names) == keys for names in unique)
 
-    def _refusal(self, why: str, hint: str = "name another table, or change this one") -> SinkError:
+    def _refusal(self, why: str, hint: str = "use another table, or change this one") -> SinkError:
         return SinkError(explain(f"{self._sink.label!r} cannot write to {self._shown}: {why}", hint=hint))
 
     def _said(self, error: Exception) -> str:
@@ -250,7 +250,7 @@ class TableStore:
         try:
             yield
         except SQLAlchemyError as error:
-            hint = "nothing of this commit is written; mend the table, and start the run again"
+            hint = "no row of this commit was written; fix the table and start the run again"
             raise self._refusal(self._said(error), hint) from error
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CsvSource", "JsonSource"]
 
 _SAMPLE_LINES = 16_384
-_GIVE = "give schema=pa.schema({…}) to fix the columns and their types"
+_GIVE = "pass schema=pa.schema({…}) to set the columns and their types"
 
 
 @attrs.frozen(kw_only=True)
@@ -41,8 +41,8 @@ class CsvSource(FileSource):
         if set(found) != set(expected.names) or len(found) != len(expected.names):
             raise SourceError(
                 explain(
-                    f"{path} has the columns {', '.join(found)}; expected are {', '.join(expected.names)}",
-                    hint="read files of other columns apart, and put the collections together with dm.Flatten()",
+                    f"{path} must have the columns {', '.join(expected.names)}, got {', '.join(found)}",
+                    hint="read files with other columns separately, and merge the collections with dm.Flatten()",
                 )
             )
 
@@ -141,6 +141,8 @@ def _header(version: FileVersion) -> list[str]:
     first = next(read_lines(version.path, line_index(version), 0, 1), None)
     if first is None:
         raise SourceError(
-            explain(f"{version.path} is empty: it has no header", hint="write the columns' names in its first line")
+            explain(
+                f"{version.path} is empty: it has no header", hint="write the names of the columns in its first line"
+            )
         )
     return next(csv.reader([first[0].decode("utf-8-sig", "backslashreplace")]))

@@ -41,7 +41,7 @@ class _WriteColumns(Write):
             if taken:
                 raise InvalidArgument(
                     explain(
-                        f"the rows have a column {taken[0]!r} already, and `panes=True` adds one of that name",
+                        f"the rows already have a column {taken[0]!r}, and `panes=True` adds one with that name",
                         hint="rename the field, or leave `panes` out",
                     )
                 )
@@ -53,8 +53,8 @@ class _WriteColumns(Write):
         if schema is not None and retractions is not None and self._taken(schema, (RETRACTION_FIELD,)):
             raise InvalidArgument(
                 explain(
-                    f"the rows have a column {RETRACTION_FIELD.name!r} already, and {pcoll.pipeline.scope!r} adds one "
-                    f"of that name, because {retractions!r} takes values back",
+                    f"the rows already have a column {RETRACTION_FIELD.name!r}, and {pcoll.pipeline.scope!r} adds one "
+                    f"with that name, because {retractions!r} emits retractions",
                     hint="rename the field",
                 )
             )
@@ -209,9 +209,9 @@ class ForeachBundle(Write):
             if source is not None and not self.sink.whole_records:
                 raise InvalidArgument(
                     explain(
-                        f"{pcoll.pipeline.scope!r} is given bare values, and {source!r} takes values back: "
-                        "the function could not tell which",
-                        hint="say whole_records=True, and look at record.is_retraction",
+                        f"{pcoll.pipeline.scope!r} passes plain values to its function, but {source!r} emits "
+                        "retractions, which the function could not recognise",
+                        hint="pass whole_records=True, and check record.is_retraction",
                     )
                 )
             Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)

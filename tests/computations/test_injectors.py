@@ -115,7 +115,7 @@ def test_what_brings_its_own_watermark_is_not_given_another(tmp_path: Path) -> N
     with pytest.raises(dm.InvalidArgument, match="there is no column 'center'"):
         dm.Injector(rows(tmp_path), partition_by="center")
     with pytest.raises(
-        dm.InvalidArgument, match=r"has a watermark for each file, and the origins here are the whole sou"
+        dm.InvalidArgument, match=r"needs a watermark for each file, but the origins here are the whole sou"
     ):
         rows(tmp_path, watermark=dm.OldestFile("%Y.json"))
     with pytest.raises(dm.InvalidType, match="`created` must be a pattern of file names, or a function of one, got 5"):

@@ -80,9 +80,9 @@ def test_a_corrupt_parquet_file_is_named_with_what_is_wrong(tmp_path: Path) -> N
     pq.write_table(pa.table({"at": [1], "n": [1]}), tmp_path / "a.parquet")
     (tmp_path / "b.parquet").write_text("this is no Parquet")
     source = ParquetSource(paths=tmp_path, event_time="at").bound()
-    with pytest.raises(SourceError, match=r"b\.parquet is no readable Parquet file: .*\nHint: rewrite or remove"):
+    with pytest.raises(SourceError, match=r"b\.parquet is not a readable Parquet file: .*\nHint: rewrite or remove"):
         source.origins()
-    with pytest.raises(SourceError, match=r"b\.parquet is no readable Parquet file"):
+    with pytest.raises(SourceError, match=r"b\.parquet is not a readable Parquet file"):
         list(source.read("b.parquet", 0, None))
 
 
@@ -101,16 +101,18 @@ def test_a_file_with_other_columns_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": [1], "n": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"at": [1], "n": ["one"]}), tmp_path / "b.parquet")
     with pytest.raises(
-        SourceError, match=r"b\.parquet has another schema than expected: column 'n' is string there, not int64"
+        SourceError, match=r"b\.parquet does not have the expected schema: column 'n' is string there, not int64"
     ):
         ParquetSource(paths=tmp_path, event_time="at").bound().origins()
     pq.write_table(pa.table({"at": [1]}), tmp_path / "b.parquet")
-    with pytest.raises(SourceError, match=r"b\.parquet has another schema .* no column 'n'; its columns are at"):
+    with pytest.raises(
+        SourceError, match=r"b\.parquet does not have the expected schema: .* no column 'n'; its columns are at"
+    ):
         ParquetSource(paths=tmp_path, event_time="at").bound().origins()
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.csv").write_text("at,n\n1,1\n")
     (tmp_path / "c" / "b.csv").write_text("at,m\n1,1\n")
-    with pytest.raises(SourceError, match=r"b\.csv has the columns at, m; expected are at, n"):
+    with pytest.raises(SourceError, match=r"b\.csv must have the columns at, n, got at, m"):
         CsvSource(paths=tmp_path / "c", event_time="at").bound().origins()
 
 
@@ -123,9 +125,11 @@ def test_a_column_that_cannot_be_a_field_is_refused(tmp_path: Path) -> None:
 def test_a_replay_clock_that_goes_back_is_an_error_with_row_and_values(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("at,seen\n1,10\n1,20\n1,15\n1,30\n")
     source = CsvSource(paths=tmp_path, event_time="at", processing_time="seen").bound()
-    with pytest.raises(SourceError, match=r"a\.csv is not sorted .* column 'seen' goes back from 20 to 15 at row 2"):
+    with pytest.raises(
+        SourceError, match=r"a\.csv is not sorted .* column 'seen' goes backward from 20 to 15 at row 2"
+    ):
         list(source.read("a.csv", 0, None))
-    with pytest.raises(SourceError, match=r"goes back from .* to 15 at row 2\n"):
+    with pytest.raises(SourceError, match=r"goes backward from .* to 15 at row 2\n"):
         list(source.read("a.csv", 2, None))
     assert list(source.read("a.csv", 0, 2))
     assert list(source.read("a.csv", 3, None))

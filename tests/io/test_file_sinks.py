@@ -134,7 +134,7 @@ def test_rows_that_do_not_fit_go_to_the_dead_letters_and_are_counted(tmp_path: P
     assert {letter["label"] for letter in letters} == {"Out/WriteParquet"}
     reasons = {letter["row"]: letter["reason"] for letter in letters}
     assert reasons["('UA', 1.5)"] == "column 'value' is int32 and cannot hold 1.5 of type float"
-    assert reasons["(None, 1)"] == "column 'key' may not be null"
+    assert reasons["(None, 1)"] == "column 'key' must not be null"
     assert reasons[repr(bad[5])] == "the schema has no column 'more'; it has key, value"
 
 
@@ -203,7 +203,7 @@ def test_tasks_that_infer_apart_agree_in_the_end(tmp_path: Path) -> None:
     sink.commit("0", stage(sink, "0", [{"n": 1}], [{"n": 1.5, "s": "x"}], []))
     assert rows(sink) == [{"n": 1.0, "s": None}, {"n": 1.5, "s": "x"}]
     clash = stage(sink, "1", [{"n": 1}], [{"n": "one"}])
-    with pytest.raises(SinkError, match=r"columns do not go together.*\n?.*give schema="):
+    with pytest.raises(SinkError, match=r"incompatible columns.*\n?.*pass schema="):
         sink.commit("1", clash)
 
 
@@ -232,14 +232,14 @@ def test_json_holds_what_json_has_no_sign_for(tmp_path: Path) -> None:
 
 def test_a_sink_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file, no directory")
-    with pytest.raises(SinkError, match=r"'Write' cannot write to .*out: .*\nHint: name a directory"):
+    with pytest.raises(SinkError, match=r"'Write' cannot write to .*out: .*\nHint: choose a directory"):
         ParquetSink(path=tmp_path / "out").check()
     with pytest.raises(SinkError, match=r"cannot write below .*out"):
         stage(ParquetSink(path=tmp_path / "out"), "0", [("UA", 1)])
 
 
 def test_a_stream_needs_to_know_its_columns(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"does not know its columns.*\nHint: give schema="):
+    with pytest.raises(PlanError, match=r"the columns of .* are not known.*\nHint: pass schema="):
         ParquetSink(path=tmp_path).check_unbounded()
     ParquetSink(path=tmp_path, schema=PAIRS).check_unbounded()
 
@@ -260,7 +260,7 @@ class Named(NamedTuple):
 
 
 def test_panes_refuse_rows_with_columns_of_those_names(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="have a column 'window_start' already"):
+    with pytest.raises(InvalidArgument, match="already have a column 'window_start'"):
         _ = Pipeline() | Create([Named("x")]) | WriteParquet(tmp_path, panes=True)
 
 

@@ -162,7 +162,9 @@ def test_a_file_that_is_replaced_before_it_was_read_stops_the_run_instead_of_giv
     folder.touch("export")
     reader.source.check_version(origin.name, origin.version)
     folder.put("export", range(100, 110))
-    with pytest.raises(SourceError, match=r"export\.parquet was replaced before all rows .*\nHint: put the old file"):
+    with pytest.raises(
+        SourceError, match=r"export\.parquet was replaced before all rows .*\nHint: restore the old file"
+    ):
         reader.source.check_version(origin.name, origin.version)
 
 

@@ -55,7 +55,7 @@ def test_a_function_that_raises_is_shown_with_line_label_and_value() -> None:
         UserCodeError, match=r"test_other_sinks\.py:\d+: RuntimeError: no room for 1\n.*'save/ForeachBundle'.*'a'"
     ):
         sink.commit("7", messages(sink, {1: "a"}))
-    with pytest.raises(InvalidType, match="a function is wanted, got 3"):
+    with pytest.raises(InvalidType, match="ForeachBundle takes a function, got 3"):
         ForeachBundle(3)  # type: ignore[arg-type]
 
 
@@ -64,7 +64,7 @@ def test_a_table_holds_records_or_says_which_does_not_fit() -> None:
     table = sink.table(sink.records(messages(sink, {1: ("UA", 1)})))
     assert table.column_names == ["key", "value", "window_start", "window_end", "pane_index", "pane_timing"]
     strict = ArrowTableSink(schema=pa.schema({"value": pa.int64()}))
-    with pytest.raises(SinkError, match="cannot take 'a': column 'value' is int64"):
+    with pytest.raises(SinkError, match="cannot write 'a': column 'value' is int64"):
         strict.table(strict.records(messages(strict, {1: "a"})))
 
 

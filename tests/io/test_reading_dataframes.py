@@ -50,5 +50,5 @@ def test_wrong_columns_are_refused(options: dict[str, Any], message: str) -> Non
 
 
 def test_something_else_is_refused() -> None:
-    with pytest.raises(InvalidType, match="a Spark DataFrame is wanted, got list"):
+    with pytest.raises(InvalidType, match="ReadDataFrame takes a Spark DataFrame, got list"):
         ReadDataFrame([1], event_time="at")

@@ -250,5 +250,5 @@ def test_a_path_without_files_is_an_error_at_plan_time(tmp_path: Path) -> None:
         source.origins()
     waiting = ReadParquet(tmp_path / "none", event_time="at", follow=True).source
     assert isinstance(waiting, ParquetSource)
-    with pytest.raises(SourceError, match="give schema="):
+    with pytest.raises(SourceError, match="are not known\nHint: pass schema="):
         waiting.schema()

@@ -119,9 +119,7 @@ def test_a_field_of_that_name_is_refused_when_the_columns_are_known() -> None:
     p = dm.Pipeline()
     sums = summed(p, MINUTES.accumulating_and_retracting())
     flagged = sums | dm.MapTuple(lambda key, _: Flagged(key, is_retraction=True)).with_output_types(Flagged)
-    message = (
-        r"a column 'is_retraction' already, and 'out' adds one .* because 'Sum.PerKey' takes values back\nHint: ren"
-    )
+    message = r"already have a column 'is_retraction', and 'out' adds one .* 'Sum.PerKey' emits retractions\nHint: ren"
     with pytest.raises(dm.InvalidArgument, match=message):
         _ = flagged | "out" >> dm.io.WriteParquet("out/")
     plain = p | dm.Create([Flagged("a", is_retraction=True)])
@@ -172,6 +170,6 @@ def test_a_function_of_bare_values_is_refused_behind_retractions() -> None:
     p = dm.Pipeline()
     sums = summed(p, MINUTES.accumulating_and_retracting())
     with pytest.raises(
-        dm.InvalidArgument, match=r"'save' is given bare values, and 'Sum.PerKey' takes(.|\n)*whole_rec"
+        dm.InvalidArgument, match=r"'save' passes plain values to its function, but 'Sum.PerKey' emits(.|\n)*whole_rec"
     ):
         _ = sums | "save" >> dm.io.ForeachBundle(print)

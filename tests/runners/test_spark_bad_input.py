@@ -65,7 +65,7 @@ def test_a_corrupt_file_is_named(spark: SparkSession, tmp_path: Path, mode: str)
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "rows" / "b.parquet").write_text("this is no Parquet")
     with pytest.raises(
-        dm.SourceError, match=r"(?s)^[^\n]*b\.parquet is no readable Parquet file: .*\nHint: rewrite or remove"
+        dm.SourceError, match=r"(?s)^[^\n]*b\.parquet is not a readable Parquet file: .*\nHint: rewrite or remove"
     ):
         run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", carrier_and_delay))
 
@@ -135,7 +135,9 @@ def test_rows_without_event_time_or_of_another_type_go_to_the_dead_letters(
 def test_a_file_of_other_types_is_named_before_anything_is_read(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     write(tmp_path / "rows" / "b.parquet", row(2, delay="late"))
-    with pytest.raises(dm.SourceError, match=r"b\.parquet has another schema .*'delay' is string there, not int64"):
+    with pytest.raises(
+        dm.SourceError, match=r"b\.parquet does not have the expected schema: .*'delay' is string there, not int64"
+    ):
         run(dm.SparkRunner(spark), summing(tmp_path / "rows", carrier_and_delay))
 
 
@@ -273,7 +275,8 @@ def test_a_sink_that_fails_leaves_the_micro_batch_to_the_next_run(spark: SparkSe
     write(tmp_path / "rows" / "a.parquet", *map(row, range(1, 7)))
     switch.touch()
     with pytest.raises(
-        dm.UserCodeError, match=r"(?s)OSError: no space left.*'written down'.*Hint: nothing of this commit"
+        dm.UserCodeError,
+        match=r"(?s)OSError: no space left.*'written down'.*Hint: this commit does not count as written",
     ):
         run(runner_of(spark, "streaming", tmp_path, rows=2), build)
     switch.unlink()
