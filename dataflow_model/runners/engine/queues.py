@@ -5,17 +5,22 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Hashable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 __all__ = ["DeadlineQueue"]
 
 PlaceT = TypeVar("PlaceT", bound=Hashable)
 _Entry: TypeAlias = list[Any]
 """Deadline, number (so that places are never compared), place, and whether it still holds."""
+_FEW: Final = 64
+"""So many stale entries are never worth a new heap."""
 
 
 class DeadlineQueue(Generic[PlaceT]):
-    """A heap in which entries that no longer hold are passed over when they come up.
+    """A heap in which entries that no longer hold are skipped when they reach the top.
+
+    Entries are made anew for each key that is read back from its stored state, so stale ones may never reach the top
+    while a watermark stands still. The heap is rebuilt once most of it is stale, which keeps a change at O(log n).
 
     Example:
         >>> queue = DeadlineQueue()
@@ -43,6 +48,9 @@ class DeadlineQueue(Generic[PlaceT]):
         else:
             entry = self._entries[place] = [when, next(self._numbers), place, True]
             heapq.heappush(self._heap, entry)
+            if len(self._heap) > _FEW + 2 * len(self._entries):
+                self._heap = list(self._entries.values())
+                heapq.heapify(self._heap)
 
     def first(self) -> int | None:
         """Return the earliest deadline."""
