@@ -1,15 +1,27 @@
-"""Values as bytes."""
+"""Values as bytes, which later versions of the package still read."""
 
 from __future__ import annotations
 
+import io
 import pickle
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import cloudpickle
 
-__all__ = ["dump", "load"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MOVED", "dump", "load"]
 
 _PROTOCOL: Final = 5
+
+MOVED: Final[Mapping[str, str]] = {}
+"""Where classes and functions of the package that were pickled under another name are now.
+
+A key is an old module, `"dataflow_model.old"`, or one name in it, `"dataflow_model.old:Name"`, and the value is its new
+place in the same form. A pickle stores such names, so whoever moves a class whose instances are durable (state,
+elements that wait, kept outputs) adds a line; the old name may not be used for anything else.
+"""
 
 
 def dump(value: Any) -> bytes:
@@ -27,5 +39,17 @@ def dump(value: Any) -> bytes:
 
 
 def load(pickled: bytes) -> Any:
-    """Read what `dump` wrote."""
-    return pickle.loads(pickled)
+    """Read what `dump` wrote, in this version of the package or in one whose names are in `MOVED`."""
+    try:
+        return pickle.loads(pickled)
+    except (ImportError, AttributeError):  # a name that is not where it was: nothing slower for the others
+        return _Renaming(io.BytesIO(pickled)).load()
+
+
+class _Renaming(pickle.Unpickler):
+    """Looks names up where they are now."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        moved = MOVED.get(f"{module_name}:{global_name}") or MOVED.get(module_name) or module_name
+        module, _, name = moved.partition(":")
+        return super().find_class(module, name or global_name)

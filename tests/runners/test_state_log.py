@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.errors import StateCorruption
+from dataflow_model.errors import CheckpointMismatch, StateCorruption
 from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.spark import durable as durable_records
 from dataflow_model.runners.spark import shard_state, state_log
+from dataflow_model.runners.spark.durable import seal
 from dataflow_model.runners.spark.program import Program
 from dataflow_model.runners.spark.shard_state import ShardState
 from dataflow_model.runners.spark.state_log import FAN_IN, Delta, StateLog
@@ -232,10 +234,45 @@ def test_a_missing_part_is_an_error_that_names_the_shard() -> None:
         opened(store).since("")
 
 
-@pytest.mark.parametrize("records", [b"", b"nonsense", pickle.dumps([])])
-def test_a_head_that_cannot_be_read_is_an_error_that_names_the_shard(records: bytes) -> None:
+def test_a_head_without_records_is_an_error_that_names_the_shard() -> None:
+    with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: its head names no record"):
+        opened(DictStore(seal([])))
+
+
+def test_state_of_a_newer_version_is_refused_with_the_shard_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DictStore()
+    monkeypatch.setattr(durable_records, "FORMAT", 2)
+    Worker().append(store, {place("a"): 1})
+    monkeypatch.undo()
+    with pytest.raises(
+        CheckpointMismatch,
+        match=r"the state of shard 3 of stage 1 was written in format 2 by a newer version of dataflow_model; "
+        r"this version reads format 1\nHint: run the pipeline with that version",
+    ):
+        opened(store)
+
+
+def test_a_record_of_another_format_below_a_head_of_this_one_is_refused_with_the_shard_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, worker = DictStore(), Worker()
+    worker.append(store, {place("a"): 1})
+    (record,) = opened(store).records
+    monkeypatch.setattr(durable_records, "FORMAT", 2)
+    (at,) = store.parts
+    store.parts[at] = seal(Delta(None, {place("a"): 1}))
+    monkeypatch.undo()
+    store.put_head(seal([attrs.evolve(record, checksums=(zlib.crc32(store.parts[at]),))]))
+    with pytest.raises(CheckpointMismatch, match="shard 3 of stage 1 was written in format 2"):
+        opened(store).since("")
+
+
+@pytest.mark.parametrize("records", [b"", b"nonsense", pickle.dumps([1])])
+def test_state_from_before_formats_had_numbers_is_refused_with_the_shard_named(records: bytes) -> None:
     head = zlib.crc32(records).to_bytes(4, "big") + records
-    with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: its head cannot be read"):
+    with pytest.raises(
+        CheckpointMismatch, match="shard 3 of stage 1 was written without a format number by an older version"
+    ):
         opened(DictStore(head))
 
 

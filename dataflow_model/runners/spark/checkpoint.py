@@ -11,6 +11,7 @@ from dataflow_model.errors import CheckpointMismatch, SinkError, explain
 from dataflow_model.plan.fingerprint import added_sources, differences
 from dataflow_model.plan.lifting import lift_by_elements
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
+from dataflow_model.runners.spark.durable import make_folder
 from dataflow_model.runners.spark.offsets import begin
 from dataflow_model.runners.spark.run_record import RunRecord
 from dataflow_model.runners.spark.spark_logs import last_logged, offset_of
@@ -138,8 +139,9 @@ class Checkpoint:
 
     def _write(self, path: str) -> None:
         try:
-            self.requests.mkdir(parents=True, exist_ok=True)
+            make_folder(self.requests)
             self.record.write(self.ours)
+            make_folder(pathlib.Path(self.spark))  # after the record, without which it would be another query's
         except OSError as error:
             raise SinkError(
                 explain(

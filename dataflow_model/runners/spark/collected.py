@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import uuid
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -16,6 +14,7 @@ from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.runners.spark.durable import make_folder, write_file
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
@@ -125,8 +124,8 @@ def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
 
 
 def _keep(path: pathlib.Path, table: pa.Table) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    with pa.OSFile(str(fresh), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+    make_folder(path.parent)
+    content = pa.BufferOutputStream()
+    with pa.ipc.new_file(content, table.schema) as writer:
         writer.write_table(table)
-    os.replace(fresh, path)  # noqa: PTH105 - atomic
+    write_file(path, content.getvalue())

@@ -11,16 +11,15 @@ from __future__ import annotations
 import pathlib
 import shutil
 import uuid
-import zlib
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from dataflow_model.errors import SinkError, StateCorruption, SupersededRun, explain
+from dataflow_model.errors import SinkError, SupersededRun, explain
 from dataflow_model.runners.engine.draws import Draws
 from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.spark.durable import corrupt, make_folder, seal, unseal, write_file
 from dataflow_model.runners.spark.publishing import commit_id, last_published
-from dataflow_model.runners.spark.rows import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +31,6 @@ __all__ = ["KeptDraws"]
 
 _FOLDER: Final = "draws"
 _FILE: Final = "draws.pickle"
-_CHECKSUM_BYTES: Final = 4
 
 
 @attrs.define
@@ -96,11 +94,11 @@ class KeptDraws:
                 given[engine.label], engine.draws = engine.draws, None
         if self._is_there or not any(draws.asked for draws in given.values()):
             return  # the elements that come again are those that came before
-        payload = dump({label: draws.now for label, draws in given.items()})
+        record = seal({label: draws.now for label, draws in given.items()})
         fresh = self._place.with_name(f".{self._place.name}.{uuid.uuid4().hex[:8]}")
         try:
-            fresh.mkdir(parents=True)
-            (fresh / _FILE).write_bytes(zlib.crc32(payload).to_bytes(_CHECKSUM_BYTES, "big") + payload)
+            make_folder(fresh)
+            write_file(fresh / _FILE, record)
             fresh.rename(self._place)  # refused if there is one that is not empty: the first stays
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -121,21 +119,11 @@ class KeptDraws:
 
 
 def _read(place: pathlib.Path) -> dict[str, Any]:
+    path = place / _FILE
+    name = f"the file of kept outputs, {str(path)!r},"
     try:
-        content = (place / _FILE).read_bytes()
+        record = path.read_bytes()
     except OSError as error:
-        raise _corrupt(place, f"cannot be read: {error}") from error
-    payload = content[_CHECKSUM_BYTES:]
-    if zlib.crc32(payload).to_bytes(_CHECKSUM_BYTES, "big") != content[:_CHECKSUM_BYTES]:
-        raise _corrupt(place, "fails its checksum")
-    given: dict[str, Any] = load(payload)
+        raise corrupt(name, f"it cannot be read: {error}") from error
+    given: dict[str, Any] = unseal(record, name)
     return given
-
-
-def _corrupt(place: pathlib.Path, what: str) -> StateCorruption:
-    return StateCorruption(
-        explain(
-            f"what memoised functions gave, {str(place / _FILE)!r}, {what}",
-            hint="restore the checkpoint directory from a copy, or start anew with another checkpoint",
-        )
-    )

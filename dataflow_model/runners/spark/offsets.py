@@ -12,6 +12,7 @@ from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ElementsSource, ScriptSource
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.spark.crashes import NO_FAULT
+from dataflow_model.runners.spark.durable import FORMAT
 from dataflow_model.runners.spark.followed import BY_SOURCE, Followed
 from dataflow_model.runners.spark.pacing import advance
 from dataflow_model.runners.spark.requests import signal_of
@@ -64,6 +65,7 @@ class Control:
 def begin() -> Offset:
     """Return the offset before anything is read."""
     return {
+        "format": FORMAT,
         "batch": 0,
         "clock": 0,
         "begun": [],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import pickle
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -19,6 +18,7 @@ from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.sinks import MessageSink, Record
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.reporting import Measured
+from dataflow_model.runners.spark.durable import FORMAT, check_format, corrupt, make_folder, seal, unseal, write_file
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, Row, dump, load
 from dataflow_model.runners.spark.sequencers import check_newest
 from dataflow_model.runners.spark.spark_logs import last_committed
@@ -26,7 +26,7 @@ from dataflow_model.runners.spark.tasks import partition_of_task
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from dataflow_model.plan.graph import Plan
@@ -46,6 +46,7 @@ __all__ = [
     "read_measured",
     "read_progress",
     "read_watermarks",
+    "write_progress",
 ]
 
 _PROGRESS: Final = "progress.json"
@@ -189,7 +190,7 @@ class Publisher:
             self.abort(batch, staged)  # no shard has run: a DataFrame's rows that came behind the end of the input
             return
         if self.program.sequencer:
-            _replace(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
+            write_file(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
         rows: dict[str, Counter[str]] = {}
         tally = Tally()
         self.program.reach("before_publishing", batch)
@@ -238,10 +239,13 @@ def claim_sinks(program: Program) -> None:
 
 def last_published(directory: str) -> int | None:
     """Return the last micro-batch of which anything may have been published; `None` if there is none."""
+    path = pathlib.Path(directory, _PUBLISHING)
     try:
-        return int(pathlib.Path(directory, _PUBLISHING).read_text())
+        return int(path.read_bytes())
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise corrupt(repr(str(path)), f"it holds no number of a micro-batch: {error}") from error
 
 
 def half_published(directory: str, spark: str) -> int | None:
@@ -259,18 +263,28 @@ def read_collected(directory: str, label: str) -> list[Record]:
     """Return what a sink that keeps its records has received, in emission order."""
     records: list[Record] = []
     for path in sorted(_collected(directory, label).glob("*.pickle")):
-        records.extend(pickle.loads(path.read_bytes()))
+        records.extend(unseal(path.read_bytes(), repr(str(path))))
     records.sort(key=lambda record: record.order)
     return records
 
 
 def read_progress(directory: str) -> dict[str, Any]:
     """Return the progress that the last commit wrote; empty before the first."""
+    path = pathlib.Path(directory, _PROGRESS)
     try:
-        progress: dict[str, Any] = json.loads(pathlib.Path(directory, _PROGRESS).read_text())
+        progress: dict[str, Any] = json.loads(path.read_bytes())
+        check_format(progress.get("format"), repr(str(path)))
     except FileNotFoundError:
         return {}
+    except (ValueError, AttributeError) as error:
+        raise corrupt(repr(str(path)), f"it cannot be read: {error}") from error
     return progress
+
+
+def write_progress(directory: str, progress: Mapping[str, Any]) -> None:
+    """Replace the progress."""
+    content = json.dumps({"format": FORMAT, **progress})
+    write_file(pathlib.Path(directory, _PROGRESS), content.encode())
 
 
 def read_counters(directory: str, plan: Plan) -> dict[str, dict[str, Any]]:
@@ -315,15 +329,8 @@ def _collected(directory: str, label: str) -> pathlib.Path:
 
 
 def _keep(directory: pathlib.Path, commit_id: str, records: list[Record]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    _replace(directory / f"{commit_id}.pickle", dump(records))
-
-
-def _replace(path: pathlib.Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one, never a part."""
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    fresh.write_bytes(content)
-    fresh.replace(path)
+    make_folder(directory)
+    write_file(directory / f"{commit_id}.pickle", seal(records))
 
 
 def _write_progress(
@@ -372,5 +379,5 @@ def _write_progress(
         "commits": commits,
         **sources,
     }
-    directory.mkdir(parents=True, exist_ok=True)
-    _replace(directory / _PROGRESS, json.dumps(progress).encode())
+    make_folder(directory)
+    write_progress(str(directory), progress)

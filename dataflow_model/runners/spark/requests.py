@@ -7,6 +7,8 @@ import uuid
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
+from dataflow_model.runners.spark.durable import make_folder, touch
+
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
@@ -19,8 +21,8 @@ _SIGNALS: Final = "signals"
 def request_signal(requests: Path, name: str) -> None:
     """Ask for a signal; it is durable when this returns."""
     folder = requests / _SIGNALS
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}-{quote(name, safe='')}").touch()
+    make_folder(folder)
+    touch(folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}-{quote(name, safe='')}")
 
 
 def pending_signals(requests: Path) -> list[str]:
@@ -41,8 +43,8 @@ def forget_signals(requests: Path, taken: Collection[str]) -> None:
 def copy_signals(requests: Path, others: Path) -> None:
     """Make the requests for signals of one run those of another too."""
     for name in pending_signals(requests):
-        (others / _SIGNALS).mkdir(parents=True, exist_ok=True)
-        (others / _SIGNALS / name).touch()
+        make_folder(others / _SIGNALS)
+        touch(others / _SIGNALS / name)
 
 
 def signal_of(request: str) -> str:

@@ -12,6 +12,7 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch, explain
 from dataflow_model.plan.fingerprint import definitions, fingerprint
 from dataflow_model.plan.triggering import awaited_percentiles
+from dataflow_model.runners.spark.durable import FORMAT, check_format, write_file
 
 if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
@@ -36,6 +37,7 @@ class RunRecord:
             micro-batches anew.
         upgraded: for a run that began from an older one: where the sources begin (`offset`), which transforms go
             on with what they had (`known`), and for which sources among them the watermark begins `anew`.
+        format: of everything in the checkpoint.
     """
 
     run_id: str
@@ -47,6 +49,7 @@ class RunRecord:
     columns: dict[str, bool] = attrs.field(factory=dict)
     edition: str = ""
     upgraded: dict[str, Any] | None = None
+    format: int = FORMAT
 
     @classmethod
     def of(cls, staged: StagedPlan, shards: int) -> Self:
@@ -68,15 +71,16 @@ class RunRecord:
             folder: our part of a checkpoint.
 
         Raises:
-            CheckpointMismatch: if it cannot be read.
+            CheckpointMismatch: if it cannot be read, or another version of the package wrote it in another format.
         """
         path = pathlib.Path(folder, _NAME)
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
+            check_format(found.get("format"), repr(str(path)))
             return cls(**{name: found[name] for name in attrs.fields_dict(cls)})
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointMismatch(
                 explain(
                     f"{str(path)!r} cannot be read: {error!r}",
@@ -86,7 +90,4 @@ class RunRecord:
 
     def write(self, folder: str) -> None:
         """Write the record so that it is there whole or not at all."""
-        path = pathlib.Path(folder, _NAME)
-        fresh = path.with_name(f"_{_NAME}")  # a run that is killed here has not begun
-        fresh.write_text(json.dumps(attrs.asdict(self), indent=1), encoding="utf-8")
-        fresh.replace(path)
+        write_file(pathlib.Path(folder, _NAME), json.dumps(attrs.asdict(self), indent=1).encode())

@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from dataflow_model.runners.spark.durable import write_file
+
 __all__ = ["RunningMark", "who_runs"]
 
 _NAME: Final = "running"
@@ -37,10 +39,8 @@ class RunningMark:
         if now - self._last < _BEAT_SECONDS:
             return
         self._last = now
-        part = self._path.with_name(f".{_NAME}")
         with contextlib.suppress(OSError):
-            part.write_text(json.dumps({"process": os.getpid(), "host": platform.node()}))
-            part.replace(self._path)
+            write_file(self._path, json.dumps({"process": os.getpid(), "host": platform.node()}).encode())
 
     def remove(self) -> None:
         """Say that it has ended."""

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import SinkError, explain
+from dataflow_model.runners.spark.durable import make_folder, open_new
 
 if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Fence
@@ -56,14 +57,14 @@ def take_sequencer(directory: str) -> int:
 
 
 def _take(folder: pathlib.Path) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     who = json.dumps({"process": os.getpid(), "host": platform.node()})
     while True:
         before = _taken(folder)
         mine = max(time.time_ns() // 1_000, before[-1] + 1 if before else 0)
         try:
-            with (folder / f"{mine:020d}").open("x") as file:
-                file.write(who)
+            with open_new(folder / f"{mine:020d}") as file:
+                file.write(who.encode())
         except FileExistsError:  # another start has been quicker
             continue
         for old in before[:-_KEPT]:

@@ -7,7 +7,6 @@ micro-batches applies just those deltas; one whose last attempt did not become d
 from __future__ import annotations
 
 import contextlib
-import pickle
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -20,7 +19,7 @@ from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
-from dataflow_model.runners.spark.rows import dump
+from dataflow_model.runners.spark.rows import dump, load
 from dataflow_model.runners.spark.shard_meta import ShardMeta
 from dataflow_model.runners.spark.state_log import Delta, StateLog, keys_of
 from dataflow_model.time import MIN_TIMESTAMP
@@ -60,7 +59,8 @@ class ShardState:
         """Return the shard as of its durable state; it is out of the cache until `commit` puts it back.
 
         Raises:
-            StateCorruption: when the durable state is damaged.
+            CheckpointMismatch: when another version of the package wrote the durable state, in another format.
+            StateCorruption: when it is damaged.
         """
         log = StateLog(store, f"shard {label} of stage {depth}")
         token = log.open()
@@ -84,7 +84,7 @@ class ShardState:
     @classmethod
     def _new(cls, program: Program, depth: int) -> ShardState:
         lifts = {**program.lifts, **program.folded}
-        return cls(StageShard(program.staged, depth, program.side_values, thaw=pickle.loads, lifts=lifts))
+        return cls(StageShard(program.staged, depth, program.side_values, thaw=load, lifts=lifts))
 
     def commit(self, program: Program, depth: int, label: int) -> None:
         """Make what has changed durable, then let the cache have it, or its functions go if nothing is to come."""

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 from dataflow_model.errors import CheckpointMismatch, explain
+from dataflow_model.runners.spark.durable import check_format
 
 __all__ = ["last_committed", "last_logged", "offset_of"]
 
@@ -29,7 +30,7 @@ def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
     """Return where our own source stood after a micro-batch, and how many sources beside it Spark knew.
 
     Raises:
-        CheckpointMismatch: if the log cannot be read.
+        CheckpointMismatch: if the log cannot be read, or another version of the package wrote it in another format.
     """
     path = pathlib.Path(spark, "offsets", str(batch))
     found: list[dict[str, Any]] = []
@@ -47,6 +48,7 @@ def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
         raise CheckpointMismatch(
             explain(f"the offsets of micro-batch {batch} in {str(path)!r} cannot be read: {error}")
         ) from error
+    check_format(ours.get("format"), repr(str(path)))
     return ours, others
 
 

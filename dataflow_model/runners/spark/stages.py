@@ -22,6 +22,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.runners.engine.observing import Observations
+from dataflow_model.runners.spark.durable import check_format
 from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, home_of, plan_work, share_out
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.offsets import Feed
@@ -116,6 +117,7 @@ class _StreamReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         del limit
         check_newest(self.directory, self.packed.unpack().fence)
+        check_format(start.get("format"), f"the offset in {self.directory!r}")
         drain, until_drained = ((self.requests / name).exists() for name in ("drain", "until_drained"))
         return self._feed().next(
             start,

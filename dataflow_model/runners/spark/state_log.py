@@ -8,18 +8,18 @@ recognised; each part has a checksum, and so has the head.
 
 from __future__ import annotations
 
-import pickle
 import uuid
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
-from dataflow_model.errors import StateCorruption, explain
-from dataflow_model.runners.spark.rows import dump
+from dataflow_model.runners.spark.durable import corrupt, seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from dataflow_model.errors import StateCorruption
 
 __all__ = ["Delta", "Record", "StateLog", "StateStore", "keys_of"]
 
@@ -27,7 +27,6 @@ PART_BYTES: Final = 4 << 20
 FAN_IN: Final = 4
 """How many records of one level are merged into one of the next."""
 _TOKENS_KEPT: Final = 64
-_CHECKSUM_BYTES: Final = 4
 
 
 class StateStore(Protocol):
@@ -92,19 +91,20 @@ class StateLog:
     records: list[Record] = attrs.field(init=False, factory=list)
 
     def open(self) -> str:
-        """Read the head and return its token; `""` for a new shard."""
+        """Read the head and return its token; `""` for a new shard.
+
+        Raises:
+            CheckpointMismatch: if a version of the package with another format wrote it.
+            StateCorruption: if it is damaged.
+        """
         head = self.store.get_head()
         if head is None:
             self.records = []
             return ""
-        checksum, records = head[:_CHECKSUM_BYTES], head[_CHECKSUM_BYTES:]
-        if _checksum(records) != checksum:
-            raise self._corrupt("its head fails its checksum")
-        try:
-            self.records = pickle.loads(records)
-            return self.records[-1].tokens[-1]
-        except Exception as error:
-            raise self._corrupt("its head cannot be read") from error
+        self.records = unseal(head, self._title, "its head")
+        if not self.records:
+            raise self._corrupt("its head names no record")
+        return self.records[-1].tokens[-1]
 
     def since(self, token: str) -> list[Delta] | None:
         """Return the deltas that lead from `token` to the head; `None` where no such way is known.
@@ -160,8 +160,7 @@ class StateLog:
                 self.store.remove(record.sequence, part)
         self.records.append(attrs.evolve(merged, checksums=self._write(merged.sequence, delta)))
         known.append(keys)
-        records = dump(self.records)
-        self.store.put_head(_checksum(records) + records)
+        self.store.put_head(seal(self.records))
         return token
 
     def _is_due(self, level: int) -> bool:
@@ -169,7 +168,7 @@ class StateLog:
         return len(run) == FAN_IN - 1 and all(record.level == level for record in run)
 
     def _write(self, sequence: int, delta: Delta) -> tuple[int, ...]:
-        payload = dump(delta)
+        payload = seal(delta)  # with a format of its own: it stays while later versions write newer heads
         parts = [payload[start : start + PART_BYTES] for start in range(0, len(payload), PART_BYTES)]
         for part, some in enumerate(parts):
             self.store.put(sequence, part, some)
@@ -184,20 +183,15 @@ class StateLog:
             if zlib.crc32(some) != checksum:
                 raise self._corrupt(f"part {part} of record {record.sequence} fails its checksum")
             parts.append(some)
-        delta: Delta = pickle.loads(b"".join(parts))
+        delta: Delta = unseal(b"".join(parts), self._title, f"record {record.sequence}")
         return delta
 
     def _corrupt(self, what: str) -> StateCorruption:
-        return StateCorruption(
-            explain(
-                f"the state of {self.name} is damaged: {what}",
-                hint="restore the checkpoint directory from a copy, or start anew with another checkpoint",
-            )
-        )
+        return corrupt(self._title, what)
 
-
-def _checksum(head: bytes) -> bytes:
-    return zlib.crc32(head).to_bytes(_CHECKSUM_BYTES, "big")
+    @property
+    def _title(self) -> str:
+        return f"the state of {self.name}"
 
 
 def keys_of(deltas: Iterable[Delta]) -> list[set[tuple[str, bytes]]]:

@@ -22,6 +22,7 @@ from dataflow_model.runners.spark.bound import bound_plan
 from dataflow_model.runners.spark.checkpoint import Checkpoint
 from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import check_streaming, with_dataframes
+from dataflow_model.runners.spark.durable import touch
 from dataflow_model.runners.spark.failures import find_our_error
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import Program
@@ -81,7 +82,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards())
     ship_package(spark)
     if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
-        (checkpoint.requests / "until_drained").touch()
+        touch(checkpoint.requests / "until_drained")
     else:
         (checkpoint.requests / "until_drained").unlink(missing_ok=True)
     staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.ours))
@@ -179,7 +180,7 @@ class StreamingResult:
 
     def drain(self) -> None:
         """Stop reading, advance the watermark to +∞, emit what is pending, and end for good."""
-        (self._checkpoint.requests / "drain").touch()
+        touch(self._checkpoint.requests / "drain")
         self.wait_until_finish()
 
     def signal(self, name: str) -> None:
@@ -236,7 +237,7 @@ class StreamingResult:
             elif not finished:
                 self._state = RunnerState.STOPPED
             elif any((self._checkpoint.requests / name).exists() for name in ("drain", "until_drained")):
-                (self._checkpoint.requests / "drained").touch()
+                touch(self._checkpoint.requests / "drained")
                 self._state = RunnerState.DRAINED
             else:
                 self._state = RunnerState.DONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import shutil
 import uuid
@@ -13,8 +12,9 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError, explain
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.spark.durable import make_folder
 from dataflow_model.runners.spark.followed import rows_read
-from dataflow_model.runners.spark.publishing import half_published, read_progress
+from dataflow_model.runners.spark.publishing import half_published, read_progress, write_progress
 from dataflow_model.runners.spark.requests import copy_signals
 from dataflow_model.runners.spark.run_record import RunRecord
 from dataflow_model.runners.spark.running import who_runs
@@ -107,7 +107,7 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
     _check_drop(record, offset, drop)
     fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        fresh.mkdir(parents=True)
+        make_folder(fresh)
         session = spark or local_session("dataflow-model upgrade")
         shards = read_shards(session, str(before / "spark"), batch, record)
         manifest = carry_over(shards, before, fresh, record, batch, offset, drop)
@@ -234,7 +234,7 @@ def carry_over(
     copy_signals(old / "requests", ours / "requests")
     progress = read_progress(str(old))
     if progress:  # micro-batches are numbered anew
-        (ours / "progress.json").write_text(json.dumps({**progress, "batch": -1}), encoding="utf-8")
+        write_progress(str(ours), {**progress, "batch": -1})
     return manifest
 
 

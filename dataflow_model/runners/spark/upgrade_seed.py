@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import pickle
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
@@ -19,7 +18,7 @@ import attrs
 from dataflow_model.errors import StateCorruption, explain
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.resharding import Share
-from dataflow_model.runners.spark.rows import dump
+from dataflow_model.runners.spark.durable import FORMAT, check_format, make_folder, seal, unseal, write_file
 from dataflow_model.runners.spark.upgrade_state import share
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ __all__ = ["Manifest", "Seed", "SeedWriter"]
 
 _MANIFEST: Final = "manifest.json"
 _CARRIED: Final = "carried.pickle"
-_FORMAT: Final = 1
 
 
 @attrs.frozen
@@ -72,25 +70,25 @@ class Manifest:
     offset: dict[str, Any]
     drop: list[str]
     checksums: dict[str, int]
-    format: int = _FORMAT
+    format: int = FORMAT
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> Self | None:
         """Return what a folder's manifest says; `None` where there is none.
 
         Raises:
+            CheckpointMismatch: if another version of the package wrote it, in another format.
             StateCorruption: if it cannot be read.
         """
         path = folder / _MANIFEST
         if not path.exists():
             return None
         try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            check_format(fields["format"], repr(str(path)))
+            return cls(**fields)
+        except (OSError, ValueError, TypeError, KeyError) as error:
             raise _damaged(path, str(error)) from error
-        if found.format != _FORMAT:
-            raise _damaged(path, f"it has the format {found.format}, and this version knows {_FORMAT}")
-        return found
 
 
 @attrs.define
@@ -108,15 +106,15 @@ class SeedWriter:
         """Write the rest; the manifest last."""
         self._write(_CARRIED, carried)
         found = Manifest(checksums=self.checksums, **manifest)
-        (self.folder / _MANIFEST).write_text(json.dumps(attrs.asdict(found), indent=1), encoding="utf-8")
+        write_file(self.folder / _MANIFEST, json.dumps(attrs.asdict(found), indent=1).encode())
         return found
 
     def _write(self, name: str, value: Any) -> None:
-        content = dump(value)
+        content = seal(value)
         self.checksums[name] = zlib.crc32(content)
         path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        make_folder(path.parent)
+        write_file(path, content)
 
 
 @attrs.frozen
@@ -167,7 +165,7 @@ class Seed:
             raise _damaged(path, str(error)) from error
         if zlib.crc32(content) != manifest.checksums[name]:
             raise _damaged(path, "it fails its checksum")
-        return pickle.loads(content)
+        return unseal(content, repr(str(path)))
 
 
 def _place_of(label: str, shard: int) -> str:

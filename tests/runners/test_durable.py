@@ -1,0 +1,245 @@
+"""Durable records without Spark: private, whole or absent, and refused by name when they cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import stat
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.spark import durable
+from dataflow_model.runners.spark.checkpoint import Checkpoint
+from dataflow_model.runners.spark.durable import FORMAT, make_folder, seal, unseal, write_file
+from dataflow_model.runners.spark.publishing import last_published, read_collected, read_progress, write_progress
+from dataflow_model.runners.spark.requests import request_signal
+from dataflow_model.runners.spark.running import RunningMark
+from dataflow_model.runners.spark.sequencers import take_sequencer
+from dataflow_model.runners.spark.spark_logs import offset_of
+from dataflow_model.runners.spark.upgrade_seed import Manifest
+from dataflow_model.values import pickles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dataflow_model.plan.stages import StagedPlan
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o777])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Set the process's umask, from the most generous one to one that takes every permission away."""
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Return the permissions of everything in a folder."""
+    return {
+        str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode)
+        for path in sorted(folder.rglob("*"))
+        if not path.is_symlink()
+    }
+
+
+def staged() -> StagedPlan:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.io.Collect()
+    return cut_into_stages(p.plan())
+
+
+# Permissions.
+
+
+def test_only_the_owner_can_read_what_a_run_keeps_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+    del umask
+    checkpoint = Checkpoint.open(str(tmp_path / "parent" / "checkpoint"), staged(), 2)
+    take_sequencer(checkpoint.ours)
+    RunningMark(checkpoint.ours).beat()
+    write_progress(checkpoint.ours, {"batch": 0})
+    found = modes(tmp_path)
+    assert {mode for name, mode in found.items() if (tmp_path / name).is_dir()} == {0o700}
+    files = {name: mode for name, mode in found.items() if (tmp_path / name).is_file()}
+    assert set(files.values()) == {0o600}
+    assert len(files) == 4
+    assert "parent/checkpoint/spark" in found
+
+
+def test_only_the_owner_can_read_the_requests_of_a_run_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+    del umask
+    request_signal(tmp_path / "requests", "flush")
+    assert sorted(modes(tmp_path).values()) == [0o600, 0o700, 0o700]
+
+
+def test_a_folder_that_exists_keeps_its_permissions(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir(mode=0o755)
+    (tmp_path / "mine").chmod(0o755)
+    make_folder(tmp_path / "mine" / "new")
+    assert modes(tmp_path) == {"mine": 0o755, "mine/new": 0o700}
+
+
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one_and_no_remains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_file(tmp_path / "record", b"old")
+    monkeypatch.setattr("pathlib.Path.replace", _no_space)
+    with pytest.raises(OSError, match="No space"):
+        write_file(tmp_path / "record", b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("record", b"old")]
+
+
+def _no_space(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+# Formats and damage.
+
+
+def test_a_record_of_any_other_format_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "FORMAT", FORMAT + 1)
+    newer = seal(3)
+    monkeypatch.undo()
+    with pytest.raises(
+        dm.CheckpointMismatch,
+        match=rf"^'draws' was written in format {FORMAT + 1} by a newer version of dataflow_model; this version reads "
+        rf"format {FORMAT}\nHint: run the pipeline with that version, or start anew with another checkpoint$",
+    ):
+        unseal(newer, "'draws'")
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_a_record_from_before_formats_had_numbers_is_refused_by_name(checksum: bool) -> None:
+    bare = pickles.dump({"count": 3})
+    with pytest.raises(dm.CheckpointMismatch, match=r"^'draws' was written without a format number by an old"):
+        unseal(durable._checksum(bare) + bare if checksum else bare, "'draws'")
+
+
+def test_a_record_with_a_class_that_is_gone_is_refused_by_name() -> None:
+    record = seal(Gone(1)).replace(b"Gone", b"Lost")
+    body = record[8:]
+    with pytest.raises(dm.StateCorruption, match=r"'draws' is damaged: it cannot be read: AttributeError: .*Lost"):
+        unseal(record[:4] + durable._checksum(body) + body, "'draws'")
+
+
+@attrs.frozen
+class Gone:
+    """A class that a later version does not have."""
+
+    number: int
+
+
+def record_of(checkpoint: Checkpoint, **changes: Any) -> None:
+    """Change the record of a run, where `None` removes a field."""
+    path = checkpoint.path / "dataflow" / "run.json"
+    fields = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({name: value for name, value in fields.items() if value is not None}))
+
+
+@pytest.mark.parametrize(("format_", "was"), [(None, "without a format number"), (FORMAT + 1, "in format 2")])
+def test_a_checkpoint_of_another_format_is_refused_before_anything_is_written(
+    format_: int | None, was: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoint"
+    record_of(Checkpoint.open(str(folder), staged(), 2), format=format_)
+    before = (folder / "dataflow" / "run.json").read_bytes()
+    with pytest.raises(dm.CheckpointMismatch, match=rf"run\.json' was written {was} by a.* version") as caught:
+        Checkpoint.open(str(folder), staged(), 2)
+    assert "Hint: run the pipeline with that version" in str(caught.value)
+    with pytest.raises(dm.CheckpointMismatch, match=rf"run\.json' was written {was} by a.* version"):
+        dm.upgrade(str(folder), str(tmp_path / "next"))
+    assert (folder / "dataflow" / "run.json").read_bytes() == before
+    assert not (tmp_path / "next").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "7", '{"format": 1}', "{"])
+def test_a_damaged_record_of_a_run_is_refused_by_name(content: str, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(str(tmp_path), staged(), 2)
+    (tmp_path / "dataflow" / "run.json").write_text(content)
+    with pytest.raises(dm.CheckpointMismatch, match=r"run\.json' cannot be read: .*\nHint: restore it"):
+        Checkpoint.open(str(checkpoint.path), staged(), 2)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{"])
+def test_damaged_progress_is_refused_by_name(content: str, tmp_path: Path) -> None:
+    (tmp_path / "progress.json").write_text(content)
+    with pytest.raises(dm.StateCorruption, match=r"progress\.json' is damaged: it cannot be read: .*\nHint: restore"):
+        read_progress(str(tmp_path))
+
+
+def test_progress_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
+    write_progress(str(tmp_path), {"format": FORMAT + 1})
+    with pytest.raises(dm.CheckpointMismatch, match=r"progress\.json' was written in format 2 by a newer version"):
+        read_progress(str(tmp_path))
+
+
+def test_a_damaged_note_of_what_is_published_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "publishing").write_text("")
+    with pytest.raises(dm.StateCorruption, match="publishing' is damaged: it holds no number of a micro-batch"):
+        last_published(str(tmp_path))
+
+
+def test_damaged_collected_records_are_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "collected" / "panes"
+    folder.mkdir(parents=True)
+    (folder / "run-00000000.pickle").write_bytes(seal([])[:-1])
+    with pytest.raises(dm.StateCorruption, match=r"run-00000000\.pickle' is damaged: it fails its checksum"):
+        read_collected(str(tmp_path), "panes")
+
+
+def test_an_offset_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(str(tmp_path), staged(), 2)
+    offsets = tmp_path / "spark" / "offsets"
+    offsets.mkdir()
+    (offsets / "0").write_text("v2\n{}\n" + json.dumps({**checkpoint.begins, "format": FORMAT + 1}))
+    with pytest.raises(dm.CheckpointMismatch, match="offsets/0' was written in format 2 by a newer version"):
+        offset_of(checkpoint.spark, 0)
+
+
+def test_a_seed_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT + 1, "field of a later version": 1}))
+    with pytest.raises(dm.CheckpointMismatch, match=r"manifest\.json' was written in format 2 by a newer version"):
+        Manifest.read(tmp_path)
+
+
+# Names that have moved.
+
+
+def test_a_pickle_finds_what_has_moved_since_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = types.ModuleType("dataflow_model.old_place")
+    kept, renamed = type("Kept", (), {"__module__": old.__name__}), type("Before", (), {"__module__": old.__name__})
+    old.Kept, old.Before = kept, renamed  # type: ignore[attr-defined] # made here
+    monkeypatch.setitem(sys.modules, old.__name__, old)
+    pickled = pickle.dumps([kept(), renamed()])
+    monkeypatch.delitem(sys.modules, old.__name__)
+    with pytest.raises(ModuleNotFoundError):
+        pickles.load(pickled)
+
+    new = types.ModuleType("dataflow_model.new_place")
+    new.Kept, new.After = kept, renamed  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, new.__name__, new)
+    moved = {old.__name__: new.__name__, f"{old.__name__}:Before": f"{new.__name__}:After"}
+    monkeypatch.setattr(pickles, "MOVED", moved)
+    assert [type(value) for value in pickles.load(pickled)] == [kept, renamed]
+
+
+def test_every_name_that_has_moved_is_where_the_table_says_and_no_longer_where_it_was() -> None:
+    for old, new in pickles.MOVED.items():
+        assert _find(new) is not None, new
+        assert _find(old) is None, old
+
+
+def _find(place: str) -> Any:
+    module, _, name = place.partition(":")
+    try:
+        found = __import__(module, fromlist=["name"])
+    except ImportError:
+        return None
+    return getattr(found, name, None) if name else found
