@@ -18,12 +18,14 @@ __all__ = [
     "NotYetSupported",
     "PlanError",
     "PlanWarning",
+    "SessionStopped",
     "SinkError",
     "SourceError",
     "StateCorruption",
     "SupersededRun",
     "UnsupportedOnRunner",
     "UserCodeError",
+    "encodable",
     "explain",
     "shown",
 ]
@@ -37,7 +39,17 @@ def explain(problem: str, *, hint: str | None = None) -> str:
         `period` must be positive, got 0
         Hint: pass a duration such as '1 minute'
     """
-    return problem if hint is None else f"{problem}\nHint: {hint}"
+    return encodable(problem if hint is None else f"{problem}\nHint: {hint}")
+
+
+def encodable(text: str) -> str:
+    r"""Return a text that every encoding of Unicode takes: lone surrogates, as in names of files, are escaped.
+
+    Example:
+        >>> encodable("no such file: caf\udce9")
+        'no such file: caf\\udce9'
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class _ShortRepr(reprlib.Repr):
@@ -117,6 +129,10 @@ class SinkError(RuntimeError, DataflowError):
 
 class CheckpointMismatch(RuntimeError, DataflowError):
     """A checkpoint that was made by another pipeline, or that has been drained."""
+
+
+class SessionStopped(RuntimeError, DataflowError):
+    """A Spark session that was stopped while a run needed it."""
 
 
 class SupersededRun(RuntimeError, DataflowError):

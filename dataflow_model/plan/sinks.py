@@ -175,18 +175,18 @@ class _MessageWriter(SinkWriter):
     """Keeps the records and puts them into the message."""
 
     def __init__(self) -> None:
-        self._records: list[Record] = []
+        self.records: list[Record] = []
 
     def write(self, records: Sequence[Record]) -> None:
-        self._records.extend(records)
+        self.records.extend(records)
 
     def close(self) -> bytes:
         # cloudpickle, since the values may be of classes that live in the user's main program.
-        message: bytes = cloudpickle.dumps(self._records, protocol=5) if self._records else b""
+        message: bytes = cloudpickle.dumps(self.records, protocol=5) if self.records else b""
         return message
 
     def abort(self) -> None:
-        self._records.clear()
+        self.records.clear()
 
 
 class MessageSink(Sink):

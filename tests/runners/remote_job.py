@@ -15,6 +15,9 @@ from typing import Any
 
 import dataflow_model as dm
 
+TABLE = bytes(2_000_000)
+"""More than travels with a command: workers have to find the program in a file."""
+
 
 def build(p: dm.Pipeline, rows: pathlib.Path) -> None:
     """Two groupings in a chain, a sink of each kind, a dead letter, and a side input."""
@@ -40,7 +43,7 @@ def raising(p: dm.Pipeline, rows: pathlib.Path) -> None:
 def _pair(row: Any, names: dict[str, str]) -> tuple[str, int]:
     if row.value % 100 == 0:
         raise ValueError(f"{row.value} is too round")
-    return names[row.key], row.value
+    return names[row.key], row.value + TABLE[row.value % len(TABLE)]
 
 
 def session(kind: str) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, explain, shown
+from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, encodable, explain, shown
 from dataflow_model.plan.dofn import DeadLetter
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class life_cycle:  # noqa: N801 - a context manager
     ) -> None:
         """Raise a `UserCodeError` in place of an exception that is not ours."""
         if isinstance(error, Exception) and not isinstance(error, DataflowError):
-            raise UserCodeError(f"{_where(error)}\n  transform: {self.label!r}, in its {self.step}()") from error
+            said = encodable(_where(error))
+            raise UserCodeError(f"{said}\n  transform: {self.label!r}, in its {self.step}()") from error
 
 
 def listed(results: Any, label: str, hint: str) -> list[Any]:
@@ -109,7 +110,8 @@ def dead_letter(error: Exception, label: str, element: Any) -> DeadLetter:
     """Return the dead letter for an element that user code raised for."""
     frames = traceback.format_list(_user_frames(error.__traceback__))
     lines = [*frames, *traceback.format_exception_only(error)]
-    return DeadLetter(element, label, f"{type(error).__name__}: {_message(error)}", "".join(lines))
+    reason = f"{type(error).__name__}: {_message(error)}"
+    return DeadLetter(element, label, encodable(reason), encodable("".join(lines)))
 
 
 def _where(error: BaseException) -> str:

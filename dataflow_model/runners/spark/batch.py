@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 import uuid
@@ -17,8 +16,8 @@ from dataflow_model.plan.sources import ColumnSource, DataFrameSource
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.spark.bound import bound_plan
 from dataflow_model.runners.spark.dataframes import with_dataframes
-from dataflow_model.runners.spark.failures import find_our_error
-from dataflow_model.runners.spark.job import ONLY_COMMIT, run_buckets
+from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
+from dataflow_model.runners.spark.job import ONLY_COMMIT, plan_work, run_buckets
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import PackedProgram, Program
 from dataflow_model.runners.spark.publishing import (
@@ -30,8 +29,9 @@ from dataflow_model.runners.spark.publishing import (
     read_watermarks,
 )
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, arrow_batches, load, rows_of_batches
-from dataflow_model.runners.spark.shipping import register, ship_package
-from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, program_options
+from dataflow_model.runners.spark.run_folder import RunFolder
+from dataflow_model.runners.spark.shipping import register, ship_package, ship_program
+from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, option_of, program_options
 from dataflow_model.runners.spark.static_sides import spark_side_values
 from dataflow_model.runners.spark.tallies import counting
 
@@ -79,18 +79,19 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
         lifted,
         wall=time.time_ns() // 1_000,
     )
-    packed = program.pack()
+    folder = RunFolder()
+    packed = ship_program(spark, program.pack(), folder.path, shared=False)
     register(spark, SourceProvider)
-    directory = tempfile.mkdtemp(prefix="dataflow_model-run-")
-    options = program_options(packed, parallelism=str(2 * shards))
+    options = program_options(packed, works=option_of(plan_work(program, 2 * shards)))
     frame = with_dataframes(spark.read.format(OUR_SOURCE).options(**options).load(), staged.sources, packed)
     for depth in range(1, len(staged.stages) + 1):
         shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
         frame = shuffled.mapInArrow(_stage(packed, depth), SCHEMA_DDL)
-    return BatchResult(spark, frame.select("kind", "payload"), program, directory)
+    return BatchResult(spark, frame.select("kind", "payload"), program, folder)
 
 
 def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    @reported
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         program = packed.unpack()
         rows = run_buckets(program, depth, rows_of_batches(batches))
@@ -109,10 +110,11 @@ def _staging(kind: str, payload: Any) -> Staging:
 class BatchResult:
     """A bounded run; see `PipelineResult`."""
 
-    def __init__(self, spark: SparkSession, frame: DataFrame, program: Program, directory: str) -> None:
+    def __init__(self, spark: SparkSession, frame: DataFrame, program: Program, folder: RunFolder) -> None:
         self._spark = spark
-        self._publisher = Publisher(program, directory)
-        self._directory = directory
+        self._folder = folder
+        self._directory = str(folder.path)
+        self._publisher = Publisher(program, self._directory)
         self._staged = program.staged
         self._state = RunnerState.RUNNING
         self._began = time.time_ns() // 1_000
@@ -197,4 +199,10 @@ class BatchResult:
         except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
             self._publisher.abort(ONLY_COMMIT, [])
             if self._state is not RunnerState.STOPPED:
-                self._error, self._state = find_our_error(error), RunnerState.FAILED
+                self._error, self._state = self._failure(error), RunnerState.FAILED
+
+    def _failure(self, error: BaseException) -> BaseException:
+        found = find_our_error(error)
+        if found is error and is_stopped(self._spark):
+            return session_stopped("nothing was published; make a session and run the pipeline again", error)
+        return found

@@ -13,6 +13,7 @@ from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.shard import route
+from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.job import ONLY_COMMIT
 from dataflow_model.runners.spark.publishing import Stager
 from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
@@ -88,6 +89,7 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
 
 
 def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    @reported
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         program, partition = packed.unpack(), partition_of_task()
         home = program.labels[partition % len(program.labels)]

@@ -1,14 +1,26 @@
-"""Spark's exceptions, with our own error found inside."""
+"""Errors on their way through Spark: what a task raises, and what the driver finds in Spark's own exception."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
-from typing import Final
+import traceback
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from dataflow_model import errors
-from dataflow_model.errors import DataflowError
+from dataflow_model.errors import DataflowError, SessionStopped, encodable, explain
 
-__all__ = ["find_our_error"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["find_our_error", "is_stopped", "reported", "session_stopped"]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 _OURS: Final = re.compile(
     r"dataflow_model\.errors\.(\w+): (.*?)"
@@ -35,3 +47,73 @@ def find_our_error(error: BaseException) -> BaseException:
     ours = kind(message.rstrip())
     ours.__cause__ = error
     return ours
+
+
+def reported(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorate what Spark's workers call, a function or a generator, so that whatever it raises can be reported.
+
+    A worker sends the traceback as UTF-8. A lone surrogate in it, as in names of files that are no valid text, makes
+    the worker die while it reports, and the JVM waits for ever.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        with _encodable_errors():
+            result = function(*arguments, **options)
+        guarded: Any = _guarded(result) if isinstance(result, Iterator) else result
+        return guarded  # type: ignore[no-any-return] # of the same type
+
+    return call
+
+
+def _guarded(results: Iterator[Any]) -> Iterator[Any]:
+    with _encodable_errors():
+        yield from results
+
+
+@contextlib.contextmanager
+def _encodable_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        if encodable(text) == text:
+            raise
+        raise _encodable(error) from _cause(error)
+
+
+def _encodable(error: BaseException) -> BaseException:
+    """Return an error with the same text, escaped, and the same traceback."""
+    text = encodable(str(error))
+    ours = isinstance(error, DataflowError)
+    copy = type(error)(text) if ours else RuntimeError(f"{type(error).__name__}: {text}")
+    return copy.with_traceback(error.__traceback__)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return what made an error happen, all the way down, with escaped texts."""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if before is None:
+        return None
+    cause = _encodable(before)
+    cause.__cause__ = _cause(before)
+    return cause
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Tell whether a session can run nothing any more."""
+    session: Any = spark
+    try:
+        if hasattr(session, "is_stopped"):  # through Spark Connect
+            return bool(session.is_stopped)
+        java_context = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public way to ask
+        return java_context is None or bool(java_context.sc().isStopped())
+    except Exception:  # noqa: BLE001 - Py4J's, of many kinds, once the JVM is gone
+        return True
+
+
+def session_stopped(hint: str, cause: BaseException | None = None) -> SessionStopped:
+    """Return the error of a run whose session was stopped."""
+    error = SessionStopped(explain("the Spark session was stopped before the run had ended", hint=hint))
+    error.__cause__ = cause
+    return error

@@ -59,7 +59,7 @@ class JobWork(InputPartition):
 
 
 def plan_work(program: Program, parallelism: int) -> list[JobWork]:
-    """Cut all sources into tasks; runs on the driver."""
+    """Cut all sources into tasks; runs where the pipeline is started."""
     static: list[str] = []
     origins: list[tuple[str, Origin]] = []
     for read in program.staged.sources:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import pathlib
 import pickle
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import cloudpickle
 
+from dataflow_model.errors import SourceError, explain
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
 from dataflow_model.plan.sinks import Fence
@@ -19,6 +21,8 @@ from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.kernels import keep_freed_memory
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.spark.crashes import Fault, armed
+from dataflow_model.runners.spark.durable import corrupt
+from dataflow_model.runners.spark.unpicklable import unpicklable_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,8 +79,15 @@ class Program:
     digest: str = ""
 
     def pack(self) -> PackedProgram:
-        """Return it in a form that travels."""
-        blob: bytes = cloudpickle.dumps(self, protocol=5)
+        """Return it in a form that travels.
+
+        Raises:
+            PlanError: if it cannot be pickled.
+        """
+        try:
+            blob: bytes = cloudpickle.dumps(self, protocol=5)
+        except Exception as error:
+            raise unpicklable_program(error) from error
         return PackedProgram(hashlib.sha256(blob).hexdigest(), blob)
 
     def reach(self, point: str, micro_batch: int | None = None) -> None:
@@ -161,17 +172,24 @@ class Program:
 
 @attrs.frozen
 class PackedProgram:
-    """A program as bytes."""
+    """A program as bytes, or the file that has them.
+
+    Attributes:
+        digest: names the program.
+        blob: the bytes; empty where they are in a file.
+        file: an absolute path, or the name of a file that Spark distributes.
+    """
 
     digest: str
-    blob: bytes
+    blob: bytes = b""
+    file: str = ""
 
     def unpack(self) -> Program:
         """Return the program; a worker that has seen it already has it still."""
         program = _loaded.get(self.digest)
         if program is None:
             keep_freed_memory()
-            program = attrs.evolve(pickle.loads(self.blob), digest=self.digest)
+            program = attrs.evolve(pickle.loads(self.blob or self._read()), digest=self.digest)
             while len(_loaded) >= _KEPT:
                 gone = next(iter(_loaded))
                 del _loaded[gone]
@@ -179,3 +197,21 @@ class PackedProgram:
                     _fragments.pop(place).tear_down()
             _loaded[self.digest] = program
         return program
+
+    def _read(self) -> bytes:
+        from pyspark import SparkFiles
+
+        path = pathlib.Path(self.file)
+        path = path if path.is_absolute() else pathlib.Path(SparkFiles.get(self.file))
+        try:
+            blob = path.read_bytes()
+        except OSError as error:
+            raise SourceError(
+                explain(
+                    f"a worker cannot read the run's functions in {str(path)!r}: {error}",
+                    hint="driver and workers must share the checkpoint directory and run as one user",
+                )
+            ) from error
+        if hashlib.sha256(blob).hexdigest() != self.digest:
+            raise corrupt(repr(str(path)), "it is not the file that the driver has written")
+        return blob

@@ -23,6 +23,7 @@ from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, R
 from dataflow_model.runners.spark.sequencers import check_newest
 from dataflow_model.runners.spark.spark_logs import last_committed
 from dataflow_model.runners.spark.tasks import partition_of_task
+from dataflow_model.runners.spark.unpicklable import unpicklable_element
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
@@ -121,14 +122,24 @@ class Stager:
         """Finish, publish what is weak, and return the sinks' messages."""
         if self._weak:
             check_newest(self.program.directory, self.program.fence)
-        messages = {label: writer.close() for label, writer in self._writers.items() if label not in self._weak}
-        return Staging(messages, {label: self._writers[label].close() for label in sorted(self._weak)})
+        messages = {label: self._close(label) for label in self._writers if label not in self._weak}
+        return Staging(messages, {label: self._close(label) for label in sorted(self._weak)})
 
     def finish(self, home: int) -> Iterator[Row]:
         """Finish as `close` does, and yield a row that tells the commit, unless there is nothing to tell."""
         staging = self.close()
         if staging != Staging():
             yield Row(home, len(self.program.staged.stages) + 1, Kind.STAGED, dump(staging))
+
+    def _close(self, label: str) -> bytes:
+        writer = self._writers[label]
+        if not isinstance(self._sink(label), MessageSink):
+            return writer.close()
+        try:
+            return writer.close()
+        except Exception as error:
+            kept: list[Record] = getattr(writer, "records", [])
+            raise unpicklable_element(label, [record.value for record in kept], error) from error
 
     def _writer(self, label: str) -> SinkWriter:
         if label not in self._writers:

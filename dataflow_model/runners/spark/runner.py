@@ -108,12 +108,13 @@ class SparkRunner:
         """Start the plan and return at once.
 
         Raises:
-            PlanError: for unbounded sources in batch, a sink that cannot take a stream, or weak productions of values
-                that may be taken back.
+            PlanError: for unbounded sources in batch, a sink that cannot take a stream, weak productions of values
+                that may be taken back, or functions that cannot be pickled.
             UnsupportedOnRunner: for `io.ToDataFrame` in streaming, and DataFrames that a stream cannot take.
             CheckpointMismatch: for a checkpoint of another pipeline.
         """
         from dataflow_model.runners.spark import batch, streaming
+        from dataflow_model.runners.spark.unpicklable import check_functions
 
         if self.interval is not None:
             plan = in_rounds(plan, self.interval)
@@ -133,6 +134,7 @@ class SparkRunner:
                     )
                 if streams and node.input in unbounded:
                     node.sink.check_unbounded()
+        check_functions(plan)
         if self.mode == "batch":
             if unbounded:
                 label = min(ref.label for ref in unbounded)

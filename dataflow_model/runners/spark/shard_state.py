@@ -22,6 +22,7 @@ from dataflow_model.runners.engine.stateful import StatefulEngine
 from dataflow_model.runners.spark.rows import dump, load
 from dataflow_model.runners.spark.shard_meta import ShardMeta
 from dataflow_model.runners.spark.state_log import Delta, StateLog, keys_of
+from dataflow_model.runners.spark.unpicklable import unpicklable_state
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -93,7 +94,11 @@ class ShardState:
         for name, engine in self.shard.engines.items():
             if isinstance(engine, _KEYED):
                 self.meta.positions[name] = engine.position()
-                entries.update({(name, encoded): entry for encoded, entry in engine.settle(dump).items()})
+                try:
+                    settled = engine.settle(dump)
+                except Exception as error:
+                    raise unpicklable_state(name, error) from error
+                entries.update({(name, encoded): entry for encoded, entry in settled.items()})
             if isinstance(engine, RelayEngine):
                 self.meta.positions[name] = engine.position()
             if isinstance(engine, SideJoinEngine):

@@ -10,6 +10,9 @@ import weakref
 import zipfile
 from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model.runners.spark.durable import make_folder, write_file
+from dataflow_model.runners.spark.program import PackedProgram
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,10 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-__all__ = ["processor", "register", "ship_package"]
+__all__ = ["MOST_ALONG", "processor", "register", "ship_package", "ship_program"]
 
 _shipped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _PACKAGE: Final = pathlib.Path(__file__).resolve().parents[2]
+
+MOST_ALONG: Final = 1 << 20
+"""How many bytes of a program travel with each command; Spark itself broadcasts commands that are larger."""
 
 
 def ship_package(spark: SparkSession) -> None:
@@ -33,6 +39,28 @@ def ship_package(spark: SparkSession) -> None:
     archive = pathlib.Path(tempfile.mkdtemp(prefix="dataflow_model-"), "dataflow_model.zip")
     archive.write_bytes(_zipped())
     spark.addArtifacts(str(archive), pyfile=True)
+
+
+def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Path, *, shared: bool) -> PackedProgram:
+    """Return a program in the form in which commands carry it; a large one is left in a file, which each worker loads.
+
+    Every stage, source and sink has a command of its own, and the JVM holds several copies of each.
+
+    Args:
+        spark: the session.
+        packed: the program.
+        folder: where the file goes.
+        shared: whether the session's executors can reach the folder; otherwise Spark distributes the file.
+    """
+    if len(packed.blob) <= MOST_ALONG:
+        return packed
+    make_folder(folder)
+    file = folder / f"{packed.digest}.pickle"
+    write_file(file, packed.blob)
+    if shared or _is_local(spark):
+        return PackedProgram(packed.digest, file=str(file))
+    spark.addArtifacts(str(file), file=True)
+    return PackedProgram(packed.digest, file=file.name)
 
 
 def register(spark: SparkSession, provider: type[DataSource]) -> None:

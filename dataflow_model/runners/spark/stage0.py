@@ -12,6 +12,7 @@ import pyarrow as pa
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Read, Ref, Write
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.plan.sources import ElementsSource, ScriptSource, events_of
+from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.panes import to_ipc
@@ -23,6 +24,7 @@ from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import split_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row, dump
+from dataflow_model.runners.spark.unpicklable import unpicklable_element
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
@@ -324,10 +326,10 @@ def pack_arrivals(
             stager.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
             continue
         if isinstance(node, Write):
-            yield Row(home, stage, Kind.OUTPUT, dump(PackedBundle(cut, places, bundle)))
+            yield Row(home, stage, Kind.OUTPUT, _dump_elements(PackedBundle(cut, places, bundle)))
             continue
         if cut in program.staged.owners:  # every shard sees a side input whole
-            payload = dump(PackedBundle(cut, places, bundle))
+            payload = _dump_elements(PackedBundle(cut, places, bundle))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
         if isinstance(places, list):  # carried along as the last part of the order while the bundle is cut up
@@ -339,7 +341,14 @@ def pack_arrivals(
                 mine = [place for _, place in some.orders]
                 some.orders = [order for order, _ in some.orders]
             label = program.labels[slot % shards]
-            yield Row(label, stage, Kind.DATA, dump(PackedBundle(cut, mine, some)), slot // shards)
+            yield Row(label, stage, Kind.DATA, _dump_elements(PackedBundle(cut, mine, some)), slot // shards)
+
+
+def _dump_elements(packed: PackedBundle) -> bytes:
+    try:
+        return dump(packed)
+    except Exception as error:
+        raise unpicklable_element(owner_of_cut(packed.cut), packed.bundle.values, error) from error
 
 
 def pack_panes(

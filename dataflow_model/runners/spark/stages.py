@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import pathlib
-import pickle
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -23,12 +22,13 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.runners.engine.observing import Observations
 from dataflow_model.runners.spark.durable import check_format
-from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, home_of, plan_work, share_out
+from dataflow_model.runners.spark.failures import reported
+from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, home_of, share_out
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.offsets import Feed
 from dataflow_model.runners.spark.publishing import Publisher, Staging, read_progress
 from dataflow_model.runners.spark.requests import forget_signals, pending_signals
-from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump, rows_of_batches
+from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump, load, rows_of_batches
 from dataflow_model.runners.spark.sequencers import check_newest
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
 from dataflow_model.runners.spark.tallies import counting
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.spark.program import PackedProgram, Program
     from dataflow_model.runners.spark.stage0 import Slice
 
-__all__ = ["OUR_SINK", "OUR_SOURCE", "KeyedStage", "SinkProvider", "SourceProvider", "program_options"]
+__all__ = ["OUR_SINK", "OUR_SOURCE", "KeyedStage", "SinkProvider", "SourceProvider", "option_of", "program_options"]
 
 OUR_SOURCE: Final = "dataflow_model_source"
 OUR_SINK: Final = "dataflow_model_sink"
@@ -53,12 +53,16 @@ OUR_SINK: Final = "dataflow_model_sink"
 
 def program_options(packed: PackedProgram, **more: str) -> dict[str, str]:
     """Return the options that carry a program to our source and sink."""
-    return {"program": base64.b64encode(dump(packed)).decode(), **more}
+    return {"program": option_of(packed), **more}
 
 
-def _packed(options: Any) -> PackedProgram:
-    packed: PackedProgram = pickle.loads(base64.b64decode(options["program"]))
-    return packed
+def option_of(value: Any) -> str:
+    """Return a value as the text of an option."""
+    return base64.b64encode(dump(value)).decode()
+
+
+def _option(options: Any, name: str) -> Any:
+    return load(base64.b64decode(options[name]))
 
 
 class Work(InputPartition):
@@ -83,13 +87,14 @@ class Work(InputPartition):
 class _JobReader(DataSourceReader):
     """Reads all bounded sources of a pipeline that are not DataFrames, in one job."""
 
-    def __init__(self, packed: PackedProgram, options: dict[str, str]) -> None:
+    def __init__(self, packed: PackedProgram, works: list[JobWork]) -> None:
         self.packed = packed
-        self.parallelism = int(options["parallelism"])
+        self.works = works
 
     def partitions(self) -> list[JobWork]:
-        return plan_work(self.packed.unpack(), self.parallelism)
+        return self.works
 
+    @reported
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, JobWork)  # noqa: S101 - as `partitions` made it
         program = self.packed.unpack()
@@ -114,6 +119,7 @@ class _StreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return self.begin
 
+    @reported
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         del limit
         check_newest(self.directory, self.packed.unpack().fence)
@@ -127,6 +133,7 @@ class _StreamReader(DataSourceStreamReader):
             committed=read_progress(self.directory),
         )
 
+    @reported
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:
         feed = self._feed()
         control = feed.control(start, end)
@@ -137,6 +144,7 @@ class _StreamReader(DataSourceStreamReader):
             for number, some in enumerate(parts or [[]])
         ]
 
+    @reported
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Work)  # noqa: S101 - as `partitions` made it
         program = self.packed.unpack()
@@ -162,6 +170,7 @@ class _StreamReader(DataSourceStreamReader):
         for part in work.parts:
             yield from read_slice(program, part, work.control.wall, home)
 
+    @reported
     def commit(self, end: dict[str, Any]) -> None:
         """Forget the requests that were taken; the sources keep what they have."""
         forget_signals(self.requests, end["signals"])
@@ -189,12 +198,12 @@ class SourceProvider(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads in a bounded job."""
         del schema
-        return _JobReader(_packed(self.options), dict(self.options))
+        return _JobReader(_option(self.options, "program"), _option(self.options, "works"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads in a stream."""
         del schema
-        return _StreamReader(_packed(self.options), dict(self.options))
+        return _StreamReader(_option(self.options, "program"), dict(self.options))
 
 
 class _SparkStore:
@@ -237,6 +246,7 @@ class KeyedStage(StatefulProcessor):
             handle.getMapState("log", "sequence long, part int", "payload binary"),
         )
 
+    @reported
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Run one micro-batch of one shard."""
         import pandas as pd  # the other processes that load this module have no use for it
@@ -279,13 +289,16 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self.packed = packed
         self.directory = options["directory"]
 
+    @reported
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         publisher = Publisher(self.packed.unpack(), self.directory)
         return _Staged(publisher.stage(micro_batch_of_task() or 0, rows_of_batches(iterator)))
 
+    @reported
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         Publisher(self.packed.unpack(), self.directory).commit(batchId, _stagings(messages))
 
+    @reported
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         Publisher(self.packed.unpack(), self.directory).abort(batchId, _stagings(messages))
 
@@ -305,4 +318,4 @@ class SinkProvider(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
         """Return what writes in a stream."""
         del schema, overwrite
-        return _StreamWriter(_packed(self.options), dict(self.options))
+        return _StreamWriter(_option(self.options, "program"), dict(self.options))

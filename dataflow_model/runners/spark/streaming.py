@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
@@ -23,7 +25,7 @@ from dataflow_model.runners.spark.checkpoint import Checkpoint
 from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import check_streaming, with_dataframes
 from dataflow_model.runners.spark.durable import touch
-from dataflow_model.runners.spark.failures import find_our_error
+from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import Program
 from dataflow_model.runners.spark.publishing import (
@@ -40,7 +42,7 @@ from dataflow_model.runners.spark.rows import SCHEMA_DDL
 from dataflow_model.runners.spark.running import RunningMark
 from dataflow_model.runners.spark.sequencers import check_newest, take_sequencer
 from dataflow_model.runners.spark.session import STREAM_SETTINGS, settings_of
-from dataflow_model.runners.spark.shipping import processor, register, ship_package
+from dataflow_model.runners.spark.shipping import processor, register, ship_package, ship_program
 from dataflow_model.runners.spark.stages import (
     OUR_SINK,
     OUR_SOURCE,
@@ -54,6 +56,7 @@ from dataflow_model.runners.spark.static_sides import spark_side_values
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from dataflow_model.metrics.report import RunReport
@@ -68,6 +71,8 @@ _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _NAME: Final = "dataflow_model"
 """Our source in the checkpoint: with a name, sources can be added beside it later."""
+_PROGRAMS: Final = "programs"
+"""Where a start leaves its program in the checkpoint, if that is large."""
 _POLL_SECONDS: Final = 0.05
 _SOON_SECONDS: Final = 0.01
 _PUBLISHING_SECONDS: Final = 60.0
@@ -101,8 +106,9 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         folded=folded,
         seed=checkpoint.seed,
     )
+    shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # of older starts, which may not write
     claim_sinks(program)
-    packed = program.pack()
+    packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.ours, _PROGRAMS), shared=True)
     register(spark, SourceProvider)
     register(spark, SinkProvider)
     options = program_options(
@@ -130,16 +136,23 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
             .trigger(processingTime=f"{int(runner.trigger_interval) // 1000} milliseconds")
             .start()
         )
-    return StreamingResult(query, checkpoint, staged, program.fence)
+    return StreamingResult(spark, query, checkpoint, staged, program.fence)
 
 
 class StreamingResult:
     """A streaming run; see `PipelineResult`. A watcher thread stops the query when its input is over."""
 
     def __init__(
-        self, query: StreamingQuery, checkpoint: Checkpoint, staged: StagedPlan, fence: Fence | None = None
+        self,
+        spark: SparkSession,
+        query: StreamingQuery,
+        checkpoint: Checkpoint,
+        staged: StagedPlan,
+        fence: Fence | None = None,
     ) -> None:
         self.query = query
+        self._spark = spark
+        self._is_stopping = False
         self._fence = fence
         self._checkpoint = checkpoint
         self._staged = staged
@@ -170,6 +183,7 @@ class StreamingResult:
         A micro-batch that is being published is waited for, up to a minute: half published, only this very pipeline
         could finish it, and `upgrade` would have to refuse.
         """
+        self._is_stopping = True
         limit = time.monotonic() + _PUBLISHING_SECONDS
         while self.query.isActive and time.monotonic() < limit:
             if half_published(self._checkpoint.ours, self._checkpoint.spark) is None:
@@ -221,6 +235,7 @@ class StreamingResult:
         return read_collected(self._checkpoint.ours, label)
 
     def _watch(self) -> None:
+        error: BaseException | None = None
         try:
             with live_progress(self._staged) as progress:
                 while self.query.isActive and not self._is_last():
@@ -231,9 +246,9 @@ class StreamingResult:
             if self.query.isActive:
                 self.query.stop()
             failure = self.query.exception()
-            if failure is not None and not finished:
-                check_newest(self._checkpoint.ours, self._fence)  # Spark may notice first, in words of its own
-                self._error, self._state = find_our_error(failure), RunnerState.FAILED
+            error = None if finished else self._failure(failure)
+            if error is not None:
+                self._error, self._state = error, RunnerState.FAILED
             elif not finished:
                 self._state = RunnerState.STOPPED
             elif any((self._checkpoint.requests / name).exists() for name in ("drain", "until_drained")):
@@ -241,11 +256,31 @@ class StreamingResult:
                 self._state = RunnerState.DRAINED
             else:
                 self._state = RunnerState.DONE
-        except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
-            self._error, self._state = find_our_error(error), RunnerState.FAILED
+        except BaseException as raised:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
+            error = self._failure(raised)
+            self._error, self._state = error, RunnerState.FAILED
         finally:
-            self._mark.remove()
+            if not isinstance(error, SupersededRun):  # otherwise the mark is the newer start's
+                self._mark.remove()
             self._over.set()
+
+    def _failure(self, error: BaseException | None) -> BaseException | None:
+        """Return why the query ended early, unless somebody has stopped it on purpose."""
+        if error is None and self._is_stopping:
+            return None
+        try:
+            # Spark may notice first, in words of its own; in one session it stops the older query without a word.
+            check_newest(self._checkpoint.ours, self._fence)
+        except SupersededRun as superseded:
+            return superseded
+        except OSError:  # the checkpoint is gone; why the query failed says more
+            pass
+        ours = None if error is None else find_our_error(error)
+        if ours is error and is_stopped(self._spark):
+            return session_stopped(
+                "make a session, and start the run again with its checkpoint: it goes on where it stopped", error
+            )
+        return ours
 
     def _pending_since(self) -> int | None:
         """Return when the micro-batch in hand saw its data: Spark logs its offsets then."""

@@ -1,0 +1,88 @@
+"""Errors that cross Spark: always text that a worker can send, and ours again on the driver."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.runners.spark.failures import reported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME = "caf\udce9.parquet"
+"""A file's name of bytes that are no UTF-8, as Python shows it."""
+
+
+def text_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_lone_surrogate_in_what_a_task_raises_is_escaped_all_the_way_down() -> None:
+    @reported
+    def read() -> None:
+        try:
+            try:
+                open(f"/no such folder/{NAME}")  # noqa: PTH123, SIM115 - it fails
+            except OSError as error:
+                raise ValueError(f"{NAME} is gone") from error
+        except ValueError:
+            raise dm.SourceError(NAME)  # noqa: B904 - whatever users write
+
+    with pytest.raises(dm.SourceError, match=r"^caf\\udce9\.parquet$") as caught:
+        read()
+    text = text_of(caught.value)
+    text.encode()
+    assert r"ValueError: caf\udce9.parquet is gone" in text
+    assert "FileNotFoundError: [Errno 2]" in text
+    assert text.count("in read") == 3
+
+
+def test_a_generator_s_errors_are_escaped_too() -> None:
+    @reported
+    def rows() -> Iterator[int]:
+        yield 1
+        raise ValueError(f"no key: {NAME}")
+
+    found = rows()
+    assert next(found) == 1
+    with pytest.raises(RuntimeError, match=r"^ValueError: no key: caf\\udce9") as caught:
+        next(found)
+    text_of(caught.value).encode()
+
+
+def test_errors_that_can_be_encoded_stay_what_they_are() -> None:
+    @reported
+    def fail() -> None:
+        raise KeyError("élan")
+
+    with pytest.raises(KeyError, match="élan"):
+        fail()
+
+
+def test_what_a_user_s_function_raises_can_be_printed_wherever_it_runs() -> None:
+    def broken(x: int) -> None:
+        raise ValueError(f"no such name: {NAME} {x}")
+
+    p = dm.Pipeline()
+    _ = p | dm.Create([1]) | dm.Map(broken) | dm.io.Collect()
+    with pytest.raises(dm.UserCodeError, match=r"^ValueError: no such name: caf\\udce9\.parquet 1") as caught:
+        p.run().wait_until_finish()
+    str(caught.value).encode()
+
+
+def test_the_reason_of_a_dead_letter_can_be_written_to_a_file() -> None:
+    def broken(x: int) -> None:
+        raise ValueError(f"no such name: {NAME} {x}")
+
+    p = dm.Pipeline()
+    _, dead = p | dm.Create([1]) | dm.Map(broken).with_exception_handling()
+    _ = dead | "dead" >> dm.io.Collect()
+    result: Any = p.run()
+    result.wait_until_finish()
+    [letter] = [record.value for record in result.collected("dead")]
+    assert letter.reason == r"ValueError: no such name: caf\udce9.parquet 1"
+    letter.traceback.encode()

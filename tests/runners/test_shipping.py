@@ -1,0 +1,179 @@
+"""How a pipeline's functions reach workers, whatever they hold, without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.spark.job import do_work, plan_work
+from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.spark.run_folder import RunFolder
+from dataflow_model.runners.spark.shipping import MOST_ALONG, ship_program
+from dataflow_model.runners.spark.stages import program_options
+from tests.upgrade.runs import Run
+
+SPARK: Any = object()
+"""Stands for a session that is not asked for anything."""
+
+
+def program_with(table: bytes) -> Program:
+    p = dm.Pipeline()
+    _ = p | dm.Create([1]) | dm.Map(lambda x: x + len(table)) | "sizes" >> dm.io.Collect()
+    return Program(cut_into_stages(p.plan()), {}, (0,), "run")
+
+
+# Large functions.
+
+
+def test_a_small_program_travels_with_each_command(tmp_path: Path) -> None:
+    packed = program_with(b"x" * 100).pack()
+    assert ship_program(SPARK, packed, tmp_path / "programs", shared=True) is packed
+    assert not (tmp_path / "programs").exists()
+
+
+def test_a_program_with_a_large_table_is_left_in_a_file_that_each_worker_loads(tmp_path: Path) -> None:
+    program = program_with(b"x" * 60_000_000)
+    packed = ship_program(SPARK, program.pack(), tmp_path / "programs", shared=True)
+    assert len(program_options(packed)["program"]) < 1_000
+    [file] = (tmp_path / "programs").iterdir()
+    assert file.stat().st_size > 60_000_000
+    assert packed.unpack().run_id == "run"
+
+
+def test_a_program_whose_file_is_gone_or_is_another_is_refused_by_name(tmp_path: Path) -> None:
+    packed = ship_program(SPARK, program_with(b"x" * (MOST_ALONG + 1)).pack(), tmp_path, shared=True)
+    file = Path(packed.file)
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(dm.StateCorruption, match=rf"{file.name}' is damaged: it is not the file that the driver has"):
+        packed.unpack()
+    file.unlink()
+    with pytest.raises(dm.SourceError, match=rf"a worker cannot read the run's functions in .*{file.name}.*\nHint: dr"):
+        packed.unpack()
+
+
+# The folder of a bounded job.
+
+
+def test_the_folder_of_a_job_goes_when_nobody_holds_it_any_more() -> None:
+    folder = RunFolder()
+    path = folder.path
+    (path / "collected").mkdir()
+    assert path.exists()
+    del folder
+    assert not path.exists()
+
+
+def test_the_folder_of_a_job_goes_when_its_process_ends_but_not_with_a_child() -> None:
+    code = (
+        "import os\n"
+        "from dataflow_model.runners.spark.run_folder import RunFolder\n"
+        "folder = RunFolder()\n"
+        "child = os.fork()\n"
+        "if child:\n"
+        "    os.waitpid(child, 0)\n"
+        "    print(folder.path)\n"
+        "    assert folder.path.exists()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not Path(ran.stdout.strip()).exists()
+
+
+# What cannot be pickled.
+
+
+def locked(p: dm.Pipeline) -> None:
+    lock = threading.Lock()
+    _ = p | dm.Create([1]) | "guarded" >> dm.Map(lambda x: x if lock.locked() else -x) | dm.io.Collect()
+
+
+@pytest.mark.parametrize("mode", ["batch", "streaming"])
+def test_a_function_that_cannot_be_pickled_is_refused_with_its_label_before_the_checkpoint_is_touched(
+    mode: str, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    p = dm.Pipeline(runner=dm.SparkRunner(SPARK, mode=mode, checkpoint=str(checkpoint)))
+    locked(p)
+    with pytest.raises(
+        dm.PlanError,
+        match=r"^'guarded' cannot be sent to Spark's workers: TypeError: cannot pickle '_thread\.lock' object\n"
+        r"Hint: a lock, an open file, a connection or a SparkSession lives in one process: create it in DoFn\.setup",
+    ):
+        p.run()
+    assert not checkpoint.exists()
+
+
+def test_an_element_that_cannot_be_pickled_is_refused_with_the_source_s_label() -> None:
+    p = dm.Pipeline(runner=dm.SparkRunner(SPARK, mode="batch"))
+    _ = p | "locks" >> dm.Create([1, threading.Lock()]) | dm.io.Collect()
+    with pytest.raises(dm.PlanError, match="'locks' cannot be sent to Spark's workers: TypeError"):
+        p.run()
+
+
+@attrs.frozen
+class Guarded:
+    """An element that is bound to its process."""
+
+    name: str
+    lock: Any = attrs.field(factory=threading.Lock)
+
+
+@pytest.mark.parametrize("sink", [False, True], ids=["to a grouping", "to a sink"])
+def test_an_element_that_a_function_returns_and_nobody_can_pickle_is_named_with_the_transform(sink: bool) -> None:
+    p = dm.Pipeline()
+    pairs = p | dm.Create(["a", "b"]) | dm.Map(lambda name: (name, Guarded(name) if name == "b" else None))
+    _ = pairs | "target" >> dm.io.Collect() if sink else pairs | "target" >> dm.GroupByKey() | dm.io.Collect()
+    program = Program(cut_into_stages(p.plan()), {}, (0, 1), "run").pack().unpack()
+    [work] = plan_work(program, 2)
+    with pytest.raises(
+        dm.InvalidType,
+        match=r"^an element cannot be pickled on its way to a transform: TypeError: cannot pickle '_thread\.lock' "
+        r"object\n  transform: 'target'\n  element: \('b', Guarded\(name='b'.*\)\)\nHint: emit plain values; a lock",
+    ):
+        list(do_work(program, work))
+
+
+class Locks(dm.CombineFn[Any, Any, Any]):
+    """Keeps what no state can."""
+
+    def create_accumulator(self) -> Any:
+        return threading.Lock()
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        del element
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Any) -> Any:
+        return next(iter(accumulators))
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+def test_state_that_cannot_be_pickled_is_named_with_its_transform(tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        stream = dm.testing.TestStream().add(("a", 1), event_time=1)
+        _ = p | stream | "locks" >> dm.CombinePerKey(Locks()) | dm.io.Collect()
+
+    with pytest.raises(
+        dm.InvalidType,
+        match=r"what a transform keeps cannot be pickled: TypeError: .*\n  transform: 'locks'\nHint: keep",
+    ):
+        Run(build, tmp_path / "checkpoint", rows=1).run()
+
+
+# Text that cannot be encoded.
+
+
+def test_a_label_that_utf_8_cannot_encode_is_refused() -> None:
+    with pytest.raises(
+        dm.InvalidArgument, match=r"a label must be text that UTF-8 can encode, got 'caf\\udce9'\nHint: name\.encode"
+    ):
+        _ = "caf\udce9" >> dm.Count.globally()

@@ -1,0 +1,103 @@
+"""Jobs on Spark that fail, are superseded, lose their session or hold much: a clear end, and nothing left behind."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import dataflow_model as dm
+from tests.runners.jobs import run, start, streaming
+from tests.runners.test_spark_lifecycle import PATIENCE, summing, wait_for_batch, write_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JOB = Path(__file__).with_name("stopped_job.py")
+
+
+def broken(x: int) -> int:
+    raise ValueError(f"no such name: caf\udce9 {x}")
+
+
+@pytest.mark.parametrize("mode", ["batch", "streaming"])
+def test_an_error_with_a_lone_surrogate_ends_the_run(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Create([1]) | "break" >> dm.Map(broken) | dm.io.Collect()
+
+    runner = dm.SparkRunner(spark, mode="batch") if mode == "batch" else streaming(spark, tmp_path / "checkpoint")
+    result = start(runner, build)
+    with pytest.raises(dm.UserCodeError, match=r"^ValueError: no such name: caf\\udce9 1") as caught:
+        result.wait_until_finish(PATIENCE)
+    assert "transform: 'break'" in str(caught.value)
+
+
+def test_a_function_that_refers_to_the_session_is_refused_with_its_label(spark: SparkSession) -> None:
+    p = dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch"))
+    _ = p | dm.Create([1]) | "query" >> dm.Map(lambda x: spark.range(x).count()) | dm.io.Collect()
+    with pytest.raises(dm.PlanError, match=r"^'query' cannot be sent to Spark's workers: (?s:.*)Hint: .*SparkSession"):
+        p.run()
+
+
+def test_a_second_run_on_one_checkpoint_in_one_session_ends_the_first_as_superseded(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
+    build = summing(tmp_path / "rows", follow=True)
+    older = start(streaming(spark, tmp_path / "checkpoint"), build)
+    wait_for_batch(older, 0)
+    newer = start(streaming(spark, tmp_path / "checkpoint"), build)
+    with pytest.raises(dm.SupersededRun, match=r"was taken\s+over at .* by a newer start of the run \(process \d+"):
+        older.wait_until_finish(PATIENCE)
+    assert older.state is dm.RunnerState.FAILED
+    with pytest.raises(dm.CheckpointMismatch, match="is running, in process"):  # the newer one's mark is still there
+        dm.upgrade(str(tmp_path / "checkpoint"), str(tmp_path / "next"), spark=spark)
+    write_rows(tmp_path / "rows" / "b.parquet", 15, 25)
+    newer.drain()
+    assert newer.state is dm.RunnerState.DRAINED
+    assert sum(record.value[1] for record in newer.collected("panes")) in {sum(range(15)), sum(range(25))}
+
+
+def test_the_folder_of_a_bounded_job_goes_with_its_result(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Create(["secret"] * 1_000) | "kept" >> dm.io.Collect()
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = run(dm.SparkRunner(spark, mode="batch"), build)
+    gc.collect()
+    [folder] = tmp_path.glob("dataflow_model-run-*")
+    assert len(result.collected("kept")) == 1_000
+    del result
+    gc.collect()
+    assert not folder.exists()
+
+
+@pytest.mark.slow  # 30 seconds: a session of its own, with the JVM's default memory
+def test_functions_that_hold_a_large_table_run_in_a_small_jvm_and_a_stopped_session_is_told(
+    java_home: str, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
+    ran = subprocess.run(
+        [sys.executable, JOB, tmp_path],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "JAVA_HOME": java_home, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout.splitlines()[-1])
+    assert told["batch table"] == told["streaming table"] == [["a", 60_000_001]]
+    for mode, state in (("batch", "FAILED"), ("streaming", "FAILED")):
+        assert told[f"{mode} stopped"][0] == "SessionStopped"
+        assert told[f"{mode} stopped"][1].startswith("the Spark session was stopped before the run had ended\nHint: ")
+        assert told[f"{mode} stopped"][2] == state
