@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import SinkError, explain
+from dataflow_model.errors import SinkError, explain, shown
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.publishing import safe_name, staging_directory
 from dataflow_model.io.schemas import RETRACTION_FIELD
@@ -160,7 +160,11 @@ class FileSinkWriter(SinkWriter):
                 self._directory.mkdir(parents=True, exist_ok=True)
                 self._dead_file = JsonLinesWriter(self._directory / (self._name + ".dead"))
             for misfit in misfits:
-                row: dict[str, Any] = {"row": repr(misfit.value), "label": self._sink.label, "reason": misfit.reason}
+                row: dict[str, Any] = {
+                    "row": _written(misfit.value),
+                    "label": self._sink.label,
+                    "reason": misfit.reason,
+                }
                 if self._sink.retractions:
                     row["is_retraction"] = misfit.is_retraction
                 self._dead_file.write_line(json.dumps(row, ensure_ascii=False))
@@ -168,6 +172,14 @@ class FileSinkWriter(SinkWriter):
 
     def _explained(self) -> _Explained:
         return _Explained(f"{self._sink.label!r} cannot write below {self._sink.path}")
+
+
+def _written(value: Any) -> str:
+    """Return a value's whole `repr`; a short one where Python cannot write it, such as that of a deeply nested list."""
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        return shown(value)
 
 
 @attrs.frozen

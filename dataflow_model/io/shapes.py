@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.errors import shown
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, full_schema
 from dataflow_model.plan.sinks import values_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Instant
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Misfit", "fields_of", "fit", "fit_places", "infer_schema", "infer_schema_of_values"]
 
 _PAIR: Final = 2
+_DEEPEST: Final = 100
 
 
 @attrs.frozen
@@ -237,7 +239,7 @@ def _inferred(values: list[Any]) -> pa.DataType:
         return pa.timestamp("us", "UTC")
     if known and all(isinstance(value, Duration) for value in known):
         return pa.duration("us")
-    plain = [_plain(value, None) for value in known]
+    plain = [shape for shape in map(_plain_if_shallow, known) if shape is not None]
     kind = pa.null()
     try:
         kind = pa.infer_type(plain)
@@ -256,9 +258,9 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
     kinds = set(map(type, values))
     if any(test(kind) and any(issubclass(one, lossy) for one in kinds) for test, lossy in _LOSSY):
         return None
-    if pa.types.is_nested(kind):
-        values = [_plain(value, kind) for value in values]
     try:
+        if pa.types.is_nested(kind):
+            values = [_plain(value, kind) for value in values]
         if pa.types.is_timestamp(kind) and kind.unit != "us":
             array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind, safe=kind.unit != "ns")
         else:
@@ -294,25 +296,42 @@ def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Arra
 
 
 def _shown(value: Any) -> str:
-    return f"{value!r} of type {type(value).__name__}"
+    return f"{shown(value)} of type {type(value).__name__}"
 
 
-def _plain(value: Any, kind: pa.DataType | None) -> Any:
-    """Turn records and tuples inside a value into what Arrow takes for structs, lists and maps."""
+def _plain_if_shallow(value: Any) -> Any:
+    """Return a value as Arrow takes it, or `None` for one that no column can hold."""
+    try:
+        return _plain(value, None)
+    except ValueError:
+        return None
+
+
+def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
+    """Turn records and tuples inside a value into what Arrow takes for structs, lists and maps.
+
+    Raises:
+        ValueError: for a value with other fields than its column, and for one that is nested more than 100 deep.
+    """
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
     if kind is not None and pa.types.is_list(kind) and isinstance(value, tuple | list | set | frozenset):
-        return [_plain(one, kind.value_type) for one in value]
+        return [_plain(one, kind.value_type, depth + 1) for one in value]
     if kind is not None and pa.types.is_map(kind) and isinstance(value, dict):
-        return [(_plain(key, kind.key_type), _plain(one, kind.item_type)) for key, one in value.items()]
+        return [
+            (_plain(key, kind.key_type, depth + 1), _plain(one, kind.item_type, depth + 1))
+            for key, one in value.items()
+        ]
     fields = _record_fields(value)
     if fields is None and isinstance(value, tuple):
         fields = {f"_{place}": one for place, one in enumerate(value, 1)}
     if fields is not None:
         if kind is None or not pa.types.is_struct(kind):
-            return {name: _plain(one, None) for name, one in fields.items()}
+            return {name: _plain(one, None, depth + 1) for name, one in fields.items()}
         inner = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
         if fields.keys() - inner.keys():
             raise ValueError(f"a value has the fields {list(fields)}, its column {list(inner)}")
-        return {name: _plain(one, inner[name]) for name, one in fields.items()}
+        return {name: _plain(one, inner[name], depth + 1) for name, one in fields.items()}
     if isinstance(value, set | frozenset | list):
-        return [_plain(one, None) for one in value]
+        return [_plain(one, None, depth + 1) for one in value]
     return value

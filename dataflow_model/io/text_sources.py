@@ -13,6 +13,7 @@ import pyarrow.json as pa_json
 
 from dataflow_model.errors import SourceError, explain
 from dataflow_model.io.file_source import FileSource, FileVersion
+from dataflow_model.io.inference import check_depth, csv_schema, json_schema
 from dataflow_model.io.lines import count_appended_lines, line_index, parse_lines, read_lines
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class CsvSource(FileSource):
 
     def file_schema(self, path: str) -> pa.Schema:
         """Infer the types from the first 16,384 rows."""
-        return _inferred(FileVersion.of(path), pa_csv.read_csv, 1)
+        return _inferred(FileVersion.of(path), csv_schema, 1)
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Compare the header's names."""
@@ -83,7 +84,7 @@ class JsonSource(FileSource):
 
     def file_schema(self, path: str) -> pa.Schema:
         """Infer names and types from the first 16,384 rows."""
-        return _inferred(FileVersion.of(path), pa_json.read_json, 0)
+        return _inferred(FileVersion.of(path), json_schema, 0)
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Do nothing: each line brings its own fields."""
@@ -102,6 +103,7 @@ class JsonSource(FileSource):
         parsing = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
 
         def parse(data: bytes) -> pa.Table:
+            check_depth(data)
             options = pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
             return pa_json.read_json(pa.BufferReader(data), read_options=options, parse_options=parsing)
 
@@ -109,19 +111,19 @@ class JsonSource(FileSource):
             yield from parse_lines(lines, parse, columns)
 
 
-def _inferred(version: FileVersion, read: Callable[[pa.BufferReader], pa.Table], headers: int) -> pa.Schema:
+def _inferred(version: FileVersion, infer: Callable[[bytes], pa.Schema], headers: int) -> pa.Schema:
     """Infer a schema from a file's first lines: instants to the microsecond, text where nothing is known."""
-    return _infer(version, read, headers)
+    return _infer(version, infer, headers)
 
 
 @functools.lru_cache(maxsize=256)
-def _infer(version: FileVersion, read: Callable[[pa.BufferReader], pa.Table], headers: int) -> pa.Schema:
+def _infer(version: FileVersion, infer: Callable[[bytes], pa.Schema], headers: int) -> pa.Schema:
     index = line_index(version)
     if index.lines < 1 + headers:
         raise SourceError(explain(f"{version.path} has no rows, so its columns are not known", hint=_GIVE))
     sample = b"".join(next(read_lines(version.path, index, 0, _SAMPLE_LINES)))
     try:
-        found = read(pa.BufferReader(sample)).schema
+        found = infer(sample)
     except pa.ArrowException as error:
         problem = str(error).splitlines()[0]
         raise SourceError(

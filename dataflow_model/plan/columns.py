@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.rows import rows_of, values_of
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +33,8 @@ BAD_COLUMN: Final = "__bad__"
 """A column that a reader adds to a batch with rows that it could not parse: the reason, null where the row is good."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MIN: Final = int(MIN_TIMESTAMP)
+_MAX: Final = int(MAX_TIMESTAMP)
 
 
 @attrs.frozen
@@ -96,8 +99,8 @@ def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | N
 
     Takes timestamps of any unit (finer ones are cut to whole microseconds; without a zone they are UTC), dates (their
     midnight in UTC), integers (microseconds already) and ISO 8601 text (without an offset it is UTC). A null, text
-    that is no instant and a column of any other type are marked false, with 0 in their place. The mask is `None` when
-    every value is there.
+    that is no instant, the integers that stand for −∞ and +∞, instants beyond them, and a column of any other type are
+    marked false, with 0 in their place. The mask is `None` when every value is there.
 
     Example:
         >>> instants(pa.array(["1970-01-01T00:00:01Z", "yesterday", None]))
@@ -124,8 +127,18 @@ def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | N
     else:
         return np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_)
     if column.null_count == 0:
-        return column.to_numpy(), None
-    return column.fill_null(0).to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
+        return _finite(column.to_numpy(), None)
+    return _finite(column.fill_null(0).to_numpy(), column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _finite(
+    times: NDArray[np.int64], known: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    """Mark −∞ and +∞ as no instants: a row at +∞ would end every window."""
+    if not len(times) or _MIN < times.min() <= times.max() < _MAX:
+        return times, known
+    finite = (times > _MIN) & (times < _MAX)
+    return np.where(finite, times, 0), finite if known is None else known & finite
 
 
 def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
@@ -238,11 +251,11 @@ def _explain_missing(
     reasons: dict[int, str], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], what: str
 ) -> None:
     for place in np.flatnonzero(~known).tolist():
-        value = batch.column(column)[place]
+        [value] = values_of(batch.column(column).slice(place, 1))
         reasons.setdefault(
             place,
-            f"column {column!r} holds {value.as_py()!r}, which is not an instant: the row has no {what}"
-            if value.is_valid
+            f"column {column!r} holds {value!r}, which is not an instant: the row has no {what}"
+            if value is not None
             else f"column {column!r} is null: the row has no {what}",
         )
 
@@ -270,7 +283,7 @@ def _parsed(column: pa.Array, parse: Any) -> tuple[NDArray[np.int64], NDArray[np
     known = np.zeros(len(column), np.bool_)
     for place, value in enumerate(column):
         micros = parse(value) if value.is_valid else None
-        if micros is not None and -(2**63) <= micros < 2**63:
+        if micros is not None and _MIN < micros < _MAX:
             times[place], known[place] = micros, True
     return times, None if known.all() else known
 

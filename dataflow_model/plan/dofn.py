@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 import attrs
 
 from dataflow_model.errors import InvalidArgument, explain
-from dataflow_model.time import EventTime, event_time
+from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -57,8 +57,22 @@ class TaggedOutput:
     value: Any
 
 
-def _to_event_time(value: InstantLike) -> EventTime:
-    return value if type(value) is EventTime else event_time(value)
+def element_time(value: InstantLike) -> EventTime:
+    """Return `value` as the event time of an element.
+
+    Raises:
+        InvalidArgument: for +∞, which no element has: it would end every window.
+        InvalidType: for what is no event time.
+    """
+    time = value if type(value) is EventTime else event_time(value)
+    if time == MAX_TIMESTAMP:
+        raise InvalidArgument(
+            explain(
+                f"an element cannot have the event time +∞, got {value!r}",
+                hint="give it the time at which it happened; the last one possible is dm.EventTime(2**63 - 2)",
+            )
+        )
+    return time
 
 
 @attrs.frozen
@@ -71,7 +85,7 @@ class TimestampedValue:
     """
 
     value: Any
-    event_time: EventTime = attrs.field(converter=_to_event_time)
+    event_time: EventTime = attrs.field(converter=element_time)
 
 
 @attrs.frozen

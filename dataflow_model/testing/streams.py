@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.dofn import element_time
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import (
     AddStep,
@@ -173,7 +174,7 @@ def _is_percentile(kind: str) -> bool:
 
 
 def _as_event_time(value: InstantLike) -> EventTime:
-    return event_time(value)
+    return element_time(value)
 
 
 def _check_forward(what: str, before: Instant, to: Instant) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.plan import nodes
-from dataflow_model.time import Duration, DurationLike, EventTime, InstantLike, duration, event_time
+from dataflow_model.plan.dofn import element_time
+from dataflow_model.time import Duration, DurationLike, EventTime, InstantLike, duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.ptransform import PTransform
 
@@ -83,4 +84,4 @@ class _AsEventTime:
         self.__name__ = getattr(fn, "__name__", type(fn).__name__)
 
     def __call__(self, element: Any) -> EventTime:
-        return event_time(self.fn(element))
+        return element_time(self.fn(element))

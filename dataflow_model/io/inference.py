@@ -1,0 +1,126 @@
+"""The columns of text files from a sample of their lines: whole numbers stay whole, whatever their size."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["check_depth", "csv_schema", "json_schema"]
+
+_WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
+_DEEPEST: Final = 100
+_MOST_DIGITS: Final = 40
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+
+
+def csv_schema(sample: bytes) -> pa.Schema:
+    r"""Infer the types of CSV columns.
+
+    Arrow takes a column of whole numbers for floats as soon as one of them has more than 64 bits, and rounds. Here it
+    is one of unsigned numbers where these hold all of them, else of signed ones; numbers that do not fit are bad rows.
+
+    Example:
+        >>> csv_schema(b"id,share\n18446744073709551615,0.5\n1,2\n")
+        id: uint64
+        share: double
+    """
+    schema = pa_csv.read_csv(pa.BufferReader(sample)).schema
+    floats = [field.name for field in schema if pa.types.is_floating(field.type)]
+    if not floats or len(set(schema.names)) < len(schema.names):
+        return schema
+    options = pa_csv.ConvertOptions(
+        include_columns=floats, column_types=dict.fromkeys(floats, pa.string()), strings_can_be_null=True
+    )
+    texts = pa_csv.read_csv(pa.BufferReader(sample), convert_options=options)
+    for name in floats:
+        written = [text for text in texts[name].to_pylist() if text is not None]
+        if all(map(_WHOLE.fullmatch, written)):
+            at = schema.get_field_index(name)
+            schema = schema.set(at, schema.field(at).with_type(_whole_type(map(_number, written))))
+    return schema
+
+
+def json_schema(sample: bytes) -> pa.Schema:
+    r"""Infer the types of the fields of JSON lines; whole numbers as `csv_schema` does.
+
+    Lines that are nested too deep do not count.
+
+    Example:
+        >>> json_schema(b'{"id": 18446744073709551615, "parts": [{"share": 1}, {"share": 0.5}]}\n')
+        id: uint64
+        parts: list<item: struct<share: double>>
+          child 0, item: struct<share: double>
+              child 0, share: double
+    """
+    lines = [line for line in sample.split(b"\n") if line.strip() and not _is_deep(line)]
+    schema = pa_json.read_json(pa.BufferReader(b"\n".join(lines) + b"\n")).schema
+    if not any(_has_float(field.type) for field in schema):
+        return schema
+    rows = [json.loads(line, parse_int=_number) for line in lines]
+    return pa.schema(
+        [pa.field(field.name, _whole(field.type, [row.get(field.name) for row in rows])) for field in schema]
+    )
+
+
+def check_depth(data: bytes) -> None:
+    """Refuse JSON lines of which one is nested more than 100 deep: Python could not take its value apart again.
+
+    Raises:
+        ValueError: for such a line.
+    """
+    if any(map(_is_deep, data.split(b"\n"))):
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+
+
+def _is_deep(line: bytes) -> bool:
+    if line.count(b"[") + line.count(b"{") <= _DEEPEST:
+        return False
+    depth = 0
+    for token in _BRACKETS.findall(line):
+        depth += 1 if token in b"[{" else -1 if token in b"]}" else 0
+        if depth > _DEEPEST:
+            return True
+    return False
+
+
+def _has_float(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_float(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
+
+
+def _whole(kind: pa.DataType, values: list[Any]) -> pa.DataType:
+    """Return the type with whole numbers in place of floats wherever all of these values are whole."""
+    there = [value for value in values if value is not None]
+    if pa.types.is_struct(kind):
+        fields = [kind.field(place) for place in range(kind.num_fields)]
+        return pa.struct(
+            [field.with_type(_whole(field.type, [row.get(field.name) for row in there])) for field in fields]
+        )
+    if pa.types.is_list(kind):
+        return pa.list_(_whole(kind.value_type, [item for row in there for item in row]))
+    if pa.types.is_floating(kind) and there and all(type(value) is int for value in there):
+        return _whole_type(there)
+    return kind
+
+
+def _whole_type(numbers: Iterable[int]) -> pa.DataType:
+    numbers = list(numbers)
+    least, greatest = min(numbers, default=0), max(numbers, default=0)
+    return pa.uint64() if least >= 0 and 2**63 <= greatest < 2**64 else pa.int64()
+
+
+def _number(text: str) -> int:
+    """Read a whole number; of one that is far too large, which Python may refuse to read, only the sign counts."""
+    text = text.strip()
+    if len(text) <= _MOST_DIGITS:
+        return int(text)
+    return -(2**70) if text.startswith("-") else 2**70
