@@ -20,7 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.errors import KeyEncodingError
+import dataflow_model as dm
+from dataflow_model.errors import KeyEncodingError, UserCodeError
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, encode_key, shard_hash
 
@@ -407,3 +408,30 @@ def test_bytes_and_shards_are_the_same_in_a_process_with_another_hash_seed() -> 
 @given(KEYS)
 def test_a_shard_hash_has_thirty_two_bits(key: Any) -> None:
     assert 0 <= shard_hash(encode_key(key)) < 2**32
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_minus_zero_is_shown_as_zero(runs: int) -> None:
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([(-0.0, 1), (0.0, 1)] * runs) | dm.Count.per_key() | "counts" >> dm.io.Collect()
+    assert p.result is not None
+    [record] = p.result.collected("counts")
+    assert repr(record.value) == f"(0.0, {2 * runs})"
+
+
+def test_of_equal_keys_the_first_one_is_shown() -> None:
+    with dm.Pipeline() as p:
+        orders = [(Order(1, "first"), 1), (Order(1, "second"), 1)]
+        _ = p | dm.Create(orders) | dm.Count.per_key() | "counts" >> dm.io.Collect()
+    assert p.result is not None
+    [record] = p.result.collected("counts")
+    assert (record.value[0].note, record.value[1]) == ("first", 2)
+
+
+@pytest.mark.parametrize("key", [_nested(5_000), (10**5000, [1]), pd.NaT], ids=["deep", "a large number", "NaT"])
+def test_a_key_that_is_refused_is_named_with_the_label(key: Any) -> None:
+    with (
+        pytest.raises(UserCodeError, match=r"transform: 'Count\.PerKey'"),
+        dm.Pipeline() as p,
+    ):
+        _ = p | dm.Create([(key, 1)]) | dm.Count.per_key() | dm.io.Collect()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dataflow_model.errors import KeyEncodingError
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.id_store import IdStore, Slices
 from dataflow_model.runners.engine.keyed import KeyedEngine
-from dataflow_model.runners.engine.user_code import user_error
-from dataflow_model.values import encode_key
+from dataflow_model.runners.engine.sharding import encoded_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +74,7 @@ class DeduplicatingEngine(KeyedEngine):
         Per id they go in the order of event times, and the watermark follows them.
         """
         slices = self.ids.slices
-        encoded = [self._encoded(pair) for pair in inbox.values]
+        encoded = [encoded_key(self.label, pair) for pair in inbox.values]
         last: dict[bytes, int] = {}
         rows = []
         for row in sorted(range(len(inbox)), key=lambda row: (inbox.times[row], inbox.orders[row])):
@@ -90,7 +88,7 @@ class DeduplicatingEngine(KeyedEngine):
 
     def _first_of(self, inbox: Bundle) -> Bundle:
         ids, slices = self.ids, self.ids.slices
-        encoded = [self._encoded(pair) for pair in inbox.values]
+        encoded = [encoded_key(self.label, pair) for pair in inbox.values]
         sealed = ids.sealed(encoded)
         rows = []
         late = 0
@@ -112,12 +110,6 @@ class DeduplicatingEngine(KeyedEngine):
         if self._tells_percentile:
             passed.percentiles = {row: self.percentile_of(time) for row, time in enumerate(passed.times)}
         return passed
-
-    def _encoded(self, pair: tuple[Any, Any]) -> bytes:
-        try:
-            return encode_key(pair[0])
-        except KeyEncodingError as error:
-            raise user_error(error, self.label, pair, hint=None) from error
 
     def _measure(self) -> None:
         """Say how many ids there are and what they take; shards' figures add up."""

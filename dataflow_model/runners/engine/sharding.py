@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import KeyedNode
     from dataflow_model.runners.engine.bundle import Bundle
 
-__all__ = ["shards_of", "split_by_shard"]
+__all__ = ["encoded_key", "shards_of", "split_by_shard"]
 
 
 def split_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Bundle]:
@@ -34,6 +34,18 @@ def split_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Bu
     for row, shard in enumerate(shards_of(node, bundle, shards)):
         rows.setdefault(shard, []).append(row)
     return {shard: bundle.take(some) for shard, some in rows.items()}
+
+
+def encoded_key(label: str, pair: tuple[Any, Any]) -> bytes:
+    """Return the encoded key of a pair.
+
+    Raises:
+        UserCodeError: for a key that has no deterministic encoding, with the label.
+    """
+    try:
+        return encode_key(pair[0])
+    except KeyEncodingError as error:
+        raise user_error(error, label, pair, hint=None) from error
 
 
 def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
@@ -53,10 +65,7 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
         place = (type(key), key) if type(key) in _PLAIN else None
         shard = None if place is None else known.get(place)
         if shard is None:
-            try:
-                shard = shard_hash(encode_key(key)) % shards
-            except KeyEncodingError as error:
-                raise user_error(error, node.label, value, hint=None) from error
+            shard = shard_hash(encoded_key(node.label, value)) % shards
             if place is not None:
                 known[place] = shard
         found.append(shard)

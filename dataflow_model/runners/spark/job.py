@@ -23,13 +23,13 @@ from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.scripts import script_bundle
 from dataflow_model.runners.engine.shard import StageShard, route
+from dataflow_model.runners.engine.sharding import encoded_key
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine, feed_elements
 from dataflow_model.runners.spark.publishing import Stager
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.spark.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
-from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -212,7 +212,7 @@ def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[st
     """
     outputs: dict[str, Bundle] = {}
     slowest = SlowestKeys()
-    encoded = [encode_key(value[0]) for value in inbox.values]
+    encoded = [encoded_key(engine.label, value) for value in inbox.values]
     rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], inbox.times[row], inbox.orders[row]))
     for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
         engine.stand_at(watermark=_NEVER, clock=_NEVER)
