@@ -8,8 +8,9 @@ import cloudpickle
 
 from dataflow_model.errors import explain
 from dataflow_model.testing.drawing import require_hypothesis
+from dataflow_model.testing.window_values import problem_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration
-from dataflow_model.values import Window
+from dataflow_model.values import Window, encode_window
 from dataflow_model.windowing import WindowFn
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
     each other by a microsecond, and checks that `fn`
 
     * is a value: a pickled copy is equal to it and does the same;
+    * uses windows that are values: a pickled copy has the class and the fields of the window and equals it, and `==`
+      compares every field, since windows travel between processes and are told apart by `==`;
     * is total: every event time, ±∞ included, gets a sequence of windows, each a `Window` that ends after the event;
     * merges properly: only windows it was given, each into one target, and no two states meet in one window unasked;
     * merges idempotently and free of order: in whatever order elements come, they end in the same windows;
@@ -99,6 +102,13 @@ def _check_value(fn: WindowFn, values: Sequence[Any]) -> None:
             _fail(fn, "must assign an element to the same windows every time", [stamped])
 
 
+def _check_window(fn: WindowFn, window: Window, stamped: Sequence[_Stamped]) -> None:
+    problem = problem_of(window)
+    if problem is not None:
+        hint = f"make {type(window).__name__} an @attrs.frozen class, without eq=False in it"
+        _fail(fn, problem, stamped, hint=hint)
+
+
 def _check_grouping(fn: WindowFn, stamped: list[_Stamped]) -> None:
     grouping = _group(fn, stamped, range(len(stamped)))
     if _merged(fn, grouping, stamped) != grouping:
@@ -163,8 +173,8 @@ def _check_spans(fn: WindowFn, stamped: list[_Stamped]) -> None:
         )
 
 
-def _bounds(window: Window) -> tuple[EventTime, EventTime]:
-    return window.start, window.end
+def _bounds(window: Window) -> tuple[int, int, bytes]:
+    return int(window.start), int(window.end), encode_window(window)
 
 
 def _group(fn: WindowFn, stamped: list[_Stamped], order: Iterable[int]) -> _Grouping:
@@ -188,11 +198,12 @@ def _put(grouping: _Grouping, windows: Sequence[Window], number: int) -> None:
 def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grouping:
     if not fn.is_merging:
         return grouping
-    given = sorted(grouping, key=lambda window: (int(window.start), int(window.end)))
+    given = sorted(grouping, key=_bounds)
     left, results = dict(grouping), list[tuple[Window, frozenset[int]]]()
     for sources, target in fn.merge(given):
         if not isinstance(target, Window):
             _fail(fn, f"must merge into windows, got {target!r}", stamped)
+        _check_window(fn, target, stamped)
         numbers: frozenset[int] = frozenset()
         for source in sources:
             if source not in left:
@@ -221,8 +232,9 @@ def _assign(fn: WindowFn, stamped: _Stamped) -> Sequence[Window]:
     for window in windows:
         if not isinstance(window, Window):
             _fail(fn, f"must assign windows, got {window!r}", [stamped])
-        if window.end <= min(time, EventTime(int(MAX_TIMESTAMP) - 1)):
+        if int(window.end) <= min(int(time), int(MAX_TIMESTAMP) - 1):
             _fail(fn, f"must not assign an element to a window that ends before it, got {window!r}", [stamped])
+        _check_window(fn, window, [stamped])
     return windows
 
 

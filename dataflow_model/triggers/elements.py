@@ -8,12 +8,14 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.triggers.base import Trigger
+from dataflow_model.values import encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import TriggerContext
+    from dataflow_model.values import Window
 
 __all__ = ["AfterPunctuation", "Always", "DataTrigger", "Never"]
 
@@ -136,7 +138,7 @@ class DataTrigger(Trigger):
 
     def on_merge(self, context: TriggerContext) -> None:
         """Merge the states that there are."""
-        windows = sorted(context.sources, key=lambda window: (window.start, window.end))
+        windows = sorted(context.sources, key=_by_bounds)
         found = [context.lookup_source_state(window, _TAG, _UNSEEN) for window in windows]
         states = [state for state in found if state is not _UNSEEN]
         if states:
@@ -241,3 +243,7 @@ class Never(Trigger):
     def describe_repeated(self) -> str:
         """Say in words when it fires; never is never."""
         return self.describe()
+
+
+def _by_bounds(window: Window) -> tuple[int, int, bytes]:
+    return int(window.start), int(window.end), encode_window(window)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataflow_model.values.keys import encode_key, shard_hash
 from dataflow_model.values.panes import NO_FIRING, Pane, PaneInfo, PaneTiming
-from dataflow_model.values.windows import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Window, interval
+from dataflow_model.values.windows import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Window, encode_window, interval
 
 __all__ = [
     "GLOBAL_WINDOW",
@@ -16,6 +16,7 @@ __all__ = [
     "PaneTiming",
     "Window",
     "encode_key",
+    "encode_window",
     "interval",
     "shard_hash",
 ]

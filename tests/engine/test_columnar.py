@@ -261,7 +261,7 @@ def test_records_of_panes_are_made_when_they_are_looked_at() -> None:
     assert len(records) == 1
     assert records[0].value == ("UA", 3)
     assert records[0].event_time == EventTime(9)
-    assert records[0].order == (1, 0, 2, (10, 10, 0, encode_key("UA")), 0, 0)
+    assert records[0].order == (1, 0, 2, (10, 10, 0, b"", encode_key("UA")), 0, 0)
     assert list(records) == list(records[:])
 
 

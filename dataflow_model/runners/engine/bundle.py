@@ -20,9 +20,9 @@ Order: TypeAlias = tuple[Any, ...]
 
 A source's element has `(origin, sequence)`. Passing a stage puts the phase in front: 0 for a pane that a timer fired
 before the instant, 1 for what an element caused or what only passed through, 2 for the watermark, 3 for a timer at the
-instant itself; then comes the cause: the element's own order, or (deadline, window end, start, encoded key). Each
-output of one cause adds its number behind; what only passes through adds −1, so that no order is how another begins:
-else the outputs of the other would come among its own.
+instant itself; then comes the cause: the element's own order, or (deadline, window end, start, encoded window, encoded
+key). Each output of one cause adds its number behind; what only passes through adds −1, so that no order is how another
+begins: else the outputs of the other would come among its own.
 """
 
 GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)

@@ -312,7 +312,7 @@ class ColumnarEngine:
             window = GLOBAL_WINDOW if is_global else IntervalWindow(EventTime(start), EventTime(end))
             with at_window(self.label, key, window):
                 value = (key, self.combine.extract_output(accumulator))
-            bundle.append(value, end - 1, (window,), info, (_WATERMARK, (end, end, start, encoded), 0), self.clock)
+            bundle.append(value, end - 1, (window,), info, (_WATERMARK, (end, end, start, b"", encoded), 0), self.clock)
         return bundle
 
     def _rows_of(self, table: pa.Table) -> _Folded:

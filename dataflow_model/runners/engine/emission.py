@@ -13,7 +13,7 @@ from dataflow_model.runners.engine.cells import Standing
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.triggers import FiringMode
 from dataflow_model.triggers.contexts import LOW_WATERMARK
-from dataflow_model.values import PaneInfo, PaneTiming
+from dataflow_model.values import PaneInfo, PaneTiming, encode_window
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -187,5 +187,5 @@ class Emitter:
         return (self._phase, self._cause, next(self._numbers))
 
 
-def _by_window(standing: Standing) -> tuple[int, int]:
-    return int(standing.window.end), int(standing.window.start)
+def _by_window(standing: Standing) -> tuple[int, int, bytes]:
+    return int(standing.window.end), int(standing.window.start), encode_window(standing.window)

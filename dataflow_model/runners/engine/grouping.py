@@ -20,7 +20,7 @@ from dataflow_model.runners.engine.uncombining import MultisetFn, able_to_subtra
 from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TriggerMachine
-from dataflow_model.values import encode_key
+from dataflow_model.values import encode_key, encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -145,7 +145,8 @@ class GroupingEngine(KeyedEngine):
                 with at_window(self.label, state.key, window):
                     self._set_clocks()
                     outcome = self.machine.signal(cell.tree, window, name, self._see(cell))
-                    self._emitter.begin(BEFORE, (at, int(window.end), int(window.start), encoded))
+                    cause = (at, int(window.end), int(window.start), encode_window(window), encoded)
+                    self._emitter.begin(BEFORE, cause)
                     self._act(state, window, cell, outcome)
                 self.state.mark(encoded, window)
 
@@ -254,7 +255,8 @@ class GroupingEngine(KeyedEngine):
                 at = expiry_of(window, self.lateness) if outcome.at is None else outcome.at
                 due.append((at, window, state, encoded))
         for deadline, window, state, encoded in sorted(due, key=_by_deadline):
-            self._emitter.begin(WATERMARK, (deadline, int(window.end), int(window.start), encoded))
+            cause = (deadline, int(window.end), int(window.start), encode_window(window), encoded)
+            self._emitter.begin(WATERMARK, cause)
             with at_window(self.label, state.key, window):
                 if window in state.reopened:
                     self._reopened(state, window)
@@ -341,7 +343,7 @@ class GroupingEngine(KeyedEngine):
                     outcomes[encoded, window] = outcome
                     due.append((until if outcome.at is None else outcome.at, window, state, encoded))
         for at, window, state, encoded in sorted(due, key=_by_deadline):
-            self._emitter.begin(phase, (at, int(window.end), int(window.start), encoded))
+            self._emitter.begin(phase, (at, int(window.end), int(window.start), encode_window(window), encoded))
             with at_window(self.label, state.key, window):
                 self._act(state, window, state.cells[window], outcomes[encoded, window], at)
 
@@ -405,10 +407,10 @@ def _combiner(node: GroupByKeyAndWindow) -> CombineFn[Any, Any, Any]:
     return MultisetFn(node.combine) if may_clear else able_to_subtract(node.combine)
 
 
-def _by_end(window: Window) -> tuple[int, int]:
-    return int(window.end), int(window.start)
+def _by_end(window: Window) -> tuple[int, int, bytes]:
+    return int(window.end), int(window.start), encode_window(window)
 
 
-def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> tuple[int, int, int, bytes]:
+def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> tuple[int, int, int, bytes, bytes]:
     deadline, window, _, encoded = entry
-    return deadline, int(window.end), int(window.start), encoded
+    return deadline, int(window.end), int(window.start), encode_window(window), encoded

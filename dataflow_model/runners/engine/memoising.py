@@ -17,7 +17,7 @@ from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.stateful_cells import CellStore, StateCell
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.triggers import TimeDomain
-from dataflow_model.values import PaneInfo, Window
+from dataflow_model.values import PaneInfo, Window, encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -212,5 +212,5 @@ def _sent(inbox: Bundle, row: int) -> _Sent:
     return inbox.times[row], inbox.windows[row], inbox.panes[row]
 
 
-def _by_end(window: Window) -> tuple[int, int]:
-    return int(window.end), int(window.start)
+def _by_end(window: Window) -> tuple[int, int, bytes]:
+    return int(window.end), int(window.start), encode_window(window)

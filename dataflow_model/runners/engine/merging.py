@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.runners.engine.cells_in_order import CellsInOrder
-from dataflow_model.values import Window
+from dataflow_model.values import Window, encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,5 +116,5 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
     )
 
 
-def _bounds(window: Window) -> tuple[int, int]:
-    return int(window.start), int(window.end)
+def _bounds(window: Window) -> tuple[int, int, bytes]:
+    return int(window.start), int(window.end), encode_window(window)

@@ -19,7 +19,7 @@ from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.sides import STANDING, owner_of, view_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import DefaultTrigger
-from dataflow_model.values import NO_FIRING, PaneInfo, Window, interval
+from dataflow_model.values import NO_FIRING, PaneInfo, Window, encode_window, interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -338,8 +338,8 @@ def _contains(window: Window, at: EventTime) -> bool:
     return int(window.start) <= int(at) < int(window.end)
 
 
-def _by_end(window: Window) -> tuple[int, int]:
-    return int(window.end), int(window.start)
+def _by_end(window: Window) -> tuple[int, int, bytes]:
+    return int(window.end), int(window.start), encode_window(window)
 
 
 def _fields(element: _Waiting) -> tuple[Any, int, tuple[Window, ...], PaneInfo]:

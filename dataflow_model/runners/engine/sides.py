@@ -9,7 +9,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument, KeyEncodingError, explain
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.runners.engine.uncombining import MultisetFn
-from dataflow_model.values import encode_key
+from dataflow_model.values import encode_key, encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ class StaticSide:
         for record in self.records:
             if int(record.window.start) <= at < int(record.window.end):
                 held.setdefault(record.window, []).append(record)
-        for window in sorted(held, key=lambda window: (int(window.end), int(window.start))):
+        for window in sorted(held, key=lambda window: (int(window.end), int(window.start), encode_window(window))):
             found = held[window]
             if not any(record.is_retraction for record in found):
                 return [record.value for record in (newest_panes(found) if self.accumulates else found)]

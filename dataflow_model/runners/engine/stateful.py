@@ -20,7 +20,7 @@ from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, Key
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
-from dataflow_model.values import encode_key
+from dataflow_model.values import encode_key, encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -176,15 +176,16 @@ class StatefulEngine(KeyedEngine):
 
     def _run(self, domain: TimeDomain, until: int, phase: int) -> None:
         """Run all that is due in one domain, in order; what is set on the way too."""
-        due: list[tuple[int, int, int, bytes, int, Window, KeyCells]] = []
+        due: list[tuple[int, tuple[int, int, bytes], bytes, int, Window, KeyCells]] = []
         numbers = itertools.count()  # so that windows are never compared
         for encoded, window, keyed in self.state.take_due(domain, until):
             at = self._due(domain, window, keyed.cells[window])
             if at is not None and at <= until:
-                heapq.heappush(due, (at, int(window.end), int(window.start), encoded, next(numbers), window, keyed))
+                bounds = (int(window.end), int(window.start), encode_window(window))
+                heapq.heappush(due, (at, bounds, encoded, next(numbers), window, keyed))
         while due:
-            at, end, start, encoded, _, window, keyed = heapq.heappop(due)
-            self._calls.begin(phase, (at, end, start, encoded))
+            at, bounds, encoded, _, window, keyed = heapq.heappop(due)
+            self._calls.begin(phase, (at, *bounds, encoded))
             cell = keyed.cells[window]
             if domain is _EVENT:
                 self._next_event(keyed, window, cell)
@@ -194,7 +195,7 @@ class StatefulEngine(KeyedEngine):
             self._tidy(encoded, keyed, window, cell)
             then = self._due(domain, window, cell) if window in keyed.cells else None
             if then is not None and then <= until:  # what is set in the past comes next
-                heapq.heappush(due, (max(then, at), end, start, encoded, next(numbers), window, keyed))
+                heapq.heappush(due, (max(then, at), bounds, encoded, next(numbers), window, keyed))
 
     def _due(self, domain: TimeDomain, window: Window, cell: StateCell) -> int | None:
         return self.state.event_due(window, cell) if domain is _EVENT else cell.clock_timers.first()

@@ -75,7 +75,7 @@ class PaneTable:
         for key, (end, start) in zip(keys, bounds, strict=True):
             if key not in encoded:  # one column has one type, so that equal keys are the same key
                 encoded[key] = encode_key(key)
-            yield (_WATERMARK, (end, end, start, encoded[key]), 0)
+            yield (_WATERMARK, (end, end, start, b"", encoded[key]), 0)
 
     def info(self) -> PaneInfo:
         """Return what is said of each pane."""

@@ -1,0 +1,162 @@
+"""Window classes of users: windows of equal bounds whose other fields differ are different windows, on every runner."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import cloudpickle
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream, check_window_fn, run_script
+from dataflow_model.values import encode_key, encode_window, interval
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from dataflow_model.values import Window
+
+
+@attrs.frozen(repr=False)
+class PlanWindow(dm.IntervalWindow):
+    """An hour of one price plan."""
+
+    plan: str = ""
+
+
+@attrs.frozen
+class HoursByPlan(dm.WindowFn):
+    """Windows of an hour, one for each plan: an element is (key, plan)."""
+
+    needs_pairs = True
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[Window]:
+        [hour] = dm.FixedWindows("1 hour").assign(event_time, element)
+        return (PlanWindow(hour.start, hour.end, element[1]),)
+
+
+class Undecorated(dm.IntervalWindow):
+    """Has a field that its inherited `==` and pickling know nothing of."""
+
+    def __init__(self, start: dm.EventTime, end: dm.EventTime, plan: str) -> None:
+        super().__init__(start, end)
+        object.__setattr__(self, "plan", plan)
+
+
+@attrs.frozen(repr=False)
+class Ignoring(dm.IntervalWindow):
+    plan: str = attrs.field(default="", eq=False)
+
+
+@attrs.frozen(repr=False)
+class Unpicklable(dm.IntervalWindow):
+    plan: Any = None
+
+    def __reduce__(self) -> Any:
+        raise TypeError("holds a lock")
+
+
+@attrs.frozen
+class Making(dm.WindowFn):
+    """Makes windows of a class."""
+
+    kind: Any
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[Window]:
+        [hour] = dm.FixedWindows("1 hour").assign(event_time, element)
+        return (self.kind(hour.start, hour.end, "free"),)
+
+
+def _window(plan: str) -> PlanWindow:
+    return PlanWindow(dm.EventTime(0), dm.EventTime(3_600_000_000), plan)
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickled_window_keeps_its_class_and_fields(protocol: int) -> None:
+    window = _window("free")
+    for again in (
+        pickle.loads(pickle.dumps(window, protocol)),
+        cloudpickle.loads(cloudpickle.dumps(window, protocol)),
+        copy.deepcopy(window),
+    ):
+        assert type(again) is PlanWindow
+        assert again == window
+        assert again.plan == "free"
+        assert hash(again) == hash(window)
+    assert pickle.loads(pickle.dumps(interval(0, 60), protocol)) is interval(0, 60)
+
+
+def test_windows_are_one_only_if_class_bounds_and_fields_agree() -> None:
+    plain = dm.IntervalWindow(dm.EventTime(0), dm.EventTime(3_600_000_000))
+    windows = [plain, _window("free"), _window("paid"), _window("")]
+    assert len(set(windows)) == len({encode_key(window) for window in windows}) == 4
+    assert encode_window(plain) < encode_window(_window("free")) < encode_window(_window("paid"))
+
+
+def test_windows_of_equal_bounds_fire_in_the_order_of_their_fields_then_of_their_keys() -> None:
+    script = TestStream()
+    for key, plan in [("b", "paid"), ("a", "paid"), ("b", "free"), ("a", "free"), ("a", "paid")]:
+        script = script.add(plan, 60, key=key)
+    panes = run_script(script.watermark_to_infinity(), dm.Window.into(HoursByPlan()), dm.Count())
+    assert [(pane.window, pane.key, pane.value) for pane in panes] == [
+        (_window("free"), "a", 1),
+        (_window("free"), "b", 1),
+        (_window("paid"), "a", 2),
+        (_window("paid"), "b", 1),
+    ]
+
+
+SCHEMA = pa.schema({"key": pa.string(), "plan": pa.string(), "count": pa.int64()})
+
+
+def _write_counts(runner: Any, folder: pathlib.Path) -> list[tuple[Any, ...]]:
+    elements = [("a", "free"), ("a", "paid"), ("b", "free"), ("a", "free")]
+    with dm.Pipeline(runner=runner) as p:
+        (
+            p
+            | dm.Create(elements)
+            | dm.WithTimestamps(lambda _: 60)
+            | dm.Window.into(HoursByPlan())
+            | dm.Count.per_key()
+            | dm.Map(lambda pair, window: {"key": pair[0], "plan": window.plan, "count": pair[1]})
+            | dm.io.WriteParquet(str(folder), schema=SCHEMA, panes=True)
+        )
+    table = pq.read_table(folder)
+    assert len(set(table["window_start"].to_pylist())) == len(set(table["window_end"].to_pylist())) == 1
+    return sorted(zip(*(table[name].to_pylist() for name in ("key", "plan", "count")), strict=True))
+
+
+COUNTS = [("a", "free", 2), ("a", "paid", 1), ("b", "free", 1)]
+
+
+def test_windows_of_equal_bounds_are_grouped_apart_in_process(tmp_path: pathlib.Path) -> None:
+    assert _write_counts(dm.LocalRunner(), tmp_path / "counts") == COUNTS
+
+
+def test_windows_of_equal_bounds_are_grouped_apart_on_spark(tmp_path: pathlib.Path, spark: SparkSession) -> None:
+    assert _write_counts(dm.SparkRunner(spark, mode="batch"), tmp_path / "counts") == COUNTS
+
+
+def test_a_window_function_with_a_sound_class_passes_the_check() -> None:
+    check_window_fn(HoursByPlan(), [("key", "free"), ("key", "paid")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (Undecorated, "must use windows that keep class and fields when they are pickled"),
+        (Ignoring, "must use windows whose `==` compares all fields; that of Ignoring ignores plan"),
+        (Unpicklable, "must use windows that can be pickled, got .*: TypeError: holds a lock"),
+    ],
+)
+def test_the_check_finds_window_classes_that_do_not_survive(kind: Any, problem: str) -> None:
+    with pytest.raises(AssertionError, match=rf"(?s){problem}.*\nHint: make {kind.__name__} an @attrs\.frozen class"):
+        check_window_fn(Making(kind))
