@@ -209,7 +209,7 @@ def test_of_two_attempts_at_once_only_the_quicker_goes_on(mortal: Mortal, monkey
     monkeypatch.setattr(streamed, "run_shard", run_two)
     mortal.step()
     assert refused
-    assert all("another attempt at this micro-batch has kept other outputs" in message for message in refused)
+    assert all("another attempt of this micro-batch has kept different outputs" in message for message in refused)
     assert not list(pathlib.Path(mortal.directory).glob("draws/*/.*"))
 
 
@@ -232,7 +232,7 @@ def test_damaged_draws_stop_the_run(mortal: Mortal) -> None:
 
 def test_draws_that_cannot_be_written_stop_the_run(mortal: Mortal) -> None:
     pathlib.Path(mortal.directory, "draws").write_text("in the way")
-    with pytest.raises(dm.SinkError, match=r"cannot be written: .*\nHint: mind free space"):
+    with pytest.raises(dm.SinkError, match=r"cannot be written: .*\nHint: check free space"):
         mortal.step()
 
 

@@ -110,7 +110,7 @@ def test_a_record_of_any_other_format_is_refused_by_name(monkeypatch: pytest.Mon
     with pytest.raises(
         dm.CheckpointMismatch,
         match=rf"^'draws' was written in format {FORMAT + 1} by a newer version of dataflow_model; this version reads "
-        rf"format {FORMAT}\nHint: run the pipeline with that version, or start anew with another checkpoint$",
+        rf"format {FORMAT}\nHint: run the pipeline with that version, or start over with another checkpoint$",
     ):
         unseal(newer, "'draws'")
 

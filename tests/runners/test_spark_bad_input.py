@@ -305,7 +305,7 @@ def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name
     assert "'counts' is new: grouping of" in message
     assert "'sums' is gone; it was: grouping of" in message
     assert "'pair'" not in message
-    assert "\nHint: restore the pipeline as it was; or stop the run, carry what has not changed over" in message
+    assert "\nHint: restore the old pipeline; or stop the run, carry over the state that has not changed" in message
     command = f"dataflow-model upgrade {tmp_path / 'checkpoint'} {tmp_path / 'checkpoint'}-2 --drop sums"
     assert message.splitlines()[-1].strip() == command
     assert values(run(runner_of(spark, "streaming", tmp_path), build)) == [("UA", 1)]
@@ -315,7 +315,7 @@ def test_a_checkpoint_that_is_not_ours_is_refused(spark: SparkSession, tmp_path:
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "checkpoint" / "spark").mkdir(parents=True)
     with pytest.raises(
-        dm.CheckpointMismatch, match=r"is not of a dataflow_model run\nHint: give a directory of its own"
+        dm.CheckpointMismatch, match=r"that no dataflow_model run has written\nHint: pass a separate directory"
     ):
         start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
 
@@ -332,12 +332,12 @@ def test_another_spark_querys_checkpoint_is_refused(spark: SparkSession, tmp_pat
     write(tmp_path / "rows" / "a.parquet", row(1))
     for name in ("offsets", "commits", "metadata"):
         (tmp_path / "checkpoint" / name).mkdir(parents=True)
-    with pytest.raises(dm.CheckpointMismatch, match="is not of a dataflow_model run"):
+    with pytest.raises(dm.CheckpointMismatch, match="that no dataflow_model run has written"):
         start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
 
 
 def test_a_checkpoint_directory_that_cannot_be_made_is_told(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "checkpoint").write_text("a file")
-    with pytest.raises(dm.SinkError, match=r"checkpoint directory '.*' cannot be written: .*\nHint: give another"):
+    with pytest.raises(dm.SinkError, match=r"checkpoint directory '.*' cannot be written: .*\nHint: pass another"):
         start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))

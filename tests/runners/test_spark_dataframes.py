@@ -215,7 +215,7 @@ def test_what_a_stream_cannot_take_is_refused_at_once(
     def making(p: dm.Pipeline) -> None:
         _ = p | dm.Create([("a", 1)]) | "made" >> dm.io.ToDataFrame()
 
-    with pytest.raises(UnsupportedOnRunner, match="'made' makes a DataFrame"):
+    with pytest.raises(UnsupportedOnRunner, match="'made' creates a DataFrame"):
         start(runner, making)
     monkeypatch.setattr(collected, "MOST_BYTES", 100)
     with pytest.raises(UnsupportedOnRunner, match="'rows' reads a bounded DataFrame of 0 MB"):

@@ -221,7 +221,7 @@ def test_a_hint_for_a_transform_without_dead_letters_can_be_followed() -> None:
     message = message_of(lambda c: c | dm.WithKeys("nowhere"))
     assert message.endswith(
         "Hint: add .with_exception_handling() to it, or to a dm.Map(…) before it, "
-        "to send such elements to an output of their own"
+        "to send such elements to a separate output"
     )
 
 

@@ -281,7 +281,7 @@ def test_a_timer_may_hold_the_watermark_where_it_says() -> None:
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        (("event", "set", "x", 11), r"would never fire: the state of the window .* is gone at 1970-01-01T00:00:10Z"),
+        (("event", "set", "x", 11), r"would never fire: the state of the window .* is cleared at 1970-01-01T00:00:10Z"),
         (("clock", "set", 5, 11), "a timer's tag must be text, got 5"),
         (("clock", "set", "x", dm.event_time(3)), "expected a processing time, got the event time"),
     ],

@@ -73,7 +73,8 @@ def test_a_hold_before_its_element_is_refused() -> None:
             since.set(timestamp - dm.duration(1))
 
     with pytest.raises(
-        dm.UserCodeError, match=r"cannot be held at 1970-01-01T00:00:04Z: that is before 1970-01-01T00:00:05Z"
+        dm.UserCodeError,
+        match=r"cannot be held at 1970-01-01T00:00:04Z, which is before the current input at 1970-01-01T00:00:05Z",
     ):
         result_of(dm.ParDo(Early()), script=TestStream().add("a", 5, key="k"))
 

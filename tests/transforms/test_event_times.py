@@ -53,7 +53,9 @@ def flat(element: tuple[str, int]) -> list[dm.TimestampedValue]:
 def test_an_undeclared_move_back_is_refused_with_what_declares_it_on_that_transform(
     transform: dm.PTransform, way_out: str
 ) -> None:
-    with pytest.raises(dm.DataflowError, match=r"moves an event time back from .* with no bound declared") as raised:
+    with pytest.raises(
+        dm.DataflowError, match=r"moves an event time backward from .* with no bound declared"
+    ) as raised:
         run(transform)
     assert re.search(re.escape(way_out), str(raised.value))
 

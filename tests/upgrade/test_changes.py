@@ -312,16 +312,16 @@ def test_a_seed_without_its_manifest_is_none(rows: Path, tmp_path: Path) -> None
 def test_what_is_no_checkpoint_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "other" / "offsets").mkdir(parents=True)
-    with pytest.raises(dm.CheckpointMismatch, match="holds no checkpoint of a dataflow_model run"):
+    with pytest.raises(dm.CheckpointMismatch, match="contains no checkpoint of a dataflow_model run"):
         dm.upgrade(str(tmp_path / name), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
 def test_a_target_that_is_there_or_inside_is_refused(rows: Path, tmp_path: Path) -> None:
     old = Run(plain(rows), tmp_path / "old", rows=61).steps(1)
-    with pytest.raises(dm.InvalidArgument, match="is there already"):
+    with pytest.raises(dm.InvalidArgument, match="already exists"):
         dm.upgrade(str(old.folder), str(tmp_path))
-    with pytest.raises(dm.InvalidArgument, match="lies in"):
+    with pytest.raises(dm.InvalidArgument, match="is inside"):
         dm.upgrade(str(old.folder), str(old.folder / "new"))
 
 

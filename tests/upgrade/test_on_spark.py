@@ -122,5 +122,5 @@ def test_a_source_is_added_on_a_plain_restart(spark: SparkSession, rows: Path, t
     assert metrics["more"]["elements_out"] == 90
     assert metrics["sums"]["elements_in"] == 690
     write_history(tmp_path / "others" / "4.parquet", history(4, rows=9))
-    with pytest.raises(dm.CheckpointMismatch, match="is over, and 'all', 'others', 'others pairs' came later"):
+    with pytest.raises(dm.CheckpointMismatch, match="is complete, so 'all', 'others', 'others pairs' cannot be added"):
         start(streaming(spark, tmp_path / "old"), several(rows, tmp_path / "more", tmp_path / "others"))

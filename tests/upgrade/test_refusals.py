@@ -72,13 +72,13 @@ def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old:
 @pytest.mark.parametrize("request_", ["drain", "drained"])
 def test_a_drained_run_is_refused(old: Run, request_: str) -> None:
     (old.folder / "dataflow" / "requests" / request_).touch()
-    with pytest.raises(dm.CheckpointMismatch, match="was drained: its windows are closed for good"):
+    with pytest.raises(dm.CheckpointMismatch, match="was drained: its windows have emitted their last panes"):
         upgrade(old)
 
 
 def test_a_run_whose_input_is_over_is_refused(old: Run) -> None:
     log(old, "offsets", old.offset["batch"] - 1, last=True)
-    with pytest.raises(dm.CheckpointMismatch, match="is over: its windows are closed for good"):
+    with pytest.raises(dm.CheckpointMismatch, match="is complete: its windows have emitted their last panes"):
         upgrade(old)
 
 
@@ -141,4 +141,4 @@ def test_requests_for_signals_are_carried_too(old: Run) -> None:
 
 def test_the_command_tells_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["upgrade", str(tmp_path / "none"), str(tmp_path / "new")]) == 1
-    assert "holds no checkpoint of a dataflow_model run" in capsys.readouterr().err
+    assert "contains no checkpoint of a dataflow_model run" in capsys.readouterr().err

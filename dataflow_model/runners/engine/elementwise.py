@@ -390,9 +390,9 @@ def _checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> in
             way_out = "dm.WithTimestamps(…, late_data_horizon='1 hour')"
         raise InvalidType(
             explain(
-                f"{node.label!r} moves an event time back from {format_instant(before)} to {format_instant(after)}, "
-                f"with {bound} bound declared",
-                hint=f"say how far back it may go, which holds the watermark back by as much: {way_out}",
+                f"{node.label!r} moves an event time backward from {format_instant(before)} to "
+                f"{format_instant(after)}, with {bound} bound declared",
+                hint=f"declare how far back it may go, which holds the watermark back by as much: {way_out}",
             )
         )
     return after

@@ -45,7 +45,7 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
             raise InvalidArgument(
                 explain(
                     f"{engine.strategy.window_fn!r} merges {min(twice, key=repr)!r} into two windows",
-                    hint="name each window in one merge only; testing.check_window_fn finds such cases",
+                    hint="include each window in only one merge; testing.check_window_fn finds such cases",
                 )
             )
         moved.update(members)

@@ -131,7 +131,7 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
     if side.default is ...:
         raise InvalidArgument(
             explain(
-                f"the side input {side.ref.label!r} as a singleton has no value in the window", hint="give default=…"
+                f"the side input {side.ref.label!r} as a singleton has no value in the window", hint="pass default=…"
             )
         )
     return side.default

@@ -79,8 +79,8 @@ class Call:
             raise InvalidArgument(
                 explain(
                     f"the timer {name!r} is set to {format_instant(time)} and would never fire: "
-                    f"the state of the window {self.window!r} is gone at {format_instant(self.expiry)}",
-                    hint="set it to the end of the window and its allowed lateness at most",
+                    f"the state of the window {self.window!r} is cleared at {format_instant(self.expiry)}",
+                    hint="set it no later than the end of the window plus its allowed lateness",
                 )
             )
         if output_time is None:
@@ -92,7 +92,7 @@ class Call:
                 explain(
                     f"the output timestamp of the timer {name!r} must lie between "
                     f"{format_instant(self.earliest)}{latest}, got {format_instant(output_time)}",
-                    hint="say how far back outputs may lie: dm.ParDo(…).late_data_horizon('1 hour')",
+                    hint="declare how far back outputs may be: dm.ParDo(…).late_data_horizon('1 hour')",
                 )
             )
         if domain is not _EVENT:
@@ -111,9 +111,9 @@ class Call:
         if time < self.earliest:
             raise InvalidArgument(
                 explain(
-                    f"the watermark cannot be held at {format_instant(time)}: that is before "
-                    f"{format_instant(self.earliest)}, where what is processed stands",
-                    hint="hold it from the first element on, and set it again where it stood",
+                    f"the watermark cannot be held at {format_instant(time)}, which is before the current input at "
+                    f"{format_instant(self.earliest)}",
+                    hint="hold it from the first element on, and set the hold again at its old position",
                 )
             )
         self.clear_hold(name)
@@ -233,9 +233,9 @@ class UserCalls:
             if given:
                 raise InvalidType(
                     explain(
-                        f"{self._node.label!r} keeps state, so outputs belong to a key and a window, "
+                        f"{self._node.label!r} is stateful, so its outputs must belong to a key and a window, "
                         f"got {given[0]!r} from finish_bundle",
-                        hint="give outputs in process, for a timer, or in on_window_expiry",
+                        hint="emit outputs in process, when a timer fires, or in on_window_expiry",
                     )
                 )
         self._cause = None
@@ -321,10 +321,10 @@ class UserCalls:
             if at < call.earliest:
                 raise InvalidType(
                     explain(
-                        f"{self._node.label!r} moves an event time back from {format_instant(call.time)} "
+                        f"{self._node.label!r} moves an event time backward from {format_instant(call.time)} "
                         f"to {format_instant(at)}, further than it has declared",
-                        hint="say how far back outputs may lie, dm.ParDo(…).late_data_horizon('1 hour'), or set the "
-                        "timer with an output_timestamp=…",
+                        hint="declare how far back outputs may be with dm.ParDo(…).late_data_horizon('1 hour'), or set "
+                        "the timer with output_timestamp=…",
                     )
                 )
             filed.append((tag, value, at))

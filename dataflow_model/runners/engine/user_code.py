@@ -21,7 +21,7 @@ __all__ = ["at_window", "check_tag", "dead_letter", "life_cycle", "listed", "use
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
 _HINT: Final = (
-    "add .with_exception_handling() to it, or to a dm.Map(…) before it, to send such elements to an output of their own"
+    "add .with_exception_handling() to it, or to a dm.Map(…) before it, to send such elements to a separate output"
 )
 
 
@@ -101,7 +101,7 @@ def check_tag(tag: str, tags: Collection[str], label: str) -> None:
         raise InvalidType(
             explain(
                 f"{label!r} has no output tagged {tag!r}, only {sorted(tags)}",
-                hint=f"name it: .with_outputs({tag!r})",
+                hint=f"declare it with .with_outputs({tag!r})",
             )
         )
 

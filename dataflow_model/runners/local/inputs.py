@@ -96,8 +96,9 @@ def instants_of(
     if scripts and files:
         raise PlanError(
             explain(
-                f"{scripts[0].label!r} scripts the clock, and {files[0].label!r} has another",
-                hint="a pipeline has one clock: give the rows to the script, or test the two apart",
+                f"a pipeline must have one clock, but {scripts[0].label!r} scripts it and {files[0].label!r} has "
+                "another",
+                hint="add the rows to the script, or test the two separately",
             )
         )
     if scripts:

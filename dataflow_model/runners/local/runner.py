@@ -88,7 +88,7 @@ class LocalRunner:
             if isinstance(node.sink, DataFrameSink):
                 raise UnsupportedOnRunner(
                     explain(
-                        f"{node.label!r} makes a Spark DataFrame, which LocalRunner has not",
+                        f"{node.label!r} creates a Spark DataFrame, which LocalRunner does not support",
                         hint="use dm.io.Collect() here, or dm.SparkRunner(spark, mode='batch')",
                     )
                 )

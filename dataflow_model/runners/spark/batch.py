@@ -150,7 +150,7 @@ class BatchResult:
         """Refuse: a bounded job has no ticks at which a signal could take effect."""
         raise UnsupportedOnRunner(
             explain(
-                f"a bounded job takes no signals, got {name!r}",
+                f"a bounded job does not accept signals, got {name!r}",
                 hint="use mode='streaming', where result.signal(name) is durable",
             )
         )

@@ -98,8 +98,8 @@ class Checkpoint:
             if any((checkpoint.path / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(
                     explain(
-                        f"{path!r} holds a checkpoint that is not of a dataflow_model run",
-                        hint="give a directory of its own as checkpoint=",
+                        f"{path!r} contains a checkpoint that no dataflow_model run has written",
+                        hint="pass a separate directory as checkpoint=",
                     )
                 )
             checkpoint.record = adopt(path, checkpoint.ours, staged, checkpoint.record) or checkpoint.record
@@ -146,7 +146,7 @@ class Checkpoint:
             raise SinkError(
                 explain(
                     f"the checkpoint directory {path!r} cannot be written: {error}",
-                    hint="give another as checkpoint=",
+                    hint="pass another directory as checkpoint=",
                 )
             ) from error
 
@@ -167,23 +167,24 @@ class Checkpoint:
             raise CheckpointMismatch(
                 explain(
                     f"the checkpoint {path!r} was made by another pipeline:\n  " + "\n  ".join(changed),
-                    hint="restore the pipeline as it was; or stop the run, carry what has not changed over, and run "
-                    f"the new pipeline from there:\n  {upgrade_command(path, drop)}",
+                    hint="restore the old pipeline; or stop the run, carry over the state that has not changed, and "
+                    f"start the new pipeline with the new checkpoint:\n  {upgrade_command(path, drop)}",
                 )
             )
         if (self.requests / "drained").exists():
             raise CheckpointMismatch(
                 explain(
-                    f"the run in {path!r} was drained: its windows are closed for good",
-                    hint="give a new directory as checkpoint=",
+                    f"the run in {path!r} was drained and cannot be resumed: its windows have emitted their last panes",
+                    hint="pass a new directory as checkpoint=",
                 )
             )
         last = last_logged(self.spark) if added else None
         if last is not None and offset_of(self.spark, last)[0]["last"]:
             raise CheckpointMismatch(
                 explain(
-                    f"the input of the run in {path!r} is over, and {', '.join(map(repr, sorted(added)))} came later",
-                    hint="give a new directory as checkpoint=",
+                    f"the input of the run in {path!r} is complete, so {', '.join(map(repr, sorted(added)))} cannot be "
+                    "added",
+                    hint="pass a new directory as checkpoint=",
                 )
             )
         return added

@@ -89,7 +89,7 @@ def _collected(node: Any, directory: str) -> Any:
                 explain(
                     f"{node.label!r} reads a bounded DataFrame of {size >> 20} MB in a streaming pipeline, "
                     f"which takes at most {MOST_BYTES >> 20} MB",
-                    hint="write it to files and read those: df.write.parquet(…), dm.io.ReadParquet(…)",
+                    hint="write it to files and read them: df.write.parquet(…), dm.io.ReadParquet(…)",
                 )
             )
         _keep(path, _sorted(source.dataframe.toArrow(), source))

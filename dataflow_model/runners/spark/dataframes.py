@@ -54,16 +54,16 @@ def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
         if source.processing_time is not None and (source.origin is None or source.sequence is None):
             raise InvalidArgument(
                 explain(
-                    f"{read.label!r} replays the clock in {source.processing_time!r} of a streaming DataFrame "
-                    "whose rows do not say where they come from",
+                    f"{read.label!r} replays the clock in {source.processing_time!r} of a streaming DataFrame, "
+                    "but no columns say where its rows come from",
                     hint="name them (Kafka: origin='partition', sequence='offset'), or leave out processing_time=",
                 )
             )
         if until == "drained":
             raise UnsupportedOnRunner(
                 explain(
-                    f"{read.label!r} reads a streaming DataFrame, and only Spark knows how far that reaches now",
-                    hint="run() without until=, and call result.drain() when it has read enough",
+                    f"{read.label!r} reads a streaming DataFrame, and only Spark knows where its input currently ends",
+                    hint="use run() without until=, and call result.drain() when it has read enough",
                 )
             )
 

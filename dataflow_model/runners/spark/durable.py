@@ -103,7 +103,7 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
         Traceback (most recent call last):
         ...
         dataflow_model.errors.StateCorruption: the count is damaged: it fails its checksum
-        Hint: restore the checkpoint directory from a copy, or start anew with another checkpoint
+        Hint: restore the checkpoint directory from a copy, or start over with another checkpoint
     """
     had_checksum = record[:_CHECKSUM_BYTES] == _checksum(record[_CHECKSUM_BYTES:])
     if not record.startswith(_MAGIC) and (had_checksum or record.startswith(_BARE_PICKLE)):
@@ -134,7 +134,7 @@ def check_format(found: Any, name: str) -> None:
         Traceback (most recent call last):
         ...
         dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 2 by a newer version of dataflow_model; this version reads format 1
-        Hint: run the pipeline with that version, or start anew with another checkpoint
+        Hint: run the pipeline with that version, or start over with another checkpoint
     """  # noqa: E501 - the first line of a message is one line
     if found == FORMAT:
         return
@@ -144,7 +144,7 @@ def check_format(found: Any, name: str) -> None:
         explain(
             f"{name} was written {was} by {'a newer' if newer else 'an older'} version of dataflow_model; "
             f"this version reads format {FORMAT}",
-            hint="run the pipeline with that version, or start anew with another checkpoint",
+            hint="run the pipeline with that version, or start over with another checkpoint",
         )
     )
 
@@ -154,7 +154,7 @@ def corrupt(name: str, problem: str) -> StateCorruption:
     return StateCorruption(
         explain(
             f"{name} is damaged: {problem}",
-            hint="restore the checkpoint directory from a copy, or start anew with another checkpoint",
+            hint="restore the checkpoint directory from a copy, or start over with another checkpoint",
         )
     )
 

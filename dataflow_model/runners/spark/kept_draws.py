@@ -105,15 +105,15 @@ class KeptDraws:
             if self._place.exists():
                 raise SupersededRun(
                     explain(
-                        f"another attempt at this micro-batch has kept other outputs, in {str(self._place)!r}",
-                        hint="nothing is lost: tried again, or started again, it takes those; "
-                        "leave Spark's speculative execution off",
+                        f"another attempt of this micro-batch has kept different outputs in {str(self._place)!r}",
+                        hint="nothing is lost: a retry or a restart uses those outputs; do not enable Spark's "
+                        "speculative execution",
                     )
                 ) from error
             raise SinkError(
                 explain(
                     f"{str(self._place)!r} in the checkpoint directory cannot be written: {error}",
-                    hint="mind free space and permissions; the run goes on where it stopped once it is started again",
+                    hint="check free space and permissions, and start the run again: it resumes where it stopped",
                 )
             ) from error
 

@@ -84,7 +84,7 @@ class RunRecord:
             raise CheckpointMismatch(
                 explain(
                     f"{str(path)!r} cannot be read: {error!r}",
-                    hint="restore it from a copy, or give a new directory as checkpoint=",
+                    hint="restore it from a copy, or pass a new directory as checkpoint=",
                 )
             ) from error
 

@@ -79,7 +79,7 @@ class SparkRunner:
             raise InvalidArgument(
                 explain(
                     "a streaming run needs `checkpoint`, got none",
-                    hint="checkpoint='/data/checkpoints/flights', a directory of its own",
+                    hint="pass a separate directory such as checkpoint='/data/checkpoints/flights'",
                 )
             )
         for name, value in (("max_rows_per_batch", max_rows_per_batch), ("shards", shards)):
@@ -128,8 +128,8 @@ class SparkRunner:
                 if streams and isinstance(node.sink, DataFrameSink):
                     raise UnsupportedOnRunner(
                         explain(
-                            f"{node.label!r} makes a DataFrame, which is complete only when a bounded job is",
-                            hint="use mode='batch'; or dm.io.WriteParquet(…) here, and read what it has written",
+                            f"{node.label!r} creates a DataFrame, which is complete only at the end of a bounded job",
+                            hint="use mode='batch', or use dm.io.WriteParquet(…) here and read its files",
                         )
                     )
                 if streams and node.input in unbounded:
@@ -139,7 +139,10 @@ class SparkRunner:
             if unbounded:
                 label = min(ref.label for ref in unbounded)
                 raise PlanError(
-                    explain(f"mode='batch' takes bounded sources, and {label!r} is not", hint="use mode='streaming'")
+                    explain(
+                        f"mode='batch' takes only bounded sources, but {label!r} is unbounded",
+                        hint="use mode='streaming'",
+                    )
                 )
             return batch.start(self, cut_into_stages(plan))
         return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)

@@ -51,7 +51,7 @@ def take_sequencer(directory: str) -> int:
         raise SinkError(
             explain(
                 f"the checkpoint directory {str(folder.parent.parent)!r} cannot be written: {error}",
-                hint="mind free space and permissions; the run goes on where it stopped once it is started again",
+                hint="check free space and permissions, and start the run again: it resumes where it stopped",
             )
         ) from error
 

@@ -87,22 +87,22 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
         >>> upgrade("no/such/checkpoint", "checkpoints/delays-2")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.CheckpointMismatch: 'no/such/checkpoint' holds no checkpoint of a dataflow_model run
-        Hint: name the directory that was given as checkpoint=, in which a run has begun
+        dataflow_model.errors.CheckpointMismatch: 'no/such/checkpoint' contains no checkpoint of a dataflow_model run
+        Hint: pass the directory that an earlier run used as checkpoint=
     """
     before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
     record = RunRecord.read(str(before / "dataflow"))
     if record is None:
         raise CheckpointMismatch(
             explain(
-                f"{str(old)!r} holds no checkpoint of a dataflow_model run",
-                hint="name the directory that was given as checkpoint=, in which a run has begun",
+                f"{str(old)!r} contains no checkpoint of a dataflow_model run",
+                hint="pass the directory that an earlier run used as checkpoint=",
             )
         )
     if target.exists():
-        raise InvalidArgument(explain(f"{str(new)!r} is there already", hint="name a directory that is not"))
+        raise InvalidArgument(explain(f"{str(new)!r} already exists", hint="pass a directory that does not exist yet"))
     if target.is_relative_to(before):
-        raise InvalidArgument(explain(f"{str(new)!r} lies in {str(old)!r}", hint="name a directory beside it"))
+        raise InvalidArgument(explain(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it"))
     batch, offset = _standing(str(old), before)
     _check_drop(record, offset, drop)
     fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
@@ -114,7 +114,7 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
         fresh.replace(target)
     except OSError as error:
         raise SinkError(
-            explain(f"{str(new)!r} cannot be written: {error}", hint="make room for it, or name another directory")
+            explain(f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory")
         ) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -131,14 +131,14 @@ def _standing(old: str, before: pathlib.Path) -> tuple[int, dict[str, Any]]:
     for request in ("drained", "drain"):
         if (before / "dataflow" / "requests" / request).exists():
             raise _refusal(
-                f"the run in {old!r} was drained: its windows are closed for good",
-                "start the new pipeline with a checkpoint of its own",
+                f"the run in {old!r} was drained: its windows have emitted their last panes",
+                "start the new pipeline with a new checkpoint",
             )
     batch = last_committed(spark)
     if batch is None:
         raise _refusal(
             f"the run in {old!r} has not committed anything that could be carried over",
-            "start the new pipeline with a checkpoint of its own; or upgrade once more the one that this was made from",
+            "start the new pipeline with a new checkpoint, or upgrade the original checkpoint again",
         )
     # A micro-batch that has begun and published nothing never was; its rows are read again. One that has published,
     # or has begun to, only its own pipeline can finish.
@@ -146,18 +146,18 @@ def _standing(old: str, before: pathlib.Path) -> tuple[int, dict[str, Any]]:
     if published is not None:
         raise _refusal(
             f"the run in {old!r} was stopped while it published micro-batch {published}",
-            "start the old pipeline once more, which finishes that first, stop it, and upgrade then",
+            "start the old pipeline again, which finishes publishing first; then stop it and upgrade",
         )
     offset, others = offset_of(spark, batch)
     if others:
         raise _refusal(
-            f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far",
-            "start the new pipeline with a checkpoint of its own, and the DataFrames where the old run has stopped",
+            f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far it has read them",
+            "start the new pipeline with a new checkpoint, and its DataFrames where the old run stopped",
         )
     if offset["last"]:
         raise _refusal(
-            f"the input of the run in {old!r} is over: its windows are closed for good",
-            "start the new pipeline with a checkpoint of its own",
+            f"the input of the run in {old!r} is complete: its windows have emitted their last panes",
+            "start the new pipeline with a new checkpoint",
         )
     return batch, offset
 

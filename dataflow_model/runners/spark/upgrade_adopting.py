@@ -75,9 +75,9 @@ def adopt(path: str, ours: str, staged: StagedPlan, record: RunRecord) -> RunRec
         lines = [_loss(label, manifest, record) for label in lost]
         raise CheckpointMismatch(
             explain(
-                f"{path!r} was upgraded from {manifest.old!r}, and this pipeline would lose what was kept there:\n  "
+                f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
                 + "\n  ".join(lines),
-                hint="name them as they were and leave them as they were; or upgrade again, and say what may go:\n  "
+                hint="keep their labels and definitions; or upgrade again and name the state that may be dropped:\n  "
                 + upgrade_command(manifest.old, [*manifest.drop, *lost]),
             )
         )
@@ -129,7 +129,7 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
             explain(
                 f"{path!r} was upgraded from a run with the scripts {sorted(before)}; a script's steps have places "
                 f"among those of all sources, so none may be added or removed, got {sorted(scripts | others)}",
-                hint="start the new pipeline with a checkpoint of its own",
+                hint="start the new pipeline with a new checkpoint",
             )
         )
 

@@ -61,7 +61,7 @@ def read_shards(spark: SparkSession, path: str, batch: int, record: RunRecord) -
             if missing:
                 raise StateCorruption(
                     explain(
-                        f"the state in {path!r} has nothing of the shards {sorted(missing)} after micro-batch {batch}",
+                        f"the state in {path!r} lacks the shards {sorted(missing)} after micro-batch {batch}",
                         hint="run the old pipeline for one more micro-batch, or restore the checkpoint from a copy",
                     )
                 )

@@ -175,7 +175,7 @@ def _place_of(label: str, shard: int) -> str:
 def _damaged(path: pathlib.Path, what: str) -> StateCorruption:
     return StateCorruption(
         explain(
-            f"what an upgraded run begins with is damaged in {str(path)!r}: {what}",
-            hint="upgrade the old checkpoint again, which is as it was, into a new directory",
+            f"the initial state of an upgraded run is damaged in {str(path)!r}: {what}",
+            hint="upgrade the old checkpoint again into a new directory; it was not modified",
         )
     )
