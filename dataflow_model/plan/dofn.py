@@ -69,7 +69,7 @@ def element_time(value: InstantLike) -> EventTime:
         raise InvalidArgument(
             explain(
                 f"an element cannot have the event time +∞, got {value!r}",
-                hint="give it the time at which it happened; the last one possible is dm.EventTime(2**63 - 2)",
+                hint="use the time at which it happened; the last possible one is dm.EventTime(2**63 - 2)",
             )
         )
     return time

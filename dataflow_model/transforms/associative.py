@@ -82,7 +82,7 @@ def as_combine_fn(given: Any, label: str) -> CombineFn[Any, Any, Any]:
             raise InvalidType(
                 explain(
                     f"{label} is given the class {given.__name__}, which cannot be made without arguments: {error}",
-                    hint=f"give an instance: {given.__name__}(…)",
+                    hint=f"pass an instance: {given.__name__}(…)",
                 )
             ) from error
         instance: CombineFn[Any, Any, Any] = given()

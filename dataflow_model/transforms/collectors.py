@@ -93,7 +93,7 @@ def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> 
     return InvalidType(
         explain(
             f"Top compares elements, and cannot compare {elements[0]!r} with {elements[other]!r}: {error}",
-            hint="say what to compare by, such as dm.Top(3, key=str), or make the elements of one type before it",
+            hint="pass a key to compare by, such as dm.Top(3, key=str), or convert the elements to one type first",
         )
     )
 

@@ -232,7 +232,7 @@ def test_top_over_types_that_do_not_compare_says_so_with_label_and_way_out(key: 
     message = message_of(lambda c: c | mixed | "best" >> dm.Top.per_key(2, key=key, reverse=reverse))
     assert "Top compares elements, and cannot compare 1 with 'two'" in message
     assert "transform: 'best'\n  key: 'k'" in message
-    assert "\nHint: say what to compare by, such as dm.Top(3, key=str)" in message
+    assert "\nHint: pass a key to compare by, such as dm.Top(3, key=str)" in message
 
 
 def test_a_type_error_of_the_users_key_function_is_not_taken_for_elements_that_do_not_compare() -> None:
