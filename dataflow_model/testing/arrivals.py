@@ -12,6 +12,7 @@ from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
 from dataflow_model.plan.triggering import awaited_signals
+from dataflow_model.testing.micro_batches import Schedule
 from dataflow_model.testing.streams import TestStream
 from dataflow_model.time import (
     MAX_TIMESTAMP,
@@ -33,12 +34,27 @@ if TYPE_CHECKING:
     from dataflow_model.triggers import Trigger
     from dataflow_model.windowing import WindowFn
 
-__all__ = ["Case", "Grounds", "all_at_once", "cases_of", "durations_in", "elements_of", "recut", "script_text"]
+__all__ = [
+    "Case",
+    "Grounds",
+    "all_at_once",
+    "cases_of",
+    "durations_in",
+    "elements_of",
+    "recut",
+    "schedules",
+    "script_text",
+]
 
 _SECOND: Final = 1_000_000
 _MOST_ELEMENTS: Final = 30
 _MOST_DRAWN: Final = 8
 _STEPS: Final = ("", "", "watermark", "clock")
+
+_SHARDS: Final = (2, 1, 3, 5)
+_CUTS: Final = ((1_000,), (1,), (3,), (2, 5))
+_RESTARTS: Final = tuple(map(frozenset[int], ([], [1], [2], [3, 5])))
+_CRASHES: Final[tuple[dict[int, int], ...]] = ({}, {0: 1}, {1: 2}, {2: 3}, {4: 7})
 
 Element = tuple[Any, EventTime]
 
@@ -50,10 +66,12 @@ class Case:
     Attributes:
         script: the elements as they arrive, with watermarks and clock values between.
         cuts: for each step of the script whether it joins the one before (an element) or comes twice (another).
+        schedule: how a stream of the script is shared out, cut and interrupted.
     """
 
     script: TestStream
     cuts: tuple[bool, ...]
+    schedule: Schedule = attrs.field(factory=Schedule)
 
 
 @attrs.frozen(eq=False)
@@ -159,6 +177,7 @@ def _cases(arrivals: st.SearchStrategy[list[Element]], grounds: Grounds) -> st.S
 
     @st.composite
     def case(draw: st.DrawFn) -> Case:
+        schedule = draw(schedules())  # first, so that what follows can be shrunk without it
         elements = draw(arrivals)
         # One case in four lets elements come so late that some are dropped.
         may_drop = draw(st.integers(0, 3)) == 3  # noqa: PLR2004
@@ -170,9 +189,16 @@ def _cases(arrivals: st.SearchStrategy[list[Element]], grounds: Grounds) -> st.S
         for _ in range(draw(st.integers(0, 2)) if elements else 0):
             script = position.step(draw, script, None)
         cuts = draw(st.lists(st.booleans(), max_size=len(script.steps)))
-        return Case(script, tuple(cuts))
+        return Case(script, tuple(cuts), schedule)
 
     return case()
+
+
+def schedules() -> st.SearchStrategy[Schedule]:
+    """Draw how a stream is shared out, cut and interrupted: one choice, the plainest first, so that it shrinks fast."""
+    from hypothesis import strategies as st
+
+    return st.sampled_from([Schedule(*parts) for parts in itertools.product(_SHARDS, _CUTS, _RESTARTS, _CRASHES)])
 
 
 @attrs.define

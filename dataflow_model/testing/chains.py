@@ -57,6 +57,16 @@ class ChainedGrouping:
     rekey: Callable[[Any, Any], tuple[Any, Any]] | None = None
     keeps_windows: bool = False
 
+    def apply(self, pcoll: PCollection, label: str) -> PCollection:
+        """Apply the grouping; what it consists of is labelled after it."""
+        if self.rekey is not None:
+            pcoll = pcoll | f"{label} keys" >> MapTuple(self.rekey)
+        if self.windowing is not None:
+            windows = _when_and_how(self.windowing) if self.keeps_windows else Window.into(self.windowing)
+            pcoll = pcoll | f"{label} windows" >> windows
+        grouped: PCollection = pcoll | label >> (GroupByKey() if self.combine is None else CombinePerKey(self.combine))
+        return grouped
+
 
 @attrs.frozen
 class Chain:
@@ -88,16 +98,8 @@ class Chain:
 
     def __call__(self, pcoll: PCollection) -> PCollection:
         """Apply the groupings."""
-        for number, grouping in enumerate(self.groupings, 1):
-            if grouping.rekey is not None:
-                pcoll = pcoll | f"rekey {number}" >> MapTuple(grouping.rekey)
-            if grouping.windowing is not None:
-                windows = Window.into(grouping.windowing)
-                if grouping.keeps_windows:
-                    windows = _when_and_how(grouping.windowing)
-                pcoll = pcoll | f"windows {number}" >> windows
-            combined = GroupByKey() if grouping.combine is None else CombinePerKey(grouping.combine)
-            pcoll = pcoll | f"grouping {number}" >> combined
+        for label, grouping in zip(self.labels, self.groupings, strict=True):
+            pcoll = grouping.apply(pcoll, label)
         return pcoll
 
 

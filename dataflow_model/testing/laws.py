@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.testing.comparing import difference, identical, same
 from dataflow_model.testing.drawing import Broken
+from dataflow_model.time import MIN_TIMESTAMP, EventTime
 from dataflow_model.values import PaneTiming, encode_key
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.plan.sinks import Record
+    from dataflow_model.testing.micro_batches import MicroBatch
     from dataflow_model.testing.proof_runs import Observed
     from dataflow_model.values import Window
 
@@ -23,11 +25,13 @@ __all__ = [
     "BATCH_IS_STREAM",
     "BUNDLING",
     "CONSERVATION",
+    "ON_TIME",
     "PANES",
     "check_balance",
     "check_conservation",
     "check_fold",
     "check_net_values",
+    "check_on_time",
     "check_pane_sequence",
     "check_same_panes",
     "check_same_values",
@@ -40,6 +44,7 @@ BUNDLING = "law 2, bundling"
 CONSERVATION = "law 5, conservation"
 BALANCE = "law 6, balance"
 PANES = "law 7, panes"
+ON_TIME = "law 9, nothing on time is late downstream"
 
 Place = tuple[bytes, "Window"]
 _LATER = {PaneTiming.ON_TIME, PaneTiming.LATE}
@@ -80,11 +85,11 @@ def emptied_places(node: GroupByKeyAndWindow, stream: Observed, batch: Observed)
     return {place for place, value in last.items() if place not in answer and same(value, nothing)}
 
 
-def check_same_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
-    """Law 1: what is compared holds the same values in the same windows, all data in hand."""
+def check_same_values(stream: Sequence[Record], batch: Sequence[Record], what: str = "the output") -> None:
+    """Law 1: the same values in the same windows, all data in hand."""
     values = [(record.value, record.window) for record in stream]
     expected = [(record.value, record.window) for record in batch]
-    _compare("the output differs from the batch result, although each window emitted only once", values, expected)
+    _compare(f"{what} differs from the batch result, although each window emitted only once", values, expected)
 
 
 def check_net_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
@@ -173,6 +178,32 @@ def check_pane_sequence(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> N
                 columns=("its panes", ""),
                 sides=(pane_rows(some), ()),
             )
+
+
+def check_on_time(node: GroupByKeyAndWindow, micro_batches: Sequence[MicroBatch], sink: str) -> None:
+    """Law 9: an early or on-time value is not behind the watermark of its collection when it is emitted.
+
+    Args:
+        node: the grouping.
+        micro_batches: those of a run, with one event each.
+        sink: keeps what the grouping emits.
+    """
+    watermark = MIN_TIMESTAMP
+    for micro_batch in micro_batches:
+        panes = micro_batch.records.get(sink, [])
+        late = [
+            pane
+            for pane in panes
+            if pane.event_time < watermark and pane.pane.timing is not PaneTiming.LATE and not pane.is_retraction
+        ]
+        if late:
+            raise Broken(
+                f"{node.label!r} emits a pane that is not late behind its output watermark {watermark!r}",
+                law=ON_TIME,
+                columns=("its panes", "those behind it"),
+                sides=(pane_rows(panes), pane_rows(late)),
+            )
+        watermark = max(watermark, EventTime(micro_batch.output_watermark(node.label)))
 
 
 def _wrong_sequence(panes: Sequence[Record]) -> str | None:

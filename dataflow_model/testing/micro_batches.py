@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.sources import ElementsSource
+from dataflow_model.plan.sources import ElementsSource, ScriptSource
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.local.execution import side_values
 from dataflow_model.runners.spark.keyed_stage import run_shard
 from dataflow_model.runners.spark.offsets import Feed, begin
-from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.spark.program import Program, forget_program
 from dataflow_model.runners.spark.rows import Kind, PackedBundle, Row, dump, load
 from dataflow_model.runners.spark.shard_state import forget
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_static
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.sinks import Record
 
-__all__ = ["MemoryStore", "MicroBatchRunner", "MicroBatches", "Schedule"]
+__all__ = ["MemoryStore", "MicroBatchRunner", "MicroBatches", "Schedule", "can_stream"]
+
+
+def can_stream(plan: Plan) -> bool:
+    """Tell whether all sources of a plan are scripts and static elements, which is what can be run here."""
+    return all(isinstance(read.source, ScriptSource | ElementsSource) for read in cut_into_stages(plan).sources)
 
 
 @attrs.define
@@ -148,7 +153,8 @@ class MicroBatches:
         dynamic = dynamic_sides(plan)
         labels = tuple(range(schedule.shards))
         program = Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), labels, "run")
-        self.program = program.pack().unpack()
+        self._packed = program.pack()
+        self.program = self._packed.unpack()
         self.micro_batches: list[MicroBatch] = []
         self._schedule = schedule
         self._offset = begin()
@@ -161,7 +167,7 @@ class MicroBatches:
         """Run to the end."""
         while not self._offset["last"]:
             self._run_next()
-        forget(self.program)
+        self._stop_workers()
         return self
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
@@ -189,13 +195,19 @@ class MicroBatches:
         end = self._feed.next(self._offset, drain=False)
         sent = list(self._read(end))
         if number in self._schedule.restarts:
-            forget(self.program)
+            self._stop_workers()
+            self.program = self._packed.unpack()
         if number in self._schedule.crashes:
             before = {place: store.copied() for place, store in self._stores.items()}
             self._run_stages(sent, most=self._schedule.crashes[number])
             self._stores = before
         self.micro_batches.append(MicroBatch.of(self._run_stages(sent)))
         self._offset = end
+
+    def _stop_workers(self) -> None:
+        """Leave nothing but what is durable."""
+        forget(self.program)
+        forget_program(self.program.digest)
 
     def _read(self, end: dict[str, Any]) -> Iterator[Row]:
         """Yield what stage 0 sends."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import explain
@@ -9,6 +10,7 @@ from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing import laws
 from dataflow_model.testing.arrivals import Case, Grounds, all_at_once, cases_of, elements_of, recut, script_text
 from dataflow_model.testing.drawing import Broken, require_hypothesis, smallest_broken
+from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule, can_stream
 from dataflow_model.testing.proof_runs import Observed, Subject, groupings_of, nearest_groupings
 from dataflow_model.testing.runner_proof import RESTART, RUNNERS, differing_on
 from dataflow_model.testing.streams import TestStream
@@ -16,13 +18,15 @@ from dataflow_model.testing.streams import TestStream
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.runner import Runner
     from dataflow_model.time import EventTime
 
-__all__ = ["LawBroken", "prove"]
+__all__ = ["LawBroken", "check_stream", "prove"]
 
 RUNS: Final = "running on every input"
 DETERMINISM: Final = "determinism"
+SHARDING: Final = "law 4, sharding"
 
 _EXAMPLES: Final = 100
 _REPETITIONS: Final = 20
@@ -36,6 +40,8 @@ _HINTS: Final = {
     "no function keeps state between elements, and that no grouping after an accumulating one counts values twice",
     RUNNERS: "this is a bug in dataflow_model, or in a function that depends on the process it runs in",
     RESTART: "keep state only in the pipeline: what a function remembers is lost when its worker dies",
+    SHARDING: "no function may remember other elements: each shard sees only the elements of its own keys",
+    laws.ON_TIME: "this is a bug in dataflow_model, or in a window function whose windows end before their elements",
     laws.CONSERVATION: "check the trigger and its on_merge with dm.testing.check_trigger",
 }
 
@@ -78,6 +84,8 @@ def prove(
     are early, late and dropped, and checks at every grouping and at the end that
 
     * the same run twice shows the same, and so do other bundles of the same events (law 2);
+    * so does a stream of micro-batches, cut anywhere (law 2), with workers that die and go on from their durable state
+      (law 3), on any number of shards (law 4); and no pane that is early or on time is late for what follows (law 9);
     * every element is in one discarding pane of each of its windows, or counted as dropped (law 5);
     * retractions take back what was shown (law 6), and panes are in sequence (law 7);
     * with nothing dropped, the panes fold to what a grouping of all data in hand gives (law 1): accumulating ones by
@@ -90,8 +98,8 @@ def prove(
             production, but leave sources and sinks out, and what filters panes by their timing.
         data: `(value, event time)` pairs, of which any arrive in any order; or a hypothesis strategy of such a pair,
             or of lists of them.
-        runner: another runner that must show the same as LocalRunner, on which the laws are checked first. On a Spark
-            stream the run is also killed at named points and resumed (law 3).
+        runner: another runner that must show the same as LocalRunner at every grouping, on which the laws are checked
+            first. On a Spark stream the run is also killed at named points and resumed (law 3).
         examples: how many inputs to draw; the same ones each time.
 
     Needs the package hypothesis (the extra `testing`).
@@ -125,12 +133,18 @@ def prove(
 
 
 def _check(subject: Subject, case: Case, runner: Runner) -> None:
-    """Check all laws on one input."""
-    script = case.script
+    """Check all laws on one input: those that need no stream first, as they cost less."""
+    stream = _check_in_process(subject, case.script, case.cuts, runner)
+    if can_stream(subject.plan(case.script)[0]):
+        check_stream(subject, case, stream)
+
+
+def _check_in_process(subject: Subject, script: TestStream, cuts: Sequence[bool], runner: Runner) -> Observed:
+    """Check the laws of one process, and return what it has shown."""
     plan, result = subject.plan(script)
     groupings = groupings_of(plan)
     stream = _observe(subject, script, runner)
-    other = _running(lambda: subject.run(recut(script, case.cuts), runner))
+    other = _running(lambda: subject.run(recut(script, cuts), runner))
     found = _difference(stream, other, laws.BUNDLING, "the same events in other bundles")
     if found is not None:
         raise found
@@ -139,7 +153,7 @@ def _check(subject: Subject, case: Case, runner: Runner) -> None:
         laws.check_balance(node, stream.panes[node.label])
         laws.check_conservation(node, stream)
     if any(stream.dropped(node.label) for node in groupings):
-        return
+        return stream
     batch = _running(lambda: subject.run_to_the_end(all_at_once(script), runner))
     for node in groupings:
         laws.check_fold(node, stream, batch)
@@ -149,6 +163,52 @@ def _check(subject: Subject, case: Case, runner: Runner) -> None:
     at_the_end = _running(lambda: subject.run_to_the_end(script, runner))
     if not any(at_the_end.dropped(node.label) for node in groupings):
         laws.check_same_values(at_the_end.result, batch.result)
+    return stream
+
+
+def check_stream(subject: Subject, case: Case, expected: Observed) -> None:
+    """Check that a stream shows what LocalRunner has shown, at every grouping; and find out which law it breaks."""
+    schedule = case.schedule
+    runs = _Streams(schedule)
+    found = _difference(expected, _running(lambda: subject.run(case.script, runs)), RESTART, _described(schedule))
+    if found is None:
+        if schedule.cuts == (1,):
+            for node in groupings_of(runs.last.program.staged.plan):
+                laws.check_on_time(node, runs.last.micro_batches, f"{node.label}/panes")
+        return
+    for law, plainer in (
+        (laws.BUNDLING, Schedule(1, schedule.cuts)),
+        (SHARDING, Schedule(schedule.shards, schedule.cuts)),
+    ):
+        other = _running(functools.partial(subject.run, case.script, MicroBatchRunner(plainer)))
+        without = _difference(expected, other, law, _described(plainer))
+        if without is not None:
+            raise without
+    raise found
+
+
+class _Streams:
+    """Runs plans as streams, and keeps the last run."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._runner = MicroBatchRunner(schedule)
+        self.last: MicroBatches
+
+    def run(self, plan: Plan, *, until: str | None = None) -> MicroBatches:
+        """Run a plan to its end."""
+        self.last = self._runner.run(plan, until=until)
+        return self.last
+
+
+def _described(schedule: Schedule) -> str:
+    """Return what is said above the panes of a stream."""
+    number = "one shard" if schedule.shards == 1 else f"{schedule.shards} shards"
+    parts = [f"on {number}", f"in micro-batches of {' and '.join(map(str, schedule.cuts))} events"]
+    if schedule.restarts:
+        parts.append(f"with new workers before the micro-batches {sorted(schedule.restarts)}")
+    if schedule.crashes:
+        parts.append(f"with a crash in the micro-batches {sorted(schedule.crashes)}")
+    return ", ".join(parts)
 
 
 def _observe(subject: Subject, script: TestStream, runner: Runner) -> Observed:

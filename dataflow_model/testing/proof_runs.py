@@ -179,7 +179,7 @@ def _with_probes(plan: Plan) -> Plan:
         strategy = attrs.evolve(node.strategy, accumulation_mode=AccumulationMode.CLEAR_ALWAYS, retracting=False)
         label = f"{node.label}/{_PROBE}"
         twin = GroupByKeyAndWindow(label=label, input=node.input, strategy=strategy, combine=_Tracing(node.combine))
-        added += [twin, _kept(f"{label}/panes", Ref(label)), _kept(f"{node.label}/input", node.input)]
+        added += [twin, _kept(f"{node.label}/input", node.input)]
     return with_panes(attrs.evolve(plan, nodes=(*plan.nodes, *added)))
 
 

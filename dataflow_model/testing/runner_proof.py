@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pathlib
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dataflow_model.io import Collect
 from dataflow_model.plan.checks import check
@@ -14,7 +14,7 @@ from dataflow_model.testing import laws
 from dataflow_model.testing.arrivals import Case, all_at_once
 from dataflow_model.testing.crashes import CrashPoint
 from dataflow_model.testing.drawing import Broken, drawn_cases
-from dataflow_model.testing.proof_runs import firing_once
+from dataflow_model.testing.proof_runs import firing_once, groupings_of, with_panes
 from dataflow_model.transforms import Pipeline, PTransform
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from dataflow_model.testing.proof_runs import Subject
     from dataflow_model.testing.streams import TestStream
 
-__all__ = ["differing_on"]
+__all__ = ["Copied", "differing_on"]
+
+Shown: TypeAlias = "dict[str, list[Record]]"
+"""What one copy has shown: at each grouping, and at the end."""
 
 RESTART: Final = "law 3, restart"
 RUNNERS: Final = "every runner shows the same"
@@ -58,7 +61,7 @@ def differing_on(runner: Runner, subject: Subject, cases: SearchStrategy[Case]) 
     return found
 
 
-class _Copy(PTransform):
+class Copied(PTransform):
     """The pipeline as a transform, so that each copy has a scope of its own."""
 
     input_kind = "collection"
@@ -75,18 +78,27 @@ class _Copy(PTransform):
 def _copies(subject: Subject, scripts: Sequence[TestStream]) -> Plan:
     pipeline = Pipeline()
     for number, script in enumerate(scripts):
-        copied = pipeline | f"script {number}" >> script | f"copy {number}" >> _Copy(subject.pipeline)
+        copied = pipeline | f"script {number}" >> script | f"copy {number}" >> Copied(subject.pipeline)
         _ = copied | f"result {number}" >> Collect()
-    plan = pipeline.plan()
+    plan = with_panes(pipeline.plan())
     check(plan)
     return plan
 
 
-def _collected(plan: Plan, runner: Runner) -> list[list[Record]]:
+def _collected(plan: Plan, runner: Runner) -> list[Shown]:
+    """Run a plan of copies and return what each of them has shown."""
     result = runner.run(plan, until="drained")
     result.wait_until_finish()
-    labels = [node.label for node in plan.nodes if node.label.startswith("result ")]
-    return [result.collected(label) for label in labels]
+    shown: list[Shown] = []
+    for number in range(sum(node.label.startswith("result ") for node in plan.nodes)):
+        scope = f"copy {number}/"
+        emitted = {
+            f"the output of {node.label.removeprefix(scope)!r}": result.collected(f"{node.label}/panes")
+            for node in groupings_of(plan)
+            if node.label.startswith(scope)
+        }
+        shown.append({**emitted, "the output": result.collected(f"result {number}")})
+    return shown
 
 
 def _elsewhere(runner: Runner) -> Any:
@@ -98,7 +110,7 @@ def _elsewhere(runner: Runner) -> Any:
     return moved
 
 
-def _resumed(plan: Plan, runner: Runner, crash: CrashPoint) -> list[list[Record]]:
+def _resumed(plan: Plan, runner: Runner, crash: CrashPoint) -> list[Shown]:
     """Run until the crash, then to the end."""
     with crash:
         try:
@@ -111,24 +123,25 @@ def _resumed(plan: Plan, runner: Runner, crash: CrashPoint) -> list[list[Record]
 
 def _first(
     scripts: Sequence[TestStream],
-    expected: Sequence[Sequence[Record]],
-    actual: Sequence[Sequence[Record]],
-    compare: Callable[[Sequence[Record], Sequence[Record]], None],
+    expected: Sequence[Shown],
+    actual: Sequence[Shown],
+    compare: Callable[[str, Sequence[Record], Sequence[Record]], None],
 ) -> tuple[TestStream, Broken] | None:
     """Return the shortest script whose outcome differs."""
     found = []
     for script, one, other in zip(scripts, expected, actual, strict=True):
         try:
-            compare(one, other)
+            for what, records in one.items():
+                compare(what, records, other[what])
         except Broken as broken:
             found.append((script, broken))
     return min(found, key=lambda pair: len(pair[0].steps), default=None)
 
 
-def _same_panes(law: str) -> Callable[[Sequence[Record], Sequence[Record]], None]:
-    def compare(one: Sequence[Record], other: Sequence[Record]) -> None:
+def _same_panes(law: str) -> Callable[[str, Sequence[Record], Sequence[Record]], None]:
+    def compare(what: str, one: Sequence[Record], other: Sequence[Record]) -> None:
         try:
-            laws.check_same_panes("what is compared", one, other, ("LocalRunner", "the other runner"))
+            laws.check_same_panes(what, one, other, ("LocalRunner", "the other runner"))
         except Broken as broken:
             broken.law = law
             raise
@@ -136,9 +149,9 @@ def _same_panes(law: str) -> Callable[[Sequence[Record], Sequence[Record]], None
     return compare
 
 
-def _same_values(one: Sequence[Record], other: Sequence[Record]) -> None:
+def _same_values(what: str, one: Sequence[Record], other: Sequence[Record]) -> None:
     try:
-        laws.check_same_values(other, one)
+        laws.check_same_values(other, one, what)
     except Broken as broken:
         broken.law, broken.columns = RUNNERS, ("the other runner", "LocalRunner")
         raise

@@ -14,6 +14,7 @@ from dataflow_model.testing import TestStream
 from dataflow_model.testing.chains import Chain, ChainedGrouping, all_together
 from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule
 from dataflow_model.testing.proof_runs import groupings_of, with_panes
+from dataflow_model.testing.runner_proof import Copied
 from tests.runners.jobs import seen
 from tests.spec import spec
 from tests.spec.drawing import LEAVES, STEPS, WINDOW_FNS, script, windowing_strategy
@@ -205,6 +206,17 @@ def of_seed(seed: int, make: Callable[[Pick], Case] = case) -> Case:
     return make(random.Random(seed).choice)
 
 
+def many(number: int, *, scripts: int, chains: int) -> dict[str, tuple[TestStream, Chain]]:
+    """Draw cases for one job, some chains for each script; by name."""
+    pick = random.Random(number).choice
+    drawn = [_script(pick) for _ in range(scripts)]
+    return {
+        f"{place}.{place_of_chain}": (stream, chain(pick, pick([2, 2, 3])))
+        for place, stream in enumerate(drawn)
+        for place_of_chain in range(chains)
+    }
+
+
 # Running --------------------------------------------------------------------------------------------------------------
 
 
@@ -272,3 +284,37 @@ def _handing_on(emitted: list[dm.Pane], to: spec.Grouping, grouping: ChainedGrou
 
 def _as_it_is(key: Any, value: Any) -> tuple[Any, Any]:
     return key, value
+
+
+# Many in one job ------------------------------------------------------------------------------------------------------
+
+
+def side_by_side(cases: dict[str, tuple[TestStream, Chain]]) -> Callable[[dm.Pipeline], None]:
+    """Return what builds a pipeline of many cases; those of one script share it."""
+
+    def build(pipeline: dm.Pipeline) -> None:
+        sources: dict[str, dm.PCollection] = {}
+        for name, (stream, groupings) in cases.items():
+            place = name.split(".")[0]
+            if place not in sources:
+                sources[place] = pipeline | f"script {place}" >> stream
+            _ = sources[place] | f"case {name}" >> Copied(_kept(groupings))
+
+    return build
+
+
+def sinks_of(name: str, groupings: Chain) -> list[tuple[str, str]]:
+    """Return the label of each grouping of a case and that of its sink."""
+    return [(f"case {name}/{label}", f"case {name}/{label} panes") for label in groupings.labels]
+
+
+def _kept(groupings: Chain) -> Callable[[dm.PCollection], dm.PCollection]:
+    """Return the chain with a sink behind each grouping."""
+
+    def apply(pcoll: dm.PCollection) -> dm.PCollection:
+        for label, grouping in zip(groupings.labels, groupings.groupings, strict=True):
+            pcoll = grouping.apply(pcoll, label)
+            _ = pcoll | f"{label} panes" >> dm.io.Collect()
+        return pcoll
+
+    return apply

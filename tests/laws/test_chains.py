@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.testing import TestStream, laws, panes_of
-from dataflow_model.testing.arrivals import recut
+from dataflow_model.testing import TestStream, laws, panes_of, strategies
+from dataflow_model.testing.arrivals import recut, schedules
 from dataflow_model.testing.comparing import same as same_values
 from dataflow_model.testing.micro_batches import MicroBatchRunner
 from dataflow_model.testing.proof_runs import Subject, groupings_of
@@ -36,12 +38,12 @@ from tests.spec.comparing import comparable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.testing.micro_batches import MicroBatches
+    from dataflow_model.testing.chains import Chain
     from tests.spec.drawing import Pick
 
     Check = Callable[[Case, int], None]
 
-FAST = int(os.environ.get("CHAIN_CASES", "350"))
+FAST = int(os.environ.get("CHAIN_CASES", "400"))
 NIGHTLY = int(os.environ.get("CHAIN_NIGHTLY_CASES", "20000"))
 PARTS = 10
 
@@ -57,7 +59,8 @@ def check(drawn: Case, number: int) -> None:
             laws.check_pane_sequence(node, records)
             laws.check_balance(node, records)
     if drawn.schedule.cuts == (1,):
-        nothing_emitted_is_late(drawn, stream)
+        for node in groupings_of(drawn.plan()):
+            laws.check_on_time(node, stream.micro_batches, f"{node.label}/panes")
     match number % 4:
         case 0:
             joined = recut(drawn.script, [True] * 100)
@@ -80,17 +83,6 @@ def agrees_with_specification(drawn: Case, local: Outcome) -> None:
         problem = difference([comparable(pane) for pane in expected], [comparable(pane) for pane in panes_of(records)])
         assert not problem, f"grouping {number} and the specification: {problem}"
     assert local.dropped == dropped
-
-
-def nothing_emitted_is_late(drawn: Case, stream: MicroBatches) -> None:
-    """Law 9: an early or on-time value is not behind the watermark of its collection when it is emitted."""
-    for label in drawn.labels:
-        watermark = int(dm.MIN_TIMESTAMP)
-        for micro_batch in stream.micro_batches:  # one event each
-            for record in micro_batch.records.get(f"{label}/panes", ()):
-                if not record.is_retraction and record.pane.timing is not dm.PaneTiming.LATE:
-                    assert int(record.event_time) >= watermark, f"{label}: {record} is behind {watermark}"
-            watermark = max(watermark, micro_batch.output_watermark(label))
 
 
 def everything_is_in_a_pane_or_dropped(drawn: Case) -> None:
@@ -167,6 +159,14 @@ FOLDS = [(stands, refining), (adds_up, adding_up), (is_the_answer, once)]
 
 def test_chains_keep_the_laws() -> None:
     check_seeds(range(FAST))
+
+
+@settings(max_examples=15)
+@given(strategies.test_streams(keys="adg", max_steps=12, signals=strategies.SIGNALS), strategies.chains(), st.data())
+def test_so_do_those_of_the_public_strategy(script: TestStream, chain: Chain, data: st.DataObject) -> None:
+    drawn = Case(script, chain, data.draw(schedules()))
+    local = on_local(drawn)
+    agree(outcome_of(drawn, as_stream(drawn)), local, "in micro-batches")
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import strategies
+from tests.laws.chains import many, side_by_side, sinks_of
 from tests.runners.jobs import difference, draw, run, seen
 from tests.upgrade.runs import Run
 
@@ -39,5 +40,29 @@ def test_drawn_scripts_give_the_same_panes_wherever_their_state_is_carried_over(
         for case, (stream, strategy) in enumerate(cases):
             problem = difference(seen(expected.collected(f"panes {case}")), seen(new.collected(f"panes {case}")))
             assert not problem, f"{old.offset['step']}: {problem}\n{stream.steps}\n{strategy}"
+        assert new.metrics() == whole.metrics()
+    assert cuts >= 2
+
+
+# Drawn chains count refinements again, and take panes back at elements' event times: every runner does it alike.
+@pytest.mark.filterwarnings("ignore::dataflow_model.PlanWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "shards", "more"), [(1, 2, 5), (2, 3, 1), (3, 1, 2)])
+def test_chains_give_the_same_panes_wherever_their_state_is_carried_over(
+    tmp_path: Path, number: int, shards: int, more: int
+) -> None:
+    cases = many(number, scripts=6, chains=4)
+    build = side_by_side(cases)
+    expected = run(dm.LocalRunner(), build)
+    whole = Run(build, tmp_path / "whole", rows=10_000).run()
+    old = Run(build, tmp_path / "old", rows=25, shards=shards)
+    cuts = 0
+    while not old.steps(1).offset["last"]:
+        cuts += 1
+        new = old.upgraded(build, more).run()
+        for name, (stream, groupings) in cases.items():
+            for _, sink in sinks_of(name, groupings):
+                problem = difference(seen(expected.collected(sink)), seen(new.collected(sink)))
+                assert not problem, f"{old.offset['step']}, {sink}: {problem}\n{stream.steps}\n{groupings}"
         assert new.metrics() == whole.metrics()
     assert cuts >= 2

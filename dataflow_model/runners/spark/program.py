@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.spark.upgrade_seed import Seed
     from dataflow_model.values import Window
 
-__all__ = ["PackedProgram", "Program"]
+__all__ = ["PackedProgram", "Program", "forget_program"]
 
 _KEPT: Final = 4
 _loaded: dict[str, Program] = {}
@@ -191,10 +191,7 @@ class PackedProgram:
             keep_freed_memory()
             program = attrs.evolve(pickle.loads(self.blob or self._read()), digest=self.digest)
             while len(_loaded) >= _KEPT:
-                gone = next(iter(_loaded))
-                del _loaded[gone]
-                for place in [place for place in _fragments if place[0] == gone]:
-                    _fragments.pop(place).tear_down()
+                forget_program(next(iter(_loaded)))
             _loaded[self.digest] = program
         return program
 
@@ -215,3 +212,10 @@ class PackedProgram:
         if hashlib.sha256(blob).hexdigest() != self.digest:
             raise corrupt(repr(str(path)), "it is not the file that the driver has written")
         return blob
+
+
+def forget_program(digest: str) -> None:
+    """Drop what this worker has of a program; its DoFns are torn down, and set up again if it is unpacked once more."""
+    _loaded.pop(digest, None)
+    for place in [place for place in _fragments if place[0] == digest]:
+        _fragments.pop(place).tear_down()

@@ -1,0 +1,140 @@
+"""Chains of groupings that once differed by shards, by bundles or by when their elements arrived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream, panes_of
+from dataflow_model.testing.chains import Chain, ChainedGrouping
+from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.runner_proof import Copied
+from tests.runners.jobs import run, streaming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+TWOS, EACH_MINUTE = dm.Repeatedly(dm.AfterCount(2)), dm.Repeatedly(dm.AfterProcessingTime(60))
+TENS, SECONDS = dm.Window.into(dm.FixedWindows(10)), dm.Window.into(dm.FixedWindows(1))
+SCHEDULES = [Schedule(shards, cuts) for shards in (1, 2, 3, 5) for cuts in ((1,), (3,), (1_000,))]
+PAIRS: list[tuple[str, str]] = [("a", "b"), ("a", "d"), ("b", "a"), ("d", "a")]
+"""Keys on the same shard and on different ones, whatever the number of shards."""
+
+
+def chain(*windowings: dm.WindowInto) -> Chain:
+    return Chain(tuple(ChainedGrouping(windowing.strategy, dm.Sum()) for windowing in windowings))
+
+
+def outcome(result: Any, scope: str) -> tuple[list[tuple[Any, ...]], int]:
+    """Return the panes of the second grouping, and how many elements it has dropped."""
+    panes = panes_of(result.collected(f"{scope}/panes"))
+    dropped = result.metrics()[f"{scope}/grouping 2"].get("dropped_because_late", 0)
+    return [(pane.key, pane.value, pane.info.timing.name) for pane in panes], dropped
+
+
+def outcomes(runner: Any, cases: Iterable[tuple[str, TestStream, Chain]]) -> dict[str, Any]:
+    """Run chains side by side."""
+
+    def build(pipeline: dm.Pipeline) -> None:
+        for name, script, groupings in cases:
+            panes = pipeline | f"script {name}" >> script | name >> Copied(groupings)
+            _ = panes | f"{name}/panes" >> dm.io.Collect()
+
+    result = run(runner, build)
+    return {name: outcome(result, name) for name, *_ in cases}
+
+
+def named(case: Any) -> str:
+    """Name a test's case by its schedule."""
+    schedule = getattr(case, "schedule", case)
+    return f"{schedule.shards} shards cut by {schedule.cuts[0]}" if isinstance(schedule, Schedule) else str(case)
+
+
+# Another shard's hold -------------------------------------------------------------------------------------------------
+
+EARLIEST = chain(TENS.trigger(TWOS).timestamp_combiner("earliest"), SECONDS)
+LATE = chain(TENS.trigger(EACH_MINUTE).allowed_lateness("1 hour"), TENS)
+
+
+def held_by_another_key() -> list[tuple[str, TestStream, Chain]]:
+    """Return cases in which an element that is not yet emitted holds the watermark for a late one of another key."""
+    cases = []
+    for late, holding in PAIRS:
+        script = TestStream().add(1, 5, key=holding).watermark(8).add(2, 6, key=late)
+        script = script.add(4, 7, key=holding).add(8, 9, key=late).watermark(9)
+        cases.append((f"earliest {late} {holding}", script, EARLIEST))
+        script = TestStream().add(1, 5, key=holding).watermark(20).processing_time(30).add(2, 6, key=late)
+        cases.append((f"late {late} {holding}", script.processing_time(70).processing_time(100), LATE))
+    return cases
+
+
+def held_outcome(name: str) -> Any:
+    """Return what becomes of such a case: nothing is late for the second grouping, so nothing is dropped."""
+    kind, late, holding = name.split()
+    values = [(holding, 5), (late, 10)] if kind == "earliest" else sorted([(holding, 1), (late, 2)])
+    return [(key, value, "ON_TIME") for key, value in values], 0
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=named)
+def test_what_holds_the_watermark_of_one_shard_holds_it_for_all(schedule: Schedule) -> None:
+    cases = held_by_another_key()
+    expected = {name: held_outcome(name) for name, *_ in cases}
+    assert outcomes(dm.LocalRunner(), cases) == expected
+    assert outcomes(MicroBatchRunner(schedule), cases) == expected
+
+
+# Bundles --------------------------------------------------------------------------------------------------------------
+
+IN_A_BUNDLE = [
+    (TestStream().add(1, 2, key="k").watermark(8), TENS.trigger(TWOS).timestamp_combiner("earliest"), SECONDS),
+    (
+        TestStream().add(1, 2, key="k").watermark(20),
+        TENS.trigger(TWOS).allowed_lateness(100),
+        TENS.trigger(TWOS).allowed_lateness(100),
+    ),
+]
+"""A pane goes out in the middle of a bundle and frees a hold, which the next element of the bundle takes again."""
+
+
+def bundled(*, together: bool) -> list[tuple[str, TestStream, Chain]]:
+    cases = []
+    for number, (start, first, second) in enumerate(IN_A_BUNDLE):
+        middle = [(2, 3), (4, 4)]
+        script = start.bundle(middle, key="k") if together else start
+        for value, at in () if together else middle:
+            script = script.add(value, at, key="k")
+        cases.append((f"bundle {number}", script.add(8, 5, key="k"), chain(first, second)))
+    return cases
+
+
+@pytest.mark.parametrize("runner", [dm.LocalRunner(), *map(MicroBatchRunner, SCHEDULES)], ids=named)
+def test_the_elements_of_a_bundle_are_felt_downstream_one_by_one(runner: Any) -> None:
+    assert outcomes(runner, bundled(together=True)) == outcomes(dm.LocalRunner(), bundled(together=False))
+
+
+# Event times of panes -------------------------------------------------------------------------------------------------
+
+
+def arriving_late() -> list[tuple[str, TestStream, Chain]]:
+    """Return cases in which two elements of an on-time pane are behind the watermark when they arrive."""
+    script = TestStream().watermark(5).bundle([(t, t) for t in (2, 3, 7, 8)], key="k").watermark(11)
+    return [
+        (f"pane {combiner}", script, chain(TENS.timestamp_combiner(combiner), SECONDS))
+        for combiner in ("earliest", "latest")
+    ]
+
+
+@pytest.mark.parametrize("runner", [dm.LocalRunner(), *map(MicroBatchRunner, SCHEDULES)], ids=named)
+def test_an_on_time_pane_with_late_elements_is_on_time_for_the_next_grouping(runner: Any) -> None:
+    assert set(map(repr, outcomes(runner, arriving_late()).values())) == {repr(([("k", 20, "ON_TIME")], 0))}
+
+
+def test_all_of_them_give_the_same_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    cases = [*held_by_another_key(), *bundled(together=True), *arriving_late()]
+    runner = streaming(spark, tmp_path, shards=2, max_rows_per_batch=30)
+    assert outcomes(runner, cases) == outcomes(dm.LocalRunner(), cases)
