@@ -430,7 +430,7 @@ def check_zone(name: object) -> None:
 
 def _seconds(value: float) -> int:
     if math.isnan(value):
-        raise InvalidArgument(f"a number of seconds must be a number, got {value!r}")
+        raise InvalidArgument(f"a number of seconds must not be NaN, got {value!r}")
     if value in (float("inf"), float("-inf")):
         return _MAX if value > 0 else _MIN
     return _saturate(round(value * MICROS_PER_SECOND))

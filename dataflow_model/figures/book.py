@@ -105,8 +105,8 @@ BOOK: Final[tuple[Figure, ...]] = (
     _figure(
         "allowed_lateness",
         "An allowed lateness of two minutes",
-        "The late 6 arrives while its window is still kept, and refines it. The 9 arrives when the watermark is two "
-        "minutes past the end of its window: the window has expired, and the 9 is dropped.",
+        "The late 6 arrives while its window is still kept, and refines it. The 9 arrives when the watermark is more "
+        "than two minutes past the end of its window: the window has expired, and the 9 is dropped.",
         book_script("HEURISTIC", extra_six=True),
         _REFINED.allowed_lateness("2 minutes"),
     ),

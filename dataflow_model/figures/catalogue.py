@@ -33,7 +33,7 @@ def find(name: str) -> Figure:
         Traceback (most recent call last):
         ...
         dataflow_model.errors.InvalidArgument: there is no figure 'session'
-        Hint: did you mean sessions or sessions_retracting? `dataflow-model figure` lists all
+        Hint: did you mean sessions or sessions_retracting? `dataflow-model figure` lists all figures
     """
     folded = {_folded(known): figure for known, figure in FIGURES.items()}
     wanted = _folded(name)
@@ -41,7 +41,9 @@ def find(name: str) -> Figure:
         return folded[wanted]
     near = [folded[match].name for match in difflib.get_close_matches(wanted, folded, n=4, cutoff=0.5)]
     way_out = f"did you mean {' or '.join(near)}? " if near else ""
-    raise InvalidArgument(explain(f"there is no figure {name!r}", hint=f"{way_out}`dataflow-model figure` lists all"))
+    raise InvalidArgument(
+        explain(f"there is no figure {name!r}", hint=f"{way_out}`dataflow-model figure` lists all figures")
+    )
 
 
 def _folded(name: str) -> str:

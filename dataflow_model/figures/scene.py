@@ -108,7 +108,10 @@ def scene_of(run: PanelRun) -> Scene:
     )
     if not points:
         raise InvalidArgument(
-            explain(f"the script of {run.figure.name!r} has no element to draw", hint="add one: TestStream().add(…)")
+            explain(
+                f"the script of figure {run.figure.name!r} has no elements to draw",
+                hint="add an element: TestStream().add(…)",
+            )
         )
     frame = _frame(run, points, moments[-1][0])
     shown = tuple(point for point in points if frame.left <= point.event_time < frame.right)

@@ -91,7 +91,8 @@ class ReadDataFrame(ReadRows):
                 explain(
                     f"a replay clock on a streaming DataFrame needs the rows' own order, got origin={origin!r}, "
                     f"sequence={sequence!r}",
-                    hint="name the columns, such as Kafka's partition and offset, or leave `processing_time` out",
+                    hint="pass the names of such columns as `origin` and `sequence` (in Kafka, the partition and the "
+                    "offset), or leave `processing_time` out",
                 )
             )
         source = DataFrameSource(

@@ -41,7 +41,7 @@ class ParquetSource(FileSource):
             if field.name not in found.names:
                 problem = f"it has no column {field.name!r}"
             elif found.field(field.name).type != field.type:
-                problem = f"column {field.name!r} is {found.field(field.name).type} there, not {field.type}"
+                problem = f"column {field.name!r} is {found.field(field.name).type}, not {field.type}"
             else:
                 continue
             raise SourceError(

@@ -330,7 +330,7 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
             return {name: _plain(one, None, depth + 1) for name, one in fields.items()}
         inner = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
         if fields.keys() - inner.keys():
-            raise ValueError(f"a value has the fields {list(fields)}, its column {list(inner)}")
+            raise ValueError(f"a value has the fields {list(fields)}, but its column has {list(inner)}")
         return {name: _plain(one, inner[name], depth + 1) for name, one in fields.items()}
     if isinstance(value, set | frozenset | list):
         return [_plain(one, None, depth + 1) for one in value]

@@ -61,7 +61,7 @@ def warn_about_refinements(plan: Plan) -> None:
         ...     warnings.simplefilter("always")
         ...     warn_about_refinements(p.plan())
         >>> print(shown[0].message)
-        'in all/CombinePerKey' groups the accumulating panes of 'by name', ... counts its elements again with each ...
+        'in all/CombinePerKey' groups the accumulating panes of 'by name'. Under Repeatedly(AfterCount(1)), ...
         Hint: use .accumulating_and_retracting() before 'by name', or .discarding()
     """
     for problem in _problems(plan):
@@ -122,8 +122,9 @@ def _problems(plan: Plan) -> Iterator[str]:
             strategy = before.strategy
             if strategy.accumulates and not strategy.retracting and may_refine(strategy):
                 yield explain(
-                    f"{node.label!r} groups the accumulating panes of {before.label!r}, of which a window may have "
-                    f"several under {strategy.trigger!r}: it counts its elements again with each refinement",
+                    f"{node.label!r} groups the accumulating panes of {before.label!r}. Under {strategy.trigger!r}, a "
+                    "window may emit several panes, and each contains the elements of the previous ones, so these are "
+                    "counted more than once",
                     hint=f"use .accumulating_and_retracting() before {before.label!r}, or .discarding()",
                 )
         for before in groupings_before(plan, node, _passes_retractions):
@@ -131,8 +132,8 @@ def _problems(plan: Plan) -> Iterator[str]:
             at = strategy.timestamp_combiner
             if strategy.retracting and at is not TimestampCombiner.END_OF_WINDOW and may_refine(strategy):
                 yield explain(
-                    f"{node.label!r} groups the panes of {before.label!r}, which takes them back, and whose event time "
-                    f"is that of the {at.value} element: a retraction may come late, and be dropped",
+                    f"{node.label!r} groups the panes of {before.label!r}, which emits retractions at the event time "
+                    f"of the {at.value} element: a retraction may be late and be dropped",
                     hint=f"leave out .timestamp_combiner({at.value!r}) before {before.label!r}",
                 )
 

@@ -156,7 +156,7 @@ class WindowingStrategy:
         if not isinstance(trigger, Trigger):
             raise InvalidType(
                 explain(
-                    f"the continuation of {self.trigger!r} behind {label!r} must be a trigger, got {trigger!r}",
+                    f"the continuation of {self.trigger!r} after {label!r} must be a trigger, got {trigger!r}",
                     hint=f"return one from {type(self.trigger).__name__}.continuation(), "
                     "such as dm.Repeatedly(dm.AfterProcessingTime(0))",
                 )
@@ -164,8 +164,8 @@ class WindowingStrategy:
         if trigger.may_finish(allowed_lateness=self.allowed_lateness):
             raise InvalidArgument(
                 explain(
-                    f"{trigger!r}, which continues {self.trigger!r} behind {label!r}, may finish before its window "
-                    "expires, and what comes later would be dropped",
+                    f"{trigger!r}, which continues {self.trigger!r} after {label!r}, may finish before its window "
+                    "expires, and later elements would be dropped",
                     hint=f"wrap it in dm.Repeatedly(…) in {type(self.trigger).__name__}.continuation()",
                 )
             )

@@ -71,8 +71,9 @@ class WatermarkOrigins:
         if self.partitions and self.by is None:
             raise InvalidArgument(
                 explain(
-                    f"`partitions` declares the origins {', '.join(self.partitions)}, but the whole source is one",
-                    hint="watermark_origin= names the column that says where a row comes from",
+                    f"`partitions` declares the origins {', '.join(self.partitions)}, but the whole source is one "
+                    "origin",
+                    hint="pass watermark_origin=, the column that holds the origin of each row",
                 )
             )
 

@@ -98,7 +98,7 @@ def check_net_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
     taken = [(record.value, record.window) for record in stream if record.is_retraction]
     left, missing = difference(values, taken)
     expected = [(record.value, record.window) for record in batch]
-    _compare("values minus retractions are not the batch result", left, expected, also=missing)
+    _compare("the values minus the retractions do not equal the batch result", left, expected, also=missing)
 
 
 def check_same_panes(what: str, some: Sequence[Record], others: Sequence[Record], columns: tuple[str, str]) -> None:

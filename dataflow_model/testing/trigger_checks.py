@@ -114,7 +114,7 @@ def _merges(trigger: Trigger, merging: bool | None) -> bool:  # noqa: FBT001 - t
 def _check_value(trigger: Trigger) -> None:
     copy = pickle.loads(cloudpickle.dumps(trigger))
     if copy != trigger or hash(copy) != hash(trigger) or repr(copy) != repr(trigger):
-        problem = f"{trigger!r} must have a pickled copy with the same value, hash and repr, got {copy!r}"
+        problem = f"{trigger!r} must equal its pickled copy and have the same hash and repr, got {copy!r}"
         raise AssertionError(explain(problem, hint="decorate the class with @attrs.frozen"))
 
 
@@ -126,8 +126,12 @@ def _check_continuation(trigger: Trigger) -> None:
     ]
     for kept, problem, hint in (
         (isinstance(continuation, Trigger), "must be a trigger", "return dm.Repeatedly(dm.AfterProcessingTime(0))"),
-        (trigger.continuation() == continuation, "must be the same every time", "make its class an @attrs.frozen one"),
-        (not any(may), "must never finish", "wrap it in dm.Repeatedly(…), so that nothing is lost"),
+        (
+            trigger.continuation() == continuation,
+            "must be the same every time",
+            "decorate its class with @attrs.frozen",
+        ),
+        (not any(may), "must never finish", "wrap it in dm.Repeatedly(…), so that no elements are dropped"),
     ):
         if not kept:
             raise AssertionError(explain(f"the continuation of {trigger!r} {problem}, got {continuation!r}", hint=hint))
@@ -227,7 +231,10 @@ class _Checked:
             if not self.trigger.may_fire(allowed_lateness=allowed) and any(
                 outcome.fired for some in outcomes for outcome in some
             ):
-                raise Broken("declares that it may not fire before its window expires, but did", law="fix may_fire")
+                raise Broken(
+                    "declares that it may not fire before its window expires, but did",
+                    law="return True from may_fire",
+                )
 
     def _check_merging(self, lives: Sequence[Sequence[Event]], after: Sequence[Event]) -> None:
         """Merge windows in every order: what follows must be the same."""

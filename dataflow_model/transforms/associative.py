@@ -81,7 +81,7 @@ def as_combine_fn(given: Any, label: str) -> CombineFn[Any, Any, Any]:
         except TypeError as error:
             raise InvalidType(
                 explain(
-                    f"{label} is given the class {given.__name__}, which cannot be made without arguments: {error}",
+                    f"{label} got the class {given.__name__}, which cannot be instantiated without arguments: {error}",
                     hint=f"pass an instance: {given.__name__}(…)",
                 )
             ) from error

@@ -67,9 +67,7 @@ class GroupIntoBatches(PTransform):
         for name, bound in (("size", size), ("max_bytes", max_bytes), ("max_age", age)):
             if bound is not None and not isinstance(bound, int):
                 raise InvalidType(
-                    explain(
-                        f"`{name}` must be an int, got {bound!r}", hint="dm.GroupIntoBatches(100) makes lists of 100"
-                    )
+                    explain(f"`{name}` must be an int, got {bound!r}", hint="use dm.GroupIntoBatches(100), for example")
                 )
             if bound is not None and int(bound) <= 0:
                 raise InvalidArgument(f"`{name}` must be positive, got {bound!r}")

@@ -26,9 +26,9 @@ __all__ = ["Distinct", "ToList", "ToSet", "Top"]
 
 def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidType(explain(f"`n` must be an int, got {value!r}", hint="Top(3) keeps the three greatest"))
+        raise InvalidType(explain(f"`n` must be an int, got {value!r}", hint="use Top(3) to keep the three greatest"))
     if value < 1:
-        raise InvalidArgument(explain(f"`n` must be at least 1, got {value!r}", hint="Top(1) keeps the greatest"))
+        raise InvalidArgument(explain(f"`n` must be at least 1, got {value!r}", hint="use Top(1) to keep the greatest"))
 
 
 @attrs.frozen

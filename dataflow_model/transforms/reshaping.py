@@ -77,7 +77,7 @@ class Partition(PTransform):
             )
         if type(n) is not int or n < 1:
             raise InvalidArgument(
-                explain(f"`n` must be an int of at least 1, got {n!r}", hint="Partition(fn, 2) makes two partitions")
+                explain(f"`n` must be an int of at least 1, got {n!r}", hint="use Partition(fn, 2) for two partitions")
             )
         self.fn = fn
         self.n = n

@@ -212,7 +212,7 @@ def check_first_parameter(fn: Callable[..., Any], element_type: Any, label: str)
             explain(
                 f"{label!r} calls {name}({first.name}: {type_name(wanted)}) "
                 f"on elements of type {type_name(element_type)}",
-                hint="change the annotation or the elements; .with_output_types(T) corrects what was inferred",
+                hint="change the annotation or the elements, or correct the inferred type with .with_output_types(T)",
             )
         )
 

@@ -28,7 +28,10 @@ class _ManyTriggers(CompositeTrigger):
     def __init__(self, *parts: Trigger) -> None:
         if not parts:
             raise InvalidArgument(
-                explain(f"{type(self).__name__}() needs at least one trigger, got none", hint="pass it as an argument")
+                explain(
+                    f"{type(self).__name__}() needs at least one trigger, got none",
+                    hint=f"pass the triggers as arguments: {type(self).__name__}(dm.AfterWatermark(), …)",
+                )
             )
         for place, part in enumerate(parts):
             check_trigger_type(part, f"argument {place + 1}")

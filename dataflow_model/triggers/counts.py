@@ -74,7 +74,7 @@ class AfterCount(_Sum):
 
     def __attrs_post_init__(self) -> None:
         """Check the number."""
-        check_number(self.n, "AfterCount(1) fires at each element")
+        check_number(self.n, "use AfterCount(1) to fire at each element")
 
     def _weight(self, element: Any) -> int:
         del element
@@ -110,7 +110,7 @@ class AfterBytes(_Sum):
 
     def __attrs_post_init__(self) -> None:
         """Check the number."""
-        check_number(self.n, "AfterBytes(1) fires at each element")
+        check_number(self.n, "use AfterBytes(1) to fire at each element")
 
     def _weight(self, element: Any) -> int:
         try:

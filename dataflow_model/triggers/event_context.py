@@ -180,7 +180,7 @@ class EventContext:
     def trigger(self, mode: FiringMode = FiringMode.DEFAULT, at: int | None = None) -> None:
         """Fire."""
         if self.event in _SILENT:
-            raise self._misuse(f"trigger() in {self.event.value}", "nothing is emitted there", "set a timer instead")
+            raise self._misuse(f"trigger() in {self.event.value}", "no pane is emitted there", "set a timer instead")
         if self.fired is None or mode is not FiringMode.DEFAULT:
             self.fired = mode
         if at is not None:

@@ -76,7 +76,7 @@ def period(value: DurationLike | Period) -> Period:
             raise InvalidArgument(
                 explain(
                     f"`period` must be in months, or in days and smaller units, got {value!r}",
-                    hint="use one of the two",
+                    hint="use '2 months' or '60 days', for example, but not both together",
                 )
             )
         length = Months(value.years * _MONTHS_A_YEAR + value.months)

@@ -125,7 +125,7 @@ class RepeatCount(_Repetition):
     def __attrs_post_init__(self) -> None:
         """Check the parts."""
         check_trigger_type(self.trigger, "trigger")
-        check_number(self.n, "RepeatCount(t, 1) is t")
+        check_number(self.n, "use RepeatCount(trigger, 3), for example")
 
     @property
     def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]

@@ -172,7 +172,7 @@ def _encode_nested(key: Any, depth: int) -> bytes:
         raise KeyEncodingError(
             explain(
                 f"a key may be nested at most {_DEEPEST} deep, and may not contain itself",
-                hint="group by an id, or by bytes of your own",
+                hint="group by an id, or encode the key as bytes",
             )
         )
     kind: Any = type(key)
@@ -235,7 +235,7 @@ def _refuse(key: Any, _: int) -> bytes:
     raise KeyEncodingError(
         explain(
             f"a key must be immutable and have a deterministic encoding, got {shown(key)} of type {type(key).__name__}",
-            hint="replace a list by a tuple, a set by a frozenset, a dict by tuple(sorted(d.items()))",
+            hint="replace a list with a tuple, a set with a frozenset, a dict with tuple(sorted(d.items()))",
         )
     )
 
@@ -243,8 +243,8 @@ def _refuse(key: Any, _: int) -> bytes:
 def _own_equality(kind: type[Any]) -> KeyEncodingError:
     return KeyEncodingError(
         explain(
-            f"a key may not be of type {kind.__name__}: what its `__eq__` calls equal cannot be told from its fields",
-            hint="leave `__eq__` to @dataclass(frozen=True) or @attrs.frozen, with compare=False (attrs: eq=False) for "
-            "fields that do not count; or map it to a tuple",
+            f"a key may not be of type {kind.__name__}: its `__eq__` does not compare field by field",
+            hint="let @dataclass(frozen=True) or @attrs.frozen define `__eq__`, and set compare=False (attrs: "
+            "eq=False) on fields to ignore; or map the key to a tuple or a plain value",
         )
     )

@@ -99,7 +99,9 @@ def _numpy_time(key: Any, *, is_instant: bool) -> Any:
         return _counted(b"l" if is_instant else b"e", micros, rest)
     if unit in _MONTHS:
         return b"eM%d" % (count * _MONTHS[unit])
-    raise KeyEncodingError(explain(f"a key may not be a time without a unit, got {key!r}", hint="take it as a number"))
+    raise KeyEncodingError(
+        explain(f"a key may not be a time without a unit, got {key!r}", hint="convert it: key.astype('int64')")
+    )
 
 
 def _date(key: Any, count: int, unit: str) -> datetime.date:
@@ -110,7 +112,10 @@ def _date(key: Any, count: int, unit: str) -> datetime.date:
         return datetime.date.fromordinal(_EPOCH_DAY + count * (7 if unit == "W" else 1))
     except (ValueError, OverflowError) as error:
         raise KeyEncodingError(
-            explain(f"a key may not be a date outside the years 1 to 9999, got {key!r}", hint="take it as a number")
+            explain(
+                f"a key may not be a date outside the years 1 to 9999, got {key!r}",
+                hint="convert it: key.astype('int64')",
+            )
         ) from error
 
 

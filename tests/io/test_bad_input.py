@@ -101,7 +101,7 @@ def test_a_file_with_other_columns_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": [1], "n": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"at": [1], "n": ["one"]}), tmp_path / "b.parquet")
     with pytest.raises(
-        SourceError, match=r"b\.parquet does not have the expected schema: column 'n' is string there, not int64"
+        SourceError, match=r"b\.parquet does not have the expected schema: column 'n' is string, not int64"
     ):
         ParquetSource(paths=tmp_path, event_time="at").bound().origins()
     pq.write_table(pa.table({"at": [1]}), tmp_path / "b.parquet")

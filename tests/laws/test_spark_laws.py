@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from dataflow_model.testing import TestStream
 
 # Drawn strategies take panes back at elements' event times as well; all runners drop what is late then alike.
-pytestmark = pytest.mark.filterwarnings("ignore:.* which takes them back:dataflow_model.PlanWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* which emits retractions at the event time of:dataflow_model.PlanWarning"
+)
 
 SCRIPTS = scripts(max_steps=14).filter(lambda script: len(script.steps) > 4)
 LIVELY: dict[str, Any] = {

@@ -136,7 +136,7 @@ def test_a_file_of_other_types_is_named_before_anything_is_read(spark: SparkSess
     write(tmp_path / "rows" / "a.parquet", row(1))
     write(tmp_path / "rows" / "b.parquet", row(2, delay="late"))
     with pytest.raises(
-        dm.SourceError, match=r"b\.parquet does not have the expected schema: .*'delay' is string there, not int64"
+        dm.SourceError, match=r"b\.parquet does not have the expected schema: .*'delay' is string, not int64"
     ):
         run(dm.SparkRunner(spark), summing(tmp_path / "rows", carrier_and_delay))
 

@@ -146,7 +146,7 @@ class Continues(Every):
 @pytest.mark.parametrize(
     ("trigger", "words"),
     [
-        (ByIdentity(), "must have a pickled copy with the same value"),
+        (ByIdentity(), "must equal its pickled copy and have the same hash and repr"),
         (RemembersOutside(), "must behave the same every time"),
         (StoresAGenerator(), "raises TypeError: cannot pickle 'generator' object"),
         (ClaimsToWait(), "must not depend on elements that the evaluator skips"),

@@ -40,8 +40,8 @@ def warned(windowing: dm.WindowInto, between: Between = same) -> list[str]:
 def test_grouping_accumulating_panes_is_warned_about_once_with_both_labels_and_the_way_out() -> None:
     (message,) = warned(ACCUMULATING)
     assert message == (
-        "'total' groups the accumulating panes of 'sums', of which a window may have several under "
-        "Repeatedly(AfterCount(1)): it counts its elements again with each refinement\n"
+        "'total' groups the accumulating panes of 'sums'. Under Repeatedly(AfterCount(1)), a window may emit several "
+        "panes, and each contains the elements of the previous ones, so these are counted more than once\n"
         "Hint: use .accumulating_and_retracting() before 'sums', or .discarding()"
     )
 
@@ -103,7 +103,7 @@ def test_panes_are_followed_through_transforms_that_pass_each_of_them(between: B
 
 def test_each_of_three_groupings_is_warned_about_by_its_own_label() -> None:
     shown = warned(ACCUMULATING, lambda sums: sums | "again" >> dm.Sum.per_key())
-    assert [message.partition(", of which")[0] for message in shown] == [
+    assert [message.partition(". Under")[0] for message in shown] == [
         "'again' groups the accumulating panes of 'sums'",
         "'total' groups the accumulating panes of 'again'",
     ]
@@ -113,7 +113,9 @@ def test_each_of_three_groupings_is_warned_about_by_its_own_label() -> None:
 def test_retractions_at_elements_event_times_are_warned_about_in_front_of_a_grouping(at: str) -> None:
     retracting = MINUTES.trigger(EACH).accumulating_and_retracting()
     (message,) = warned(retracting.timestamp_combiner(at))
-    assert message.startswith("'total' groups the panes of 'sums', which takes them back, and whose event time")
+    assert message.startswith(
+        f"'total' groups the panes of 'sums', which emits retractions at the event time of the {at} element: "
+    )
     assert message.endswith(f"Hint: leave out .timestamp_combiner('{at}') before 'sums'")
     assert warned(retracting) == []
     assert warned(MINUTES.trigger(EACH).timestamp_combiner(at)) == []

@@ -97,7 +97,7 @@ def test_the_dead_letters_need_a_tag_of_their_own() -> None:
         (dm.Together, "needs at least one combiner"),
         (
             lambda: dm.CombinePerKey(dm.Top),
-            r"the class Top, which cannot be made without (.|\n)*Hint: .*Top\(…\)",
+            r"the class Top, which cannot be instantiated without (.|\n)*Hint: .*Top\(…\)",
         ),
         (lambda: dm.Map(str).with_outputs(3), "a tag must be text, got \\(3,\\)"),  # type: ignore[arg-type]
         (lambda: dm.GroupIntoBatches("x"), "`size` must be an int, got 'x'"),  # type: ignore[arg-type]

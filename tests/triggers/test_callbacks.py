@@ -307,7 +307,7 @@ def test_what_makes_no_sense_on_merge_is_refused(callback: Any, what: str) -> No
 
 def test_nothing_can_be_emitted_as_a_turn_begins() -> None:
     again = dm.Repeatedly(dm.AfterAny(dm.AfterCount(1), Leaf(begin=lambda context: context.trigger())))
-    with pytest.raises(dm.InvalidArgument, match=r"trigger\(\) in reset: nothing is emitted there"):
+    with pytest.raises(dm.InvalidArgument, match=r"trigger\(\) in reset: no pane is emitted there"):
         fires_at(again, "e 1@1")
 
 

@@ -202,8 +202,8 @@ def test_a_chain_of_two_discarding_groupings_loses_nothing(
 @pytest.mark.parametrize(
     ("following", "error", "says"),
     [
-        ("tomorrow", dm.InvalidType, r"the continuation of Continued\(.*\) behind 'Sum.PerKey' must be a trigger"),
-        (dm.AfterCount(2), dm.InvalidArgument, r"AfterCount\(2\), which continues Continued\(.*\) behind 'Sum.PerKey'"),
+        ("tomorrow", dm.InvalidType, r"the continuation of Continued\(.*\) after 'Sum.PerKey' must be a trigger"),
+        (dm.AfterCount(2), dm.InvalidArgument, r"AfterCount\(2\), which continues Continued\(.*\) after 'Sum.PerKey'"),
         (Plain(), dm.InvalidArgument, r"Plain\(\), which continues .* may finish"),
     ],
 )

@@ -85,8 +85,8 @@ def test_any_percentile_above_none_will_do(percentile: float) -> None:
         (lambda: OrFinally(COUNT(1), "x"), "`until` must be a trigger, got 'x'"),  # type: ignore[arg-type]
         (lambda: dm.AfterWatermark(early="x"), "`early` must be a trigger, got 'x'"),  # type: ignore[arg-type]
         (lambda: dm.AfterWatermark(late="x"), "`late` must be a trigger, got 'x'"),  # type: ignore[arg-type]
-        (lambda: dm.AfterBytes(0), r"AfterBytes\(1\) fires at each element"),
-        (lambda: dm.RepeatCount(COUNT(1), 0), r"Hint: RepeatCount\(t, 1\) is t"),
+        (lambda: dm.AfterBytes(0), r"Hint: use AfterBytes\(1\) to fire at each element"),
+        (lambda: dm.RepeatCount(COUNT(1), 0), r"Hint: use RepeatCount\(trigger, 3\)"),
     ],
 )
 def test_an_error_names_the_part_that_is_wrong(make: Callable[[], Any], said: str) -> None:
