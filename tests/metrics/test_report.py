@@ -70,11 +70,11 @@ def test_a_report_has_what_can_be_counted_by_hand() -> None:
     assert grouping.dropped == {"late": 2}
     assert grouping.panes == {"early": 3, "on_time": 2, "late": 2}
     assert grouping.elements_out == out.elements_in == 7
-    assert grouping.bundle_sizes.max == 4
+    assert grouping.bundle_sizes == dm.metrics.DistributionValue(5, 10, 2, 2)  # each element of the script is an event
     assert grouping.state_entries == 0
     assert grouping.state_bytes is None
-    assert {key.key for key in grouping.slowest_keys} == {"a"}  # of the four bundles the first was timed
-    assert sum(key.elements for key in grouping.slowest_keys) == 4
+    assert {key.key for key in grouping.slowest_keys} == {"a"}  # of the five bundles the first was timed
+    assert sum(key.elements for key in grouping.slowest_keys) == 2
     assert report.stages[1].transforms == ("sums",)
     assert report.commits == 1
     assert report.system_lag == dm.duration(0)
@@ -204,6 +204,7 @@ def test_on_a_terminal_the_table_is_drawn_and_elsewhere_no_report_is_made(monkey
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr("dataflow_model.runners.progress.time.monotonic", lambda: 60.0)
     with live_progress(staged) as progress:
         progress.update(report)
         progress.update(report)
