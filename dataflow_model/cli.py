@@ -112,7 +112,7 @@ def _upgrade(options: argparse.Namespace) -> bool:
     for label, rows in done.rows.items():
         print(f"{label}: {'starts from the beginning' if label in done.dropped else f'{rows:,} rows read'}")
     for label, keys in done.keys.items():
-        waiting = f", {done.waiting[label]:,} elements waiting" if done.waiting[label] else ""
+        waiting = f", {done.waiting[label]:,} elements buffered" if done.waiting[label] else ""
         print(f"{label}: {keys:,} keys{waiting}{'; discarded' if label in done.dropped else ''}")
     print(
         f"{options.new} continues after micro-batch {done.batch} of {options.old}; start the pipeline with "

@@ -72,7 +72,7 @@ def test_a_watermark_that_passes_an_empty_side_window_gives_the_default() -> Non
 
 
 def test_a_singleton_of_nothing_names_the_transform_and_the_element() -> None:
-    with pytest.raises(UserCodeError, match=r"'sums.*' as a singleton has no value.*\n.*'see'\n.*'x'"):
+    with pytest.raises(UserCodeError, match=r"'sums.*' of AsSingleton has no value.*\n.*'see'\n.*'x'"):
         joined(TestStream().add("x", 3), TestStream().watermark(10), dm.AsSingleton)
 
 

@@ -182,7 +182,9 @@ def test_progress_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_damaged_note_of_what_is_published_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "publishing").write_text("")
-    with pytest.raises(dm.StateCorruption, match="publishing' is damaged: it holds no number of a micro-batch"):
+    with pytest.raises(
+        dm.StateCorruption, match="publishing' is damaged: it does not contain the number of a micro-batch"
+    ):
         last_published(str(tmp_path))
 
 

@@ -52,7 +52,7 @@ def test_a_program_whose_file_is_gone_or_is_another_is_refused_by_name(tmp_path:
     packed = ship_program(SPARK, program_with(b"x" * (MOST_ALONG + 1)).pack(), tmp_path, shared=True)
     file = Path(packed.file)
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(dm.StateCorruption, match=rf"{file.name}' is damaged: it is not the file that the driver has"):
+    with pytest.raises(dm.StateCorruption, match=rf"{file.name}' is damaged: it is not the file that the driver wrote"):
         packed.unpack()
     file.unlink()
     with pytest.raises(dm.SourceError, match=rf"a worker cannot read the run's functions in .*{file.name}.*\nHint: dr"):
@@ -104,7 +104,7 @@ def test_a_function_that_cannot_be_pickled_is_refused_with_its_label_before_the_
     with pytest.raises(
         dm.PlanError,
         match=r"^'guarded' cannot be sent to Spark's workers: TypeError: cannot pickle '_thread\.lock' object\n"
-        r"Hint: a lock, an open file, a connection or a SparkSession lives in one process: create it in DoFn\.setup",
+        r"Hint: a lock, an open file, a connection or a SparkSession belongs to one process: create it in DoFn\.setup",
     ):
         p.run()
     assert not checkpoint.exists()
@@ -164,7 +164,7 @@ def test_state_that_cannot_be_pickled_is_named_with_its_transform(tmp_path: Path
 
     with pytest.raises(
         dm.InvalidType,
-        match=r"what a transform keeps cannot be pickled: TypeError: .*\n  transform: 'locks'\nHint: keep",
+        match=r"the state of a transform cannot be pickled: TypeError: .*\n  transform: 'locks'\nHint: keep",
     ):
         Run(build, tmp_path / "checkpoint", rows=1).run()
 

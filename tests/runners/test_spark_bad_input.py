@@ -315,7 +315,7 @@ def test_a_checkpoint_that_is_not_ours_is_refused(spark: SparkSession, tmp_path:
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "checkpoint" / "spark").mkdir(parents=True)
     with pytest.raises(
-        dm.CheckpointMismatch, match=r"that no dataflow_model run has written\nHint: pass a separate directory"
+        dm.CheckpointMismatch, match=r"that was not written by dataflow_model\nHint: pass a separate directory"
     ):
         start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
 
@@ -332,7 +332,7 @@ def test_another_spark_querys_checkpoint_is_refused(spark: SparkSession, tmp_pat
     write(tmp_path / "rows" / "a.parquet", row(1))
     for name in ("offsets", "commits", "metadata"):
         (tmp_path / "checkpoint" / name).mkdir(parents=True)
-    with pytest.raises(dm.CheckpointMismatch, match="that no dataflow_model run has written"):
+    with pytest.raises(dm.CheckpointMismatch, match="that was not written by dataflow_model"):
         start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
 
 

@@ -99,5 +99,5 @@ def test_functions_that_hold_a_large_table_run_in_a_small_jvm_and_a_stopped_sess
     assert told["batch table"] == told["streaming table"] == [["a", 60_000_001]]
     for mode, state in (("batch", "FAILED"), ("streaming", "FAILED")):
         assert told[f"{mode} stopped"][0] == "SessionStopped"
-        assert told[f"{mode} stopped"][1].startswith("the Spark session was stopped before the run had ended\nHint: ")
+        assert told[f"{mode} stopped"][1].startswith("the Spark session was stopped before the run ended\nHint: ")
         assert told[f"{mode} stopped"][2] == state

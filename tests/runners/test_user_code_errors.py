@@ -189,7 +189,7 @@ def test_a_window_function_that_assigns_no_windows_is_refused_with_what_it_gave(
 )
 def test_a_window_function_that_merges_something_else_is_refused(merges: Any) -> None:
     message = message_of(lambda c: c | dm.Window.into(Windows(merges=merges)) | "lists" >> dm.GroupByKey())
-    assert "must merge pairs of some of the windows it is given and the window they become" in message
+    assert "must yield pairs of the windows to merge, which must be among the given windows, and the merged" in message
     assert "transform: 'lists'\n  element: ('k', 1)" in message
 
 

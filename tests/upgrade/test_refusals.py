@@ -112,7 +112,7 @@ def test_a_micro_batch_that_has_published_nothing_is_read_again(old: Run, rows: 
 
 
 def test_dropping_what_is_not_there_is_refused(old: Run) -> None:
-    with pytest.raises(dm.InvalidArgument, match=r"got 'sum'\nHint: these do: 'sums', 'rows'"):
+    with pytest.raises(dm.InvalidArgument, match=r"got 'sum'\nHint: these have state: 'sums', 'rows'"):
         upgrade(old, drop=["sum"])
 
 

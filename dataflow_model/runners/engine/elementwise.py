@@ -151,7 +151,7 @@ class Fragment:
             case AssignWindows():
                 return {MAIN: self._assign_windows(node, flow)}
             case GroupByKeyAndWindow() | Reshuffle() | Deduplicate() | Write() | Read():
-                raise AssertionError(f"{node.label!r} is no element-wise transform and no cut")
+                raise AssertionError(f"{node.label!r} is neither an element-wise transform nor a cut")
             case _:
                 assert_never(node)
 
@@ -300,7 +300,7 @@ class Fragment:
             case "is_retraction":
                 return self._root.is_retraction(cause)
             case _:
-                raise AssertionError(f"{name!r} is refused at construction")
+                raise AssertionError(f"the parameter {name!r} should have been rejected at construction")
 
     def _argument(self, given: Any, windows: tuple[Window, ...]) -> Any:
         return self._side_values[given](windows[0]) if isinstance(given, SideInput) else given
@@ -391,8 +391,8 @@ def _checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> in
         raise InvalidType(
             explain(
                 f"{node.label!r} moves an event time backward from {format_instant(before)} to "
-                f"{format_instant(after)}, with {bound} bound declared",
-                hint=f"declare how far back it may go, which holds the watermark back by as much: {way_out}",
+                f"{format_instant(after)}, but declares {bound} bound",
+                hint=f"declare how far back it may move; this holds the watermark back by as much: {way_out}",
             )
         )
     return after

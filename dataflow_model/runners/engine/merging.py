@@ -78,8 +78,8 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
         if not (isinstance(members, Collection) and given.issuperset(members) and isinstance(target, Window)):
             raise InvalidType(
                 explain(
-                    f"{fn!r} must merge pairs of some of the windows it is given and the window they become, "
-                    f"got {merge!r} for {reprlib.repr(windows)}",
+                    f"`merge` of {fn!r} must yield pairs of the windows to merge, which must be among the given "
+                    f"windows, and the merged window, got {merge!r} for {reprlib.repr(windows)}",
                     hint="yield ([first, second], dm.IntervalWindow(first.start, second.end)) from its merge",
                 )
             )

@@ -133,7 +133,7 @@ class StageShard:
             case ParDo():
                 return SideJoinEngine(node, self.staged, self.side_values)
             case _:
-                raise AssertionError(f"{node!r} is no keyed node")
+                raise AssertionError(f"{node!r} is not a keyed node")
 
     def instant(
         self,

@@ -116,13 +116,13 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
             return dict(values)
         except (TypeError, ValueError) as error:
             raise InvalidArgument(
-                explain(f"the side input {side.ref.label!r} as a dict needs (key, value) pairs, got {values[:3]!r}")
+                explain(f"the side input {side.ref.label!r} of AsDict must hold (key, value) pairs, got {values[:3]!r}")
             ) from error
     if len(values) > 1:
         raise InvalidArgument(
             explain(
-                f"the side input {side.ref.label!r} as a singleton has {len(values)} values in one window, "
-                f"{values[:3]!r} …",
+                f"the side input {side.ref.label!r} of AsSingleton must have one value in each window, "
+                f"got {len(values)}: {values[:3]!r} …",
                 hint="combine them first, or use dm.AsIter",
             )
         )
@@ -131,7 +131,8 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
     if side.default is ...:
         raise InvalidArgument(
             explain(
-                f"the side input {side.ref.label!r} as a singleton has no value in the window", hint="pass default=…"
+                f"the side input {side.ref.label!r} of AsSingleton has no value in the window",
+                hint="pass default=… to dm.AsSingleton",
             )
         )
     return side.default

@@ -306,7 +306,7 @@ class UserCalls:
             case "is_retraction":
                 return element.is_retraction
             case _:
-                raise AssertionError(f"{name!r} is refused at construction")
+                raise AssertionError(f"the parameter {name!r} should have been rejected at construction")
 
     def _checked(self, results: Any, call: Call) -> list[tuple[str, Any, int]]:
         """Return tag, value and event time of outputs; all of them or, when one is refused, none."""

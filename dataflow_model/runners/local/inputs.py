@@ -86,7 +86,8 @@ def instants_of(
         if not isinstance(read.source, ColumnSource | ElementsSource | ScriptSource) or not read.source.is_bounded:
             raise UnsupportedOnRunner(
                 explain(
-                    f"LocalRunner takes bounded files, Create and TestStream, not {read.label!r} ({read.source!r})",
+                    "LocalRunner reads only bounded files, Create and TestStream, "
+                    f"got {read.label!r} ({read.source!r})",
                     hint="use dm.SparkRunner(spark, mode='streaming'), or read without follow=True",
                 )
             )

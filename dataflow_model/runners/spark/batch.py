@@ -186,7 +186,7 @@ class BatchResult:
         node = self._staged.plan[label]
         sink = getattr(node, "sink", None)
         if not isinstance(sink, DataFrameSink):
-            raise InvalidArgument(explain(f"{label!r} is no ToDataFrame sink", hint="use dm.io.ToDataFrame()"))
+            raise InvalidArgument(explain(f"{label!r} is not a ToDataFrame sink", hint="use dm.io.ToDataFrame()"))
         return self._spark.createDataFrame(sink.table(self.collected(label)))
 
     def _work(self, frame: DataFrame) -> None:
@@ -204,5 +204,5 @@ class BatchResult:
     def _failure(self, error: BaseException) -> BaseException:
         found = find_our_error(error)
         if found is error and is_stopped(self._spark):
-            return session_stopped("nothing was published; make a session and run the pipeline again", error)
+            return session_stopped("nothing was published; create a new session and run the pipeline again", error)
         return found

@@ -98,7 +98,7 @@ class Checkpoint:
             if any((checkpoint.path / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(
                     explain(
-                        f"{path!r} contains a checkpoint that no dataflow_model run has written",
+                        f"{path!r} contains a checkpoint that was not written by dataflow_model",
                         hint="pass a separate directory as checkpoint=",
                     )
                 )
@@ -159,7 +159,7 @@ class Checkpoint:
             {label: line for label, line in now.fingerprint.items() if label not in added},
         )
         if before.percentiles != now.percentiles:
-            changed.append(f"the watermark's percentiles were {before.percentiles}; they are {now.percentiles}")
+            changed.append(f"the watermark's percentiles were {before.percentiles}; they are now {now.percentiles}")
         if changed:
             lost = [label for stage in before.stages for label in stage]
             lost += [label for label, line in before.fingerprint.items() if line.startswith("source ")]

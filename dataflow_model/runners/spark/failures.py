@@ -114,6 +114,6 @@ def is_stopped(spark: SparkSession) -> bool:
 
 def session_stopped(hint: str, cause: BaseException | None = None) -> SessionStopped:
     """Return the error of a run whose session was stopped."""
-    error = SessionStopped(explain("the Spark session was stopped before the run had ended", hint=hint))
+    error = SessionStopped(explain("the Spark session was stopped before the run ended", hint=hint))
     error.__cause__ = cause
     return error

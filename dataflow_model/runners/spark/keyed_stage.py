@@ -144,7 +144,7 @@ def _receive(inbox: _Inbox, row: Row) -> None:
             if percentiles:
                 inbox.percentiles.setdefault(producer, []).append(percentiles)
         case _:
-            raise AssertionError(f"a row of kind {row.kind!r} has no business here")
+            raise AssertionError(f"unexpected row of kind {row.kind!r}")
 
 
 def _run(

@@ -206,11 +206,11 @@ class PackedProgram:
             raise SourceError(
                 explain(
                     f"a worker cannot read the run's functions in {str(path)!r}: {error}",
-                    hint="driver and workers must share the checkpoint directory and run as one user",
+                    hint="make sure that driver and workers share the checkpoint directory and run as the same user",
                 )
             ) from error
         if hashlib.sha256(blob).hexdigest() != self.digest:
-            raise corrupt(repr(str(path)), "it is not the file that the driver has written")
+            raise corrupt(repr(str(path)), "it is not the file that the driver wrote")
         return blob
 
 

@@ -256,7 +256,7 @@ def last_published(directory: str) -> int | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise corrupt(repr(str(path)), f"it holds no number of a micro-batch: {error}") from error
+        raise corrupt(repr(str(path)), f"it does not contain the number of a micro-batch: {error}") from error
 
 
 def half_published(directory: str, spark: str) -> int | None:

@@ -278,7 +278,7 @@ class StreamingResult:
         ours = None if error is None else find_our_error(error)
         if ours is error and is_stopped(self._spark):
             return session_stopped(
-                "make a session, and start the run again with its checkpoint: it goes on where it stopped", error
+                "create a new session, and start the run again with its checkpoint: it resumes where it stopped", error
             )
         return ours
 

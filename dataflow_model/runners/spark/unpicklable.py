@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["check_functions", "unpicklable_element", "unpicklable_program", "unpicklable_state"]
 
 _INSTEAD: Final = (
-    "a lock, an open file, a connection or a SparkSession lives in one process: create it in DoFn.setup(), "
+    "a lock, an open file, a connection or a SparkSession belongs to one process: create it in DoFn.setup(), "
     "from plain values such as a URL or a path"
 )
 
@@ -66,7 +66,7 @@ def unpicklable_state(label: str, error: Exception) -> InvalidType:
     """Return the error for a transform whose state cannot be pickled."""
     return InvalidType(
         explain(
-            f"what a transform keeps cannot be pickled: {_said(error)}\n  transform: {label!r}",
+            f"the state of a transform cannot be pickled: {_said(error)}\n  transform: {label!r}",
             hint="keep plain values in state and accumulators; " + _INSTEAD,
         )
     )

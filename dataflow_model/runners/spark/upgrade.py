@@ -172,8 +172,8 @@ def _check_drop(record: RunRecord, offset: Mapping[str, Any], drop: Collection[s
         if label not in known:
             raise InvalidArgument(
                 explain(
-                    f"`drop` names transforms of the old pipeline that keep something, got {label!r}",
-                    hint=f"these do: {', '.join(map(repr, known))}",
+                    f"`drop` must name transforms of the old pipeline that have state, got {label!r}",
+                    hint=f"these have state: {', '.join(map(repr, known))}",
                 )
             )
 

@@ -106,10 +106,10 @@ def _kept(manifest: Manifest) -> list[str]:
 
 def _loss(label: str, manifest: Manifest, record: RunRecord) -> str:
     if label in manifest.keys:
-        what = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} elements that wait for their instant"
+        what = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} buffered elements"
     else:
         rows = rows_read(manifest.offset, label)
-        what = f"how far it has read ({rows:,} rows)"
+        what = f"its position in the source ({rows:,} rows read)"
     was, now = manifest.fingerprint[label], record.fingerprint.get(label)
     change = f"is gone; it was: {was}" if now is None else f"was: {was}; it is: {now}"
     return f"{label!r} {change}; lost: {what}"
@@ -127,8 +127,9 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
     if before != scripts or (scripts and others):
         raise CheckpointMismatch(
             explain(
-                f"{path!r} was upgraded from a run with the scripts {sorted(before)}; a script's steps have places "
-                f"among those of all sources, so none may be added or removed, got {sorted(scripts | others)}",
+                f"{path!r} was upgraded from a run with the scripts {sorted(before)}; a script's steps are numbered "
+                "together with those of all sources, so no source may be added or removed, got "
+                f"{sorted(scripts | others)}",
                 hint="start the new pipeline with a new checkpoint",
             )
         )

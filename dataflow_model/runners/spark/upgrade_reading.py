@@ -121,10 +121,10 @@ class _Snapshot:
         return self.log.get((sequence, part))
 
     def put_head(self, head: bytes) -> None:
-        raise AssertionError(f"a snapshot is not written, got a head of {len(head)} bytes")
+        raise AssertionError(f"a snapshot is read-only, got a head of {len(head)} bytes")
 
     def put(self, sequence: int, part: int, payload: bytes) -> None:
-        raise AssertionError(f"a snapshot is not written, got part {part} of {sequence}: {len(payload)} bytes")
+        raise AssertionError(f"a snapshot is read-only, got part {part} of {sequence}: {len(payload)} bytes")
 
     def remove(self, sequence: int, part: int) -> None:
-        raise AssertionError(f"a snapshot is not written, got the removal of part {part} of {sequence}")
+        raise AssertionError(f"a snapshot is read-only, got the removal of part {part} of {sequence}")

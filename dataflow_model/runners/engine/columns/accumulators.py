@@ -142,7 +142,7 @@ def _reduce(kernel: str, values: Column, reduce: Callable[[np.ufunc, Column], Co
     low = reduce(np.add, values & _LOW)
     high = reduce(np.add, values >> _HALF) + (low >> _HALF)
     if int(high.max()) >= 2**31 or int(high.min()) < -(2**31):
-        raise OverflowError("a sum of whole numbers leaves 64 bits")
+        raise OverflowError("a sum of integers exceeds 64 bits")
     return (high << _HALF) | (low & _LOW)
 
 

@@ -152,7 +152,7 @@ def _number(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
 def _occurring(cells: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number the cells below `limit` that occur: `(number of each row's cell, the cells)`."""
     if limit >= _CELL_LIMIT:  # pragma: no cover - more pairs than any memory has rows
-        raise OverflowError(f"{limit} cells of key and window")
+        raise OverflowError(f"{limit} pairs of key and window are too many to number")
     if limit > _SPARSE * len(cells) + _SMALL:
         return _number(cells)
     seen = np.zeros(limit, np.bool_)
