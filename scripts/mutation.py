@@ -51,11 +51,13 @@ KILLED, SURVIVED, UNTESTED = 1, 0, 33
 def main() -> int:
     """Copy, mutate, run, report."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--sample", type=int, help="how many mutants to try; all unless given")
-    parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (%(default)s)")
-    parser.add_argument("--least", type=float, default=85, help="the percentage to be killed (%(default)s)")
-    parser.add_argument("--folder", type=Path, help="where the copy is; a temporary one unless given")
-    parser.add_argument("--minutes", type=float, help="stop after this time and report what there is")
+    parser.add_argument("--sample", type=int, help="the number of mutants to try (default: all)")
+    parser.add_argument("--seed", type=int, default=1, help="the seed for drawing the sample (default: %(default)s)")
+    parser.add_argument(
+        "--least", type=float, default=85, help="the percentage of mutants that must be killed (default: %(default)s)"
+    )
+    parser.add_argument("--folder", type=Path, help="the folder for the copy (default: a temporary one)")
+    parser.add_argument("--minutes", type=float, help="stop after this many minutes and report the results so far")
     given = parser.parse_args()
     if given.folder is not None:
         return mutate(given.folder, given)

@@ -22,17 +22,27 @@ _WIDTH: Final = 110
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it, and return 0 if what was found is good enough."""
     parser = argparse.ArgumentParser(prog="python -m examples.zeitgeist", description="Spikes and dips in searches.")
-    parser.add_argument("--runner", choices=RUNNERS, default="local", help="where to run; the last two need Java 17")
-    parser.add_argument("--seed", type=int, default=Scenario().seed, help="of the history")
-    parser.add_argument("--days", type=int, default=Scenario().days, help="how many days there are, two to learn from")
+    parser.add_argument(
+        "--runner",
+        choices=RUNNERS,
+        default="local",
+        help="the runner (default: %(default)s); batch and streaming need Java 17",
+    )
+    parser.add_argument("--seed", type=int, default=Scenario().seed, help="the seed of the history")
+    parser.add_argument(
+        "--days",
+        type=int,
+        default=Scenario().days,
+        help="the length of the history in days, including those to learn from",
+    )
     parser.add_argument(
         "--one-watermark",
         action="store_true",
-        help="one watermark for all data centres: what is delayed then looks like a dip",
+        help="use one watermark for all data centres, so that delayed data look like a dip",
     )
     options = parser.parse_args(arguments)
     if options.days <= Scenario().learning_days:
-        parser.error(f"--days must be more than the {Scenario().learning_days} to learn from, got {options.days}")
+        parser.error(f"--days must be more than the {Scenario().learning_days} learning days, got {options.days}")
     scenario = Scenario(seed=options.seed, days=options.days)
     history = scenario.make()
     with runner_of(options.runner) as runner:

@@ -328,7 +328,7 @@ def test_a_day_is_drawn(scenario: Scenario, history: History, local: Outcome) ->
 def test_days_that_leave_none_to_detect_in_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--days", "2"])
-    assert "--days must be more than the 2 to learn from, got 2" in capsys.readouterr().err
+    assert "--days must be more than the 2 learning days, got 2" in capsys.readouterr().err
 
 
 # On Spark -------------------------------------------------------------------------------------------------------------
