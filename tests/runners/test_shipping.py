@@ -55,7 +55,10 @@ def test_a_program_whose_file_is_gone_or_is_another_is_refused_by_name(tmp_path:
     with pytest.raises(dm.StateCorruption, match=rf"{file.name}' is damaged: it is not the file that the driver wrote"):
         packed.unpack()
     file.unlink()
-    with pytest.raises(dm.SourceError, match=rf"a worker cannot read the run's functions in .*{file.name}.*\nHint: dr"):
+    with pytest.raises(
+        dm.SourceError,
+        match=rf"a worker cannot read the run's functions in .*{file.name}.*\nHint: make sure that driver",
+    ):
         packed.unpack()
 
 
