@@ -36,7 +36,9 @@ class PlanWindow(dm.IntervalWindow):
 class HoursByPlan(dm.WindowFn):
     """Windows of an hour, one for each plan: an element is (key, plan)."""
 
-    needs_pairs = True
+    @property
+    def needs_pairs(self) -> bool:
+        return True
 
     def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[Window]:
         [hour] = dm.FixedWindows("1 hour").assign(event_time, element)
