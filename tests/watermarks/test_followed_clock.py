@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from dataflow_model.plan.watermarks import Arrival
+
 MINUTE = 60
 
 
@@ -132,8 +134,8 @@ def _schema() -> pa.Schema:
 class Partitions(ColumnSource):
     """Partitions of a log, which may get more rows at any time."""
 
-    event_time: str = "at"
-    processing_time: str = "seen"
+    event_time: str | Arrival | None = "at"
+    processing_time: str | None = "seen"
     is_bounded: bool = False
 
     def origins(self) -> list[Origin]:
