@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 
 import dataflow_model as dm
@@ -18,35 +17,13 @@ from dataflow_model.runners.spark.program import Program
 from dataflow_model.runners.spark.rows import Kind, Row, dump, load
 from dataflow_model.runners.spark.stage0 import read_script
 from dataflow_model.testing import TestStream
+from dataflow_model.testing.micro_batches import MemoryStore
 from tests.runners.jobs import difference, run, seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dataflow_model.plan.sinks import Record
-
-
-@attrs.define
-class Store:
-    """A state store in memory."""
-
-    head: bytes | None = None
-    parts: dict[tuple[int, int], bytes] = attrs.field(factory=dict)
-
-    def get_head(self) -> bytes | None:
-        return self.head
-
-    def put_head(self, head: bytes) -> None:
-        self.head = head
-
-    def get(self, sequence: int, part: int) -> bytes | None:
-        return self.parts.get((sequence, part))
-
-    def put(self, sequence: int, part: int, payload: bytes) -> None:
-        self.parts[sequence, part] = payload
-
-    def remove(self, sequence: int, part: int) -> None:
-        del self.parts[sequence, part]
 
 
 def streamed(pipeline: dm.Pipeline, steps: int, *, cached: bool) -> Iterator[Record]:
@@ -62,7 +39,7 @@ def by_sink(pipeline: dm.Pipeline, steps: int, *, cached: bool) -> Iterator[tupl
     made = Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), (0, 1), "run")
     program = made.pack().unpack()
     feed = Feed(program.staged.sources, steps, 1, program.awaited)
-    stores = {(depth, shard): Store() for depth in range(1, len(program.staged.stages) + 1) for shard in (0, 1)}
+    stores = {(depth, shard): MemoryStore() for depth in range(1, len(program.staged.stages) + 1) for shard in (0, 1)}
     start: dict[str, Any] = begin()
     while not start["last"]:
         end = feed.next(start, drain=False)

@@ -20,37 +20,12 @@ from dataflow_model.runners.spark.durable import seal
 from dataflow_model.runners.spark.program import Program
 from dataflow_model.runners.spark.shard_state import ShardState
 from dataflow_model.runners.spark.state_log import FAN_IN, Delta, StateLog
+from dataflow_model.testing.micro_batches import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Place = tuple[str, bytes]
-
-
-@attrs.define
-class DictStore:
-    """A state store in memory; `copy` is the state that another attempt starts from."""
-
-    head: bytes | None = None
-    parts: dict[tuple[int, int], bytes] = attrs.field(factory=dict)
-
-    def get_head(self) -> bytes | None:
-        return self.head
-
-    def put_head(self, head: bytes) -> None:
-        self.head = head
-
-    def get(self, sequence: int, part: int) -> bytes | None:
-        return self.parts.get((sequence, part))
-
-    def put(self, sequence: int, part: int, payload: bytes) -> None:
-        self.parts[sequence, part] = payload
-
-    def remove(self, sequence: int, part: int) -> None:
-        self.parts.pop((sequence, part), None)
-
-    def copy(self) -> DictStore:
-        return DictStore(self.head, dict(self.parts))
 
 
 @attrs.define
@@ -61,13 +36,13 @@ class Worker:
     known: list[set[Place]] = attrs.field(factory=list)
     token: str = ""
 
-    def append(self, store: DictStore, changes: dict[Place, Any], meta: Any = None) -> None:
+    def append(self, store: MemoryStore, changes: dict[Place, Any], meta: Any = None) -> None:
         log = opened(store)
         self._apply([Delta(meta, changes)])
         self.token = log.append(Delta(meta, dict(changes)), self.entries.get, self.known)
         assert len(self.known) == len(log.records)
 
-    def catch_up(self, store: DictStore) -> None:
+    def catch_up(self, store: MemoryStore) -> None:
         log = opened(store)
         deltas = log.since(self.token)
         if deltas is None:
@@ -83,7 +58,7 @@ class Worker:
         self.entries = {place: entry for place, entry in self.entries.items() if entry is not None}
 
 
-def opened(store: DictStore) -> StateLog:
+def opened(store: MemoryStore) -> StateLog:
     log = StateLog(store, "shard 3 of stage 1")
     log.open()
     return log
@@ -93,7 +68,7 @@ def place(name: str) -> Place:
     return "sums", name.encode()
 
 
-def contents(store: DictStore) -> dict[Place, Any]:
+def contents(store: MemoryStore) -> dict[Place, Any]:
     fresh = Worker()
     fresh.catch_up(store)
     return fresh.entries
@@ -103,13 +78,13 @@ def contents(store: DictStore) -> dict[Place, Any]:
 
 
 def test_a_new_shard_has_no_token_and_nothing_in_it() -> None:
-    log = StateLog(DictStore(), "new")
+    log = StateLog(MemoryStore(), "new")
     assert log.open() == ""
     assert log.since("") == []
 
 
 def test_what_is_appended_is_read_back_the_newest_of_each_key() -> None:
-    store, worker = DictStore(), Worker()
+    store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1, place("b"): 1}, meta="first")
     worker.append(store, {place("a"): 2, place("b"): None}, meta="second")
     assert contents(store) == {place("a"): 2}
@@ -119,7 +94,7 @@ def test_what_is_appended_is_read_back_the_newest_of_each_key() -> None:
 
 
 def test_a_worker_that_is_behind_reads_only_what_it_lacks() -> None:
-    store, worker = DictStore(), Worker()
+    store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1})
     token = worker.token
     worker.append(store, {place("b"): 2})
@@ -128,15 +103,15 @@ def test_a_worker_that_is_behind_reads_only_what_it_lacks() -> None:
 
 
 def test_a_token_that_the_log_does_not_know_gives_no_way() -> None:
-    store = DictStore()
+    store = MemoryStore()
     Worker().append(store, {place("a"): 1})
     assert opened(store).since("another attempt's") is None
 
 
 def test_a_superseded_attempt_is_not_believed() -> None:
-    store, zombie = DictStore(), Worker()
+    store, zombie = MemoryStore(), Worker()
     zombie.append(store, {place("a"): 1})
-    committed = store.copy()
+    committed = store.copied()
     zombie.append(store, {place("a"): 666})  # never became durable
     other = Worker()
     other.catch_up(committed)
@@ -150,7 +125,7 @@ def test_a_superseded_attempt_is_not_believed() -> None:
 
 
 def test_records_stay_few_however_many_are_appended() -> None:
-    store, worker = DictStore(), Worker()
+    store, worker = MemoryStore(), Worker()
     for number in range(200):
         worker.append(store, {place(str(number % 10)): number})
     records = opened(store).records
@@ -160,7 +135,7 @@ def test_records_stay_few_however_many_are_appended() -> None:
 
 
 def test_a_merge_down_to_the_bottom_forgets_keys_that_are_gone() -> None:
-    store, worker = DictStore(), Worker()
+    store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1, place("b"): 1})
     for _ in range(FAN_IN - 1):
         worker.append(store, {place("a"): None})
@@ -171,7 +146,7 @@ def test_a_merge_down_to_the_bottom_forgets_keys_that_are_gone() -> None:
 
 
 def test_a_merge_above_older_records_keeps_what_hides_them() -> None:
-    store, worker = DictStore(), Worker()
+    store, worker = MemoryStore(), Worker()
     for number in range(FAN_IN):
         worker.append(store, {place("a"): number})
     for _ in range(FAN_IN - 1):
@@ -183,7 +158,7 @@ def test_a_merge_above_older_records_keeps_what_hides_them() -> None:
 
 def test_a_delta_of_several_parts_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_log, "PART_BYTES", 1_000)
-    store, worker = DictStore(), Worker()
+    store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): bytes(range(256)) * 20})
     assert len(store.parts) > 5
     assert contents(store) == {place("a"): bytes(range(256)) * 20}
@@ -198,13 +173,13 @@ CHANGES = st.dictionaries(st.sampled_from([place(name) for name in "abcdef"]), s
 @given(st.lists(st.tuples(st.integers(0, 2), CHANGES, st.booleans()), max_size=60))
 def test_any_sequence_gives_what_a_plain_dict_gives(steps: list[tuple[int, dict[Place, Any], bool]]) -> None:
     """Three workers take turns; an attempt that is not durable leaves its worker ahead of the log."""
-    store, model = DictStore(), dict[Place, Any]()
+    store, model = MemoryStore(), dict[Place, Any]()
     workers = [Worker() for _ in range(3)]
     for number, changes, durable in steps:
         worker = workers[number]
         worker.catch_up(store)
         assert worker.entries == model
-        after = store if durable else store.copy()
+        after = store if durable else store.copied()
         worker.append(after, changes)
         if durable:
             model = {name: entry for name, entry in {**model, **changes}.items() if entry is not None}
@@ -215,7 +190,7 @@ def test_any_sequence_gives_what_a_plain_dict_gives(steps: list[tuple[int, dict[
 
 
 def test_a_part_that_fails_its_checksum_is_an_error_that_names_the_shard() -> None:
-    store = DictStore()
+    store = MemoryStore()
     Worker().append(store, {place("a"): "x" * 100})
     ((at, payload),) = store.parts.items()
     store.parts[at] = payload[:-1] + bytes([payload[-1] ^ 1])
@@ -227,7 +202,7 @@ def test_a_part_that_fails_its_checksum_is_an_error_that_names_the_shard() -> No
 
 
 def test_a_missing_part_is_an_error_that_names_the_shard() -> None:
-    store = DictStore()
+    store = MemoryStore()
     Worker().append(store, {place("a"): 1})
     store.parts.clear()
     with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: part 0 of record 0 is missing"):
@@ -236,11 +211,11 @@ def test_a_missing_part_is_an_error_that_names_the_shard() -> None:
 
 def test_a_head_without_records_is_an_error_that_names_the_shard() -> None:
     with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: its head names no record"):
-        opened(DictStore(seal([])))
+        opened(MemoryStore(seal([])))
 
 
 def test_state_of_a_newer_version_is_refused_with_the_shard_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = DictStore()
+    store = MemoryStore()
     monkeypatch.setattr(durable_records, "FORMAT", 2)
     Worker().append(store, {place("a"): 1})
     monkeypatch.undo()
@@ -255,7 +230,7 @@ def test_state_of_a_newer_version_is_refused_with_the_shard_named(monkeypatch: p
 def test_a_record_of_another_format_below_a_head_of_this_one_is_refused_with_the_shard_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store, worker = DictStore(), Worker()
+    store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1})
     (record,) = opened(store).records
     monkeypatch.setattr(durable_records, "FORMAT", 2)
@@ -273,11 +248,11 @@ def test_state_from_before_formats_had_numbers_is_refused_with_the_shard_named(r
     with pytest.raises(
         CheckpointMismatch, match="shard 3 of stage 1 was written without a format number by an older version"
     ):
-        opened(DictStore(head))
+        opened(MemoryStore(head))
 
 
 def test_a_head_with_any_bit_flipped_or_any_byte_gone_is_an_error_that_names_the_shard() -> None:
-    store, worker = DictStore(), Worker()
+    store, worker = MemoryStore(), Worker()
     for number in range(3):
         worker.append(store, {place("a"): number})
     head = store.head
@@ -287,7 +262,7 @@ def test_a_head_with_any_bit_flipped_or_any_byte_gone_is_an_error_that_names_the
     ]
     for damaged in [*flipped, *(head[:length] for length in range(len(head)))]:
         with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: its head fails its checksum"):
-            opened(DictStore(damaged))
+            opened(MemoryStore(damaged))
 
 
 # The cache of a worker.
@@ -303,14 +278,14 @@ def program() -> Iterator[Program]:
     shard_state._cache.clear()
 
 
-def open_shard(program: Program, store: DictStore) -> ShardState:
+def open_shard(program: Program, store: MemoryStore) -> ShardState:
     return ShardState.open(program, 1, 0, store)
 
 
 def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_after_a_lost_one(
     program: Program,
 ) -> None:
-    store = DictStore()
+    store = MemoryStore()
     state = open_shard(program, store)
     assert state.how == "void"
     state.commit(program, 1, 0)
@@ -321,7 +296,7 @@ def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_af
     state.meta.latest = (5, 0)
     state.commit(program, 1, 0)  # of this worker, and in another's eyes of another
 
-    before = store.copy()
+    before = store.copied()
     stale = ShardState.open(program, 1, 0, before)
     stale.commit(program, 1, 0)  # an attempt whose state never became durable
     assert open_shard(program, store).how == "void"
@@ -334,12 +309,12 @@ def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_af
     assert (state.how, state.meta.latest) == ("behind", (5, 0))
 
 
-def _first_token(store: DictStore) -> str:
+def _first_token(store: MemoryStore) -> str:
     return opened(store).records[0].tokens[0]
 
 
 def test_a_shard_that_fails_midway_is_out_of_the_cache(program: Program) -> None:
-    store = DictStore()
+    store = MemoryStore()
     open_shard(program, store).commit(program, 1, 0)
     open_shard(program, store)  # and then the task dies
     assert not shard_state._cache

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import dataflow_model as dm
 from dataflow_model.runners.spark import local_session
 from dataflow_model.runners.spark.durable import FORMAT
-from tests.runners.test_side_state import Store
+from dataflow_model.testing.micro_batches import MemoryStore
 from tests.runners.test_spark_lifecycle import wait_for_batch
 from tests.upgrade.runs import Run, write_history
 
@@ -137,10 +137,10 @@ def kept(folder: Path, build: Any) -> Run:
     return run
 
 
-def _store(folder: Path) -> Store:
+def _store(folder: Path) -> MemoryStore:
     parts = {path.name: path.read_bytes() for path in folder.iterdir()}
     head = parts.pop("head")
-    return Store(head, {(int(name.split("-")[0]), int(name.split("-")[1])): part for name, part in parts.items()})
+    return MemoryStore(head, {(int(name.split("-")[0]), int(name.split("-")[1])): part for name, part in parts.items()})
 
 
 def start(spark: SparkSession, folder: Path) -> Any:

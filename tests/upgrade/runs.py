@@ -18,7 +18,7 @@ from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.program import Program
 from dataflow_model.runners.spark.upgrade import carry_over
 from dataflow_model.runners.spark.upgrade_reading import read_shard
-from tests.runners.test_side_state import Store
+from dataflow_model.testing.micro_batches import MemoryStore
 from tests.watermarks.streamed import Streamed
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Run(Streamed):
         self.program = program.pack().unpack()
         self.offset = self.checkpoint.begins
         depths = range(1, len(staged.stages) + 1)
-        self.stores = {(depth, shard): Store() for depth in depths for shard in labels}
+        self.stores = {(depth, shard): MemoryStore() for depth in depths for shard in labels}
 
     def run(self) -> Run:
         """Run to the end."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.testing.micro_batches import MemoryStore
 from tests.runners.jobs import difference, run, seen
-from tests.runners.test_side_state import Store
 from tests.runners.test_side_state import build as joined
 from tests.upgrade.runs import Run, write_history
 
@@ -173,7 +173,7 @@ def test_a_micro_batch_that_fails_after_the_first_state_begins_from_the_seed_aga
     begin = new.offset
     new.steps(1)  # none of it became durable
     new.offset = begin
-    new.stores = {place: Store() for place in new.stores}
+    new.stores = {place: MemoryStore() for place in new.stores}
     for path in (new.folder / "dataflow" / "collected" / "panes").glob(f"*{new.checkpoint.record.edition}-*"):
         path.unlink()
     assert not difference(expected, seen(new.run().collected("panes")))

@@ -19,7 +19,7 @@ from dataflow_model.runners.spark.requests import forget_signals, pending_signal
 from dataflow_model.runners.spark.rows import Kind, Row, dump
 from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
 from dataflow_model.runners.spark.tallies import counting
-from tests.runners.test_side_state import Store
+from dataflow_model.testing.micro_batches import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ class Streamed:
     interval: dm.Duration | None = None
     offset: dict[str, Any] = attrs.field(factory=begin)
     program: Program = attrs.field(init=False)
-    stores: dict[tuple[int, int], Store] = attrs.field(factory=dict)
+    stores: dict[tuple[int, int], MemoryStore] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         pipeline = dm.Pipeline()
@@ -57,7 +57,7 @@ class Streamed:
         staged = bound_plan(cut_into_stages(plan))
         self.program = Program(staged, {}, SHARDS, "run").pack().unpack()
         depths = range(1, len(staged.stages) + 1)
-        self.stores = {(depth, shard): Store() for depth in depths for shard in SHARDS}
+        self.stores = {(depth, shard): MemoryStore() for depth in depths for shard in SHARDS}
 
     @property
     def directory(self) -> str:
