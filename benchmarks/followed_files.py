@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.spark.bound import bound_plan
-from dataflow_model.runners.spark.keyed_stage import run_shard
-from dataflow_model.runners.spark.offsets import Feed, begin
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.rows import Kind, Row, dump
-from dataflow_model.runners.spark.shard_state import ShardState
-from dataflow_model.runners.spark.stage0 import read_slice
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.in_process import InProcess
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.rows import dump
+from dataflow_model.runners.sharded.state.shard import ShardState
+from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.work import plan_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,6 +88,7 @@ class _Stream:
     offset: dict[str, Any] = attrs.field(factory=begin)
     program: Program = attrs.field(init=False)
     store: _Store = attrs.field(factory=_Store)
+    worker: Worker = attrs.field(factory=Worker)
 
     def __attrs_post_init__(self) -> None:
         p = dm.Pipeline()
@@ -105,16 +107,11 @@ class _Stream:
     def micro_batch(self) -> None:
         feed = Feed(self.program.staged.sources, 1_000_000, 1, self.program.awaited)
         end = self.poll()
-        control = feed.control(self.offset, end)
-        rows = [Row(_SHARD, 1, Kind.CONTROL, dump(control))]
-        for part in feed.slices(self.offset, end):
-            rows += read_slice(self.program, part, control.wall, _SHARD)
-        for _ in run_shard(self.program, 1, _SHARD, rows, self.store):
-            pass
+        InProcess(self.program, {(1, _SHARD): self.store}, self.worker).run(0, plan_work(feed, self.offset, end))
         self.offset = end
 
     def cost(self, files: int) -> Cost:
-        state = ShardState.open(self.program, 1, _SHARD, self.store)
+        state = ShardState.open(Task(self.program, self.worker), 1, _SHARD, self.store)
         times = []
         for _ in range(_POLLS):
             start = time.perf_counter()

@@ -135,7 +135,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.runner import Runner
     from dataflow_model.runners.local import LocalRunner
     from dataflow_model.runners.spark import SparkRunner
-    from dataflow_model.runners.spark.upgrade import upgrade
+    from dataflow_model.runners.upgrading import upgrade
 
 __version__: Final = "0.1.0"
 
@@ -302,7 +302,7 @@ _LAZY: Final = {
     "SparkRunner": ("dataflow_model.runners.spark", "SparkRunner"),
     "io": ("dataflow_model.io", None),
     "testing": ("dataflow_model.testing", None),
-    "upgrade": ("dataflow_model.runners.spark.upgrade", "upgrade"),
+    "upgrade": ("dataflow_model.runners.upgrading", "upgrade"),
 }
 """What is imported when it is first used: where it is, and under what name; `None` for the module itself."""
 

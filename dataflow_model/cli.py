@@ -102,7 +102,7 @@ def _add_upgrade(parser: argparse.ArgumentParser) -> None:
 
 def _upgrade(options: argparse.Namespace) -> bool:
     from dataflow_model.demo.running import java_is_there
-    from dataflow_model.runners.spark.upgrade import upgrade
+    from dataflow_model.runners.upgrading import upgrade
 
     if not java_is_there():
         print("dataflow-model: upgrade needs Java 17 or newer to read Spark's state", file=sys.stderr)

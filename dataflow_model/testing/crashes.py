@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import InvalidArgument, explain
-from dataflow_model.runners.spark import crashes
+from dataflow_model.runners.sharded import faults
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,12 +42,12 @@ class CrashPoint:
         False
     """
 
-    POINTS: Final = crashes.POINTS
+    POINTS: Final = faults.POINTS
 
     def __init__(self, point: str, micro_batch: int | None = None) -> None:
-        if point not in crashes.POINTS:
+        if point not in faults.POINTS:
             raise InvalidArgument(
-                explain(f"unknown crash point {point!r}", hint=f"the points are {', '.join(crashes.POINTS)}")
+                explain(f"unknown crash point {point!r}", hint=f"the points are {', '.join(faults.POINTS)}")
             )
         if micro_batch is not None and micro_batch < 0:
             raise InvalidArgument(
@@ -66,13 +66,13 @@ class CrashPoint:
         return self._mark.exists()
 
     def __enter__(self) -> Self:
-        crashes.arm(crashes.Crash(self.point, self.micro_batch, str(self._mark)))
+        faults.arm(faults.Crash(self.point, self.micro_batch, str(self._mark)))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        crashes.disarm()
+        faults.disarm()
 
     def __repr__(self) -> str:
         return f"CrashPoint({self.point!r}, micro_batch={self.micro_batch!r})"

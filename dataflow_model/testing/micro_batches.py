@@ -1,4 +1,4 @@
-"""The stages of a Spark stream in one process: any number of shards, any cuts, crashes and restarts, and no Java."""
+"""A sharded stream in one process: any number of shards, any cuts, crashes and restarts, and no Java."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ import attrs
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sources import ElementsSource, ScriptSource
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.runners.engine.bounded.execution import side_values
 from dataflow_model.runners.engine.records import records_of
-from dataflow_model.runners.local.execution import side_values
-from dataflow_model.runners.spark.keyed_stage import run_shard
-from dataflow_model.runners.spark.offsets import Feed, begin
-from dataflow_model.runners.spark.program import Program, forget_program
-from dataflow_model.runners.spark.rows import Kind, PackedBundle, Row, dump, load
-from dataflow_model.runners.spark.shard_state import forget
-from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_static
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.in_process import InProcess
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, Row, load
+from dataflow_model.runners.sharded.task import Worker
+from dataflow_model.runners.sharded.work import plan_work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.sinks import Record
+    from dataflow_model.runners.sharded.state.log import StateStore
+    from dataflow_model.runners.sharded.task import Task
 
 __all__ = ["MemoryStore", "MicroBatchRunner", "MicroBatches", "Schedule", "can_stream"]
 
@@ -135,10 +137,10 @@ class MicroBatchRunner:
     def run(self, plan: Plan, *, until: str | None = None) -> MicroBatches:
         """Run a plan to its end."""
         del until  # scripts end by themselves
-        return MicroBatches(plan, self.schedule).run()
+        return MicroBatches(plan, self.schedule).finish()
 
 
-class MicroBatches:
+class MicroBatches(InProcess):
     """A run of a plan over scripts and static elements, micro-batch by micro-batch.
 
     Args:
@@ -154,20 +156,20 @@ class MicroBatches:
         labels = tuple(range(schedule.shards))
         program = Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), labels, "run")
         self._packed = program.pack()
-        self.program = self._packed.unpack()
+        depths = range(1, len(program.staged.stages) + 1)
+        self._memory = {(depth, shard): MemoryStore() for depth in depths for shard in labels}
+        worker = Worker()
+        super().__init__(worker.program(self._packed), self._memory, worker)
         self.micro_batches: list[MicroBatch] = []
         self._schedule = schedule
         self._offset = begin()
-        self._feed = Feed(self.program.staged.sources, 1, 1, self.program.awaited)
-        depths = range(1, len(self.program.staged.stages) + 1)
-        self._stores = {(depth, shard): MemoryStore() for depth in depths for shard in labels}
         self._order = random.Random(schedule.seed)  # noqa: S311 - chance of a test, not a secret
 
-    def run(self) -> MicroBatches:
+    def finish(self) -> MicroBatches:
         """Run to the end."""
         while not self._offset["last"]:
             self._run_next()
-        self._stop_workers()
+        self._stop_worker()
         return self
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
@@ -188,49 +190,28 @@ class MicroBatches:
                 total[label].update(counts)
         return dict(total)
 
+    def run_shard(self, task: Task, depth: int, label: int, rows: list[Row], store: StateStore) -> Iterable[Row]:
+        """Run one shard, to which its rows come in any order."""
+        self._order.shuffle(rows)
+        return super().run_shard(task, depth, label, rows, store)
+
     def _run_next(self) -> None:
         """Run the next micro-batch, perhaps after an attempt that failed."""
         number, cuts = len(self.micro_batches), self._schedule.cuts
-        self._feed.rows_per_batch = cuts[number % len(cuts)]
-        end = self._feed.next(self._offset, drain=False)
-        sent = list(self._read(end))
+        feed = Feed(self.program.staged.sources, cuts[number % len(cuts)], 1, self.program.awaited)
+        end = feed.next(self._offset, drain=False)
+        sent = self.read(number, plan_work(feed, self._offset, end))
         if number in self._schedule.restarts:
-            self._stop_workers()
-            self.program = self._packed.unpack()
+            self._stop_worker()
+            self.program = self.worker.program(self._packed)
         if number in self._schedule.crashes:
-            before = {place: store.copied() for place, store in self._stores.items()}
-            self._run_stages(sent, most=self._schedule.crashes[number])
-            self._stores = before
-        self.micro_batches.append(MicroBatch.of(self._run_stages(sent)))
+            reached = itertools.islice(self._memory.items(), self._schedule.crashes[number])
+            self.stores = {place: store.copied() for place, store in reached}
+            self.run_stages(number, sent)
+            self.stores = self._memory
+        self.micro_batches.append(MicroBatch.of(self.run_stages(number, sent)))
         self._offset = end
 
-    def _stop_workers(self) -> None:
+    def _stop_worker(self) -> None:
         """Leave nothing but what is durable."""
-        forget(self.program)
-        forget_program(self.program.digest)
-
-    def _read(self, end: dict[str, Any]) -> Iterator[Row]:
-        """Yield what stage 0 sends."""
-        program = self.program
-        control = self._feed.control(self._offset, end)
-        payload = dump(control)
-        yield from (Row(shard, 1, Kind.CONTROL, payload) for shard in program.labels)
-        at = None if control.steps is None else (0, STATIC_STEP)
-        for read in program.staged.sources:
-            if isinstance(read.source, ElementsSource) and read.label in control.begins:
-                yield from read_static(program, read.label, at, 0)
-        for label, first, last, places in self._feed.script_rows(self._offset, end):
-            yield from read_script(program, label, first, last, places, 0)
-
-    def _run_stages(self, sent: Iterable[Row], most: int | None = None) -> list[Row]:
-        """Run the shards of all stages in turn, or only the first ones, and return what reaches the sinks."""
-        inboxes: dict[tuple[int, int], list[Row]] = {place: [] for place in self._stores}
-        outputs: list[Row] = []
-        for row in sent:
-            inboxes.get((row.stage, row.shard), outputs).append(row)
-        for (depth, shard), store in itertools.islice(self._stores.items(), most):
-            mine = inboxes[depth, shard]
-            self._order.shuffle(mine)
-            for row in run_shard(self.program, depth, shard, mine, store):
-                inboxes.get((row.stage, row.shard), outputs).append(row)
-        return outputs
+        self.worker.forget(self.program.digest)

@@ -15,7 +15,15 @@ __all__ = ["MOVED", "dump", "load"]
 
 _PROTOCOL: Final = 5
 
-MOVED: Final[Mapping[str, str]] = {}
+MOVED: Final[Mapping[str, str]] = {
+    "dataflow_model.runners.spark.program": "dataflow_model.runners.sharded.program",
+    "dataflow_model.runners.spark.rows": "dataflow_model.runners.sharded.rows",
+    "dataflow_model.runners.spark.shard_meta": "dataflow_model.runners.sharded.state.meta",
+    "dataflow_model.runners.spark.shard_state": "dataflow_model.runners.sharded.state.shard",
+    "dataflow_model.runners.spark.state_log": "dataflow_model.runners.sharded.state.log",
+    "dataflow_model.runners.spark.upgrade_seed": "dataflow_model.runners.sharded.upgrade.seed",
+    "dataflow_model.runners.spark.upgrade_state": "dataflow_model.runners.sharded.upgrade.carried",
+}
 """Where classes and functions of the package that were pickled under another name are now.
 
 A key is an old module, `"dataflow_model.old"`, or one name in it, `"dataflow_model.old:Name"`, and the value is its new

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.publishing import Publisher, read_collected
+from dataflow_model.runners.sharded.rows import load
+from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.batch import _staging
-from dataflow_model.runners.spark.bound import bound_plan
-from dataflow_model.runners.spark.job import ONLY_COMMIT, do_work, plan_work, run_buckets
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.publishing import Publisher, read_collected
-from dataflow_model.runners.spark.rows import load
+from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from tests.computations import scribe
 from tests.computations.counting import counting, told
 from tests.runners.jobs import difference, seen
@@ -47,15 +48,16 @@ def job(topology: dm.Topology, directory: str) -> Bounded:
     """Run the tasks of a bounded job on two shards, with two buckets each."""
     staged = bound_plan(cut_into_stages(topology.pipeline().plan()))
     program = Program(staged, {}, SHARDS, "run", buckets=2).pack().unpack()
-    rows = [row for work in plan_work(program, 2) for row in do_work(program, work)]
+    worker = Worker()
+    rows = [row for work in plan_work(program, 2) for row in do_work(Task(program, worker, work.number), work)]
     for depth in range(1, len(staged.stages) + 1):
         shuffled = sorted(rows, key=lambda row: (row.shard, row.stage, row.bucket))
         rows = [
             row
             for shard in SHARDS
-            for row in run_buckets(program, depth, [row for row in shuffled if row.shard == shard])
+            for row in run_buckets(Task(program, worker, shard), depth, [row for row in shuffled if row.shard == shard])
         ]
-    Publisher(program, directory).commit(ONLY_COMMIT, [_staging(row.kind, load(row.payload)) for row in rows])
+    Publisher(program, directory).commit(0, [_staging(row.kind, load(row.payload)) for row in rows])
     return Bounded(directory)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.spark import shard_state
-from dataflow_model.runners.spark.keyed_stage import run_shard
+from dataflow_model.runners.sharded import in_process
+from dataflow_model.runners.sharded.keyed_stage import run_shard
+from dataflow_model.runners.sharded.task import Worker
 from tests.exactly_once.job import SCRIPT
 from tests.runners.jobs import seen
-from tests.watermarks import streamed
 from tests.watermarks.streamed import Streamed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from dataflow_model.runners.spark.program import Program
-    from dataflow_model.runners.spark.rows import Row
+    from dataflow_model.runners.sharded.rows import Row
+    from dataflow_model.runners.sharded.task import Task
 
 WORKERS = 3
 
@@ -61,39 +60,29 @@ class Cluster:
     """Workers with a memory each, which run shards as the turns say."""
 
     turns: list[tuple[list[Attempt], int]]
-    caches: list[dict[Any, Any]] = attrs.field(factory=lambda: [{} for _ in range(WORKERS)])
+    workers: list[Worker] = attrs.field(factory=lambda: [Worker() for _ in range(WORKERS)])
     turn: int = 0
 
-    def run(self, program: Program, depth: int, shard: int, rows: Iterable[Row], store: Any) -> list[Row]:
+    def run(self, task: Task, depth: int, shard: int, rows: Iterable[Row], store: Any) -> list[Row]:
         failures, worker = self.turns[self.turn % len(self.turns)]
         self.turn += 1
         given = list(rows)
         halted = []
         for attempt in failures:
-            going = run_shard(program, depth, shard, given, copy.deepcopy(store))
-            with self.working(attempt.worker):
-                for _, _ in zip(range(attempt.rows), going, strict=False):
-                    continue
+            going = run_shard(self.task(task, attempt.worker), depth, shard, given, copy.deepcopy(store))
+            for _, _ in zip(range(attempt.rows), going, strict=False):
+                continue
             halted.append((attempt, going))
-        with self.working(worker):
-            out = list(run_shard(program, depth, shard, given, store))
+        out = list(run_shard(self.task(task, worker), depth, shard, given, store))
         for attempt, going in halted:
-            with self.working(attempt.worker):
-                if attempt.goes_on:
-                    list(going)
-                else:
-                    going.close()  # type: ignore[attr-defined] # a generator
+            if attempt.goes_on:
+                list(going)
+            else:
+                going.close()  # type: ignore[attr-defined] # a generator
         return out
 
-    @contextmanager
-    def working(self, worker: int) -> Iterator[None]:
-        before = dict(shard_state._cache)
-        shard_state._cache.clear()
-        shard_state._cache.update(self.caches[worker])
-        yield
-        self.caches[worker] = dict(shard_state._cache)
-        shard_state._cache.clear()
-        shard_state._cache.update(before)
+    def task(self, task: Task, worker: int) -> Task:
+        return attrs.evolve(task, worker=self.workers[worker])
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +95,8 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 def test_attempts_that_fail_or_come_too_late_leave_no_trace(
     calm: list[Any], turns: list[tuple[list[Attempt], int]]
 ) -> None:
-    shard_state._cache.clear()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streamed, "run_shard", Cluster(turns).run)
+        patch.setattr(in_process, "run_shard", Cluster(turns).run)
         assert seen(Streamed(build, Path(folder), rows=18).run().collected("Collect")) == calm
 
 
@@ -117,7 +105,7 @@ def test_the_state_that_a_late_attempt_leaves_in_its_worker_is_not_believed(calm
     with pytest.MonkeyPatch.context() as patch:
         shards = 4  # two of each of two stages
         cluster = Cluster([([late], 1)] * shards + [([], 0)] * shards)
-        patch.setattr(streamed, "run_shard", cluster.run)
+        patch.setattr(in_process, "run_shard", cluster.run)
         run = Streamed(build, tmp_path, rows=18).run()
     assert seen(run.collected("Collect")) == calm
     assert set(run.progress()["cache"]) == {"void", "behind"}  # it is never fresh

@@ -11,10 +11,11 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.sinks import Fence
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.spark import sequencers
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.publishing import Publisher, Stager, Staging, claim_sinks, read_progress
-from dataflow_model.runners.spark.sequencers import check_newest, take_sequencer
+from dataflow_model.runners.sharded.checkpoint import sequencers
+from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, take_sequencer
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.publishing import Publisher, Stager, Staging, claim_sinks, read_progress
+from dataflow_model.runners.sharded.task import Task, Worker
 from tests.exactly_once.databases import rows
 from tests.exactly_once.test_table_sinks import PAIRS, record
 
@@ -61,7 +62,7 @@ class Start:
         return Publisher(self.program, self.directory)
 
     def stage(self, batch: int, value: int) -> Staging:
-        with Stager(self.program, batch, "part") as stager:
+        with Stager(Task(self.program, Worker(), micro_batch=batch), "part") as stager:
             for label in ("WriteJson", "WriteTable"):
                 stager.write(label, [record(1, ("a", value))])
             return attrs.evolve(stager.close(), metrics=[METRICS])

@@ -12,7 +12,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.sinks import MessageSink, Record, SinkWriter
-from dataflow_model.runners.spark import keyed_stage, shard_state
+from dataflow_model.runners.sharded.state.shard import ShardState
 from dataflow_model.testing import TestStream
 from tests.exactly_once.databases import rows
 from tests.exactly_once.test_table_sinks import PAIRS
@@ -86,14 +86,11 @@ class Weak(Streamed):
         for write in self.program.staged.sinks:
             write.sink.check()
         self.program = attrs.evolve(self.program, weak=True).pack().unpack()
-        shard_state._cache.clear()
 
 
 @pytest.fixture
-def weak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weak:
-    run = Weak(builder(tmp_path), tmp_path, rows=18)
-    monkeypatch.setattr(keyed_stage, "micro_batch_of_task", lambda: run.offset["batch"] + 1)
-    return run
+def weak(tmp_path: Path) -> Weak:
+    return Weak(builder(tmp_path), tmp_path, rows=18)
 
 
 def published(folder: Path) -> dict[str, Any]:
@@ -126,13 +123,13 @@ def test_they_are_there_before_the_state_is_durable_and_before_the_commit(
     tmp_path: Path, weak: Weak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    commit = shard_state.ShardState.commit
+    commit = ShardState.commit
 
-    def look(self: Any, program: Any, depth: int, label: int) -> None:
+    def look(self: Any, task: Any, depth: int, label: int) -> None:
         seen.append(len(printed(tmp_path)) if (tmp_path / "lines").exists() else 0)
-        commit(self, program, depth, label)
+        commit(self, task, depth, label)
 
-    monkeypatch.setattr(shard_state.ShardState, "commit", look)
+    monkeypatch.setattr(ShardState, "commit", look)
     weak.step()
     assert max(seen) == len(printed(tmp_path)) > 0
 
@@ -146,7 +143,7 @@ def test_what_repeats_is_just_what_the_micro_batch_that_did_not_commit_had_publi
     weak.step()  # published, and then the driver dies: neither offset nor state of it is committed
     once, batch = printed(tmp_path)[before:], weak.offset["batch"]
     weak.offset, weak.stores = lost
-    shard_state._cache.clear()
+    weak.worker.forget_shards()
     weak.run()
     lines = printed(tmp_path)
     twice = [line for place, line in enumerate(lines) if line in lines[:place]]
@@ -166,7 +163,7 @@ def test_sinks_that_cannot_publish_at_once_stay_strong(
     tmp_path: Path, weak: Weak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed: list[int] = []
-    monkeypatch.setattr("dataflow_model.runners.spark.publishing._keep", lambda *given: committed.append(len(given)))
+    monkeypatch.setattr("dataflow_model.runners.sharded.publishing._keep", lambda *given: committed.append(len(given)))
     weak.step()
     assert weak.collected("kept") == []
     assert committed == [3]

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import dataflow_model as dm
 from dataflow_model.demo.pipeline import flights
-from dataflow_model.runners.spark import crashes
+from dataflow_model.runners.sharded import faults
 from tests.conftest import SPARK_SETTINGS
 
 LABELS: Final = ("hourly panes", "cancelled panes")
@@ -53,7 +53,7 @@ class Job:
     rows_per_batch: int = 500
     master: str = "local[2]"
     resumes: int = 0
-    fault: crashes.Fault = crashes.NO_FAULT
+    fault: faults.Fault = faults.NO_FAULT
     disk: pathlib.Path | None = None
 
     @property
@@ -128,7 +128,7 @@ def session(master: str) -> Any:
 def main(job: Job) -> None:
     """Run the job from its checkpoint to its end."""
     spark = session(job.master)
-    crashes.arm(job.fault)
+    faults.arm(job.fault)
     while not job.kept.exists():
         try:
             job.kept.write_bytes(pickle.dumps(_run(spark, job)))

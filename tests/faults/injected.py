@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from pyspark import TaskContext
 
-from dataflow_model.runners.spark.crashes import Fault
-from dataflow_model.runners.spark.tasks import micro_batch_of_task
+from dataflow_model.runners.sharded.faults import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.runners.spark.rows import Row
-    from dataflow_model.runners.spark.state_log import StateStore
+    from dataflow_model.runners.sharded.rows import Row
+    from dataflow_model.runners.sharded.state.log import StateStore
 
 __all__ = ["DamagedState", "FailingTasks", "InjectedFailure", "JumpingClock", "marks"]
 
@@ -47,7 +46,13 @@ def _attempt() -> str:
     """Name the attempt of a task: micro-batch, partition, number of the attempt."""
     context = TaskContext.get()
     assert context is not None
-    return f"{micro_batch_of_task()}-{context.partitionId()}-{context.attemptNumber()}"
+    return f"{_micro_batch()}-{context.partitionId()}-{context.attemptNumber()}"
+
+
+def _micro_batch() -> int:
+    context = TaskContext.get()
+    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    return -1 if number is None else int(number)
 
 
 @attrs.frozen
@@ -66,7 +71,7 @@ class FailingTasks(Fault):
     points: tuple[str, ...] = ("before_state", "after_state", "after_staging")
     share: float = 0.05
 
-    def reach(self, point: str, micro_batch: int | None = None) -> None:
+    def reach(self, point: str, micro_batch: int) -> None:
         """Fail, if this attempt is one of those that do."""
         del micro_batch
         if point not in self.points:
@@ -96,15 +101,14 @@ class DamagedState(Fault):
     how: str
     micro_batch: int
 
-    def reach(self, point: str, micro_batch: int | None = None) -> None:
+    def reach(self, point: str, micro_batch: int) -> None:
         """Fail behind the damage, so that the next run has to read what was written."""
-        number = micro_batch_of_task() if micro_batch is None else micro_batch
-        if point == "before_state" and number == self.micro_batch + 1:
+        if point == "before_state" and micro_batch == self.micro_batch + 1:
             raise InjectedFailure(f"behind the damage: {_attempt()}")
 
     def keep(self, store: StateStore) -> StateStore:
         """Return a store that does the damage."""
-        return _Damaging(store, self) if micro_batch_of_task() == self.micro_batch else store
+        return _Damaging(store, self) if _micro_batch() == self.micro_batch else store
 
     def strike(self, payload: bytes) -> bytes | None:
         """Return what is written instead; `None` for nothing."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.runners.spark import crashes, shard_state
-from dataflow_model.runners.spark.keyed_stage import run_shard
+from dataflow_model.runners.sharded import faults, in_process
+from dataflow_model.runners.sharded.keyed_stage import run_shard
+from dataflow_model.runners.sharded.task import Task, Worker
 from tests.faults.injected import InjectedFailure
-from tests.watermarks import streamed
 from tests.watermarks.streamed import Streamed
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     import pytest
 
     import dataflow_model as dm
-    from dataflow_model.runners.spark.program import Program
-    from dataflow_model.runners.spark.rows import Row
-    from dataflow_model.runners.spark.state_log import StateStore
+    from dataflow_model.runners.sharded.rows import Row
+    from dataflow_model.runners.sharded.state.log import StateStore
 
 __all__ = ["Simulation"]
 
@@ -40,7 +39,7 @@ SHARE_TWICE = 0.1
 
 
 @attrs.frozen
-class Chance(crashes.Fault):
+class Chance(faults.Fault):
     """Any point may be the last that an attempt passes.
 
     Attributes:
@@ -53,7 +52,7 @@ class Chance(crashes.Fault):
     share: float
     struck: list[str] = attrs.field(factory=list)
 
-    def reach(self, point: str, micro_batch: int | None = None) -> None:
+    def reach(self, point: str, micro_batch: int) -> None:
         """Fail, or do not."""
         del micro_batch
         if self.rng.random() < self.share:
@@ -76,12 +75,12 @@ class Simulation:
         self, build: Callable[[dm.Pipeline], Any], folder: Path, seed: int, *, share: float = 0.05, rows: int = 12
     ) -> None:
         self.rng = random.Random(seed)
-        crashes.arm(Chance(random.Random(seed), share))
+        faults.arm(Chance(random.Random(seed), share))
         try:
             self.streamed = Streamed(build, folder, rows)
         finally:
-            crashes.disarm()
-        self.caches: list[dict[Any, Any]] = [{} for _ in range(WORKERS)]
+            faults.disarm()
+        self.workers = [Worker() for _ in range(WORKERS)]
         self.worker = 0
         self.speculated = 0
 
@@ -100,15 +99,14 @@ class Simulation:
     def step(self, monkeypatch: pytest.MonkeyPatch) -> bool:
         """Run one micro-batch until it gets through; `False` at the end of the input."""
         with monkeypatch.context() as patch:
-            patch.setattr(streamed, "run_shard", self._run_shard)
-            patch.setattr(shard_state, "_cache", self.caches[0])  # put back in the end
+            patch.setattr(in_process, "run_shard", self._run_shard)
             committed = {place: (store.head, dict(store.parts)) for place, store in self.streamed.stores.items()}
             while not self.streamed.offset["last"]:
                 try:
                     self.streamed.step()
                 except InjectedFailure as failure:
                     if str(failure) in {"before_state", "after_state"}:
-                        self.caches[self.worker].clear()
+                        self.workers[self.worker].forget_shards()
                     for place, (head, parts) in committed.items():
                         store = self.streamed.stores[place]
                         store.head, store.parts = head, dict(parts)
@@ -116,17 +114,18 @@ class Simulation:
                     break
         return not self.streamed.offset["last"]
 
-    def _run_shard(self, program: Program, depth: int, label: int, rows: Iterable[Row], store: StateStore) -> list[Row]:
+    def _run_shard(self, task: Task, depth: int, label: int, rows: Iterable[Row], store: StateStore) -> list[Row]:
         rows = list(rows)
         if self.rng.random() < SHARE_TWICE:
             self.speculated += 1
             with contextlib.suppress(InjectedFailure):
-                self._attempt(program, depth, label, rows, copy.deepcopy(store))
-        return self._attempt(program, depth, label, rows, store)
+                self._attempt(task, depth, label, rows, copy.deepcopy(store))
+        return self._attempt(task, depth, label, rows, store)
 
-    def _attempt(self, program: Program, depth: int, label: int, rows: list[Row], store: StateStore) -> list[Row]:
+    def _attempt(self, task: Task, depth: int, label: int, rows: list[Row], store: StateStore) -> list[Row]:
         self.worker = self.rng.randrange(WORKERS)
-        shard_state._cache = self.caches[self.worker]
+        worker = self.workers[self.worker]
         if self.rng.random() < SHARE_IDLE:  # it was idle, and is another now
-            self.caches[self.worker].clear()
-        return list(run_shard(program, depth, label, self.rng.sample(rows, len(rows)), store))
+            worker.forget_shards()
+        task = attrs.evolve(task, worker=worker)
+        return list(run_shard(task, depth, label, self.rng.sample(rows, len(rows)), store))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from dataflow_model.runners.spark import crashes
+from dataflow_model.runners.sharded import faults
 from tests.faults.outcomes import files_of
 from tests.runners.jobs import run, seen, streaming
 
@@ -85,11 +85,11 @@ class Sums:
         """Return a runner that goes on from the checkpoint."""
         return streaming(spark, self.checkpoint, **{"max_rows_per_batch": 40, **options})
 
-    def run(self, spark: SparkSession, fault: crashes.Fault = crashes.NO_FAULT, **options: Any) -> dict[str, list[Any]]:
+    def run(self, spark: SparkSession, fault: faults.Fault = faults.NO_FAULT, **options: Any) -> dict[str, list[Any]]:
         """Run from the checkpoint to the end with a fault, and return what has been committed."""
-        crashes.arm(fault)
+        faults.arm(fault)
         try:
             result = run(self.runner(spark, **options), self.build, until=None)
         finally:
-            crashes.disarm()
+            faults.disarm()
         return self.outcome(result.collected(SINK))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.sources import Source
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.spark import crashes
-from dataflow_model.runners.spark.offsets import Feed, begin
+from dataflow_model.runners.sharded import faults
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 from tests.faults.injected import DAY, JumpingClock
 from tests.faults.summing import SINK, Sums
 from tests.runners.jobs import run, start
@@ -68,14 +68,14 @@ def test_a_clock_that_jumps_never_goes_back_for_the_run_and_the_answers_stay_the
 ) -> None:
     sums = Sums(tmp_path, replays=False)
     readings = tmp_path / "readings"
-    crashes.arm(JumpingClock(str(readings), seed=1))
+    faults.arm(JumpingClock(str(readings), seed=1))
     try:
         first = start(sums.runner(spark, max_rows_per_batch=12), sums.build)
         wait_for_batch(first, 8)
         first.stop()
         result = run(sums.runner(spark, max_rows_per_batch=12), sums.build, until=None)
     finally:
-        crashes.disarm()
+        faults.disarm()
     read = [json.loads(line) for line in readings.read_text().splitlines()]
     jumps = sum(abs(after - before) > 3_600_000_000 for before, after in itertools.pairwise(read))
     assert any(after < before for before, after in itertools.pairwise(read))

@@ -58,8 +58,8 @@ def test_a_flipped_bit_anywhere_in_the_state_is_refused_with_its_shard_named(
             store.head = flipped(store.head, rng.randrange(8 * len(store.head)))
         else:
             store.parts[place] = flipped(store.parts[place], rng.randrange(8 * len(store.parts[place])))
-        for cache in simulation.caches:
-            cache.clear()
+        for worker in simulation.workers:
+            worker.forget_shards()
         with pytest.raises(StateCorruption, match=f"the state of shard {shard} of stage {depth} is damaged"):
             simulation.step(monkeypatch)
     tally.judge("state flipped, simulated", len(seeds), {}, {})

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import dataflow_model as dm
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource
-from dataflow_model.runners.spark.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

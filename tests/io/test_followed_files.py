@@ -17,7 +17,7 @@ import dataflow_model as dm
 from dataflow_model.errors import SourceError
 from dataflow_model.io import lines, parquet_source
 from dataflow_model.io.file_source import FileVersion
-from dataflow_model.runners.spark.followed import rows_read
+from dataflow_model.runners.sharded.feed.followed import rows_read
 from tests.io.folders import Folder, Reader
 
 if TYPE_CHECKING:

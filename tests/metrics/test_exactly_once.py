@@ -9,12 +9,12 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.reporting import make_report
-from dataflow_model.runners.spark.keyed_stage import run_shard
-from dataflow_model.runners.spark.publishing import Publisher, read_measured
+from dataflow_model.runners.sharded import in_process
+from dataflow_model.runners.sharded.keyed_stage import run_shard
+from dataflow_model.runners.sharded.publishing import Publisher, read_measured
 from dataflow_model.testing import TestStream
 from tests.metrics import counting
-from tests.watermarks import streamed
-from tests.watermarks.streamed import Streamed
+from tests.watermarks.streamed import SHARDS, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,11 +51,11 @@ def test_counters_are_the_same_however_the_micro_batches_are_cut(tmp_path: Path,
 
 
 def test_an_attempt_that_is_lost_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_twice(program: Any, depth: int, shard: int, rows: Any, store: Any) -> Iterator[Any]:
-        list(run_shard(program, depth, shard, rows, copy.deepcopy(store)))
-        return run_shard(program, depth, shard, rows, store)
+    def run_twice(task: Any, depth: int, shard: int, rows: Any, store: Any) -> Iterator[Any]:
+        list(run_shard(task, depth, shard, rows, copy.deepcopy(store)))
+        return run_shard(task, depth, shard, rows, store)
 
-    monkeypatch.setattr(streamed, "run_shard", run_twice)
+    monkeypatch.setattr(in_process, "run_shard", run_twice)
     run = Streamed(build, tmp_path, 9).run()
     assert counting.counted(report(run)) == expected(run)
 
@@ -83,9 +83,9 @@ def test_a_stage_tells_its_calls_and_its_state(tmp_path: Path) -> None:
         run.step()
     stage = report(run).stages[1]
     assert stage.transforms == ("remember", "sums")
-    assert stage.cache_fresh + stage.cache_behind + stage.cache_void == 5 * len(streamed.SHARDS)
-    assert stage.cache_void >= len(streamed.SHARDS)
-    assert stage.state_calls >= 3 * 5 * len(streamed.SHARDS)
+    assert stage.cache_fresh + stage.cache_behind + stage.cache_void == 5 * len(SHARDS)
+    assert stage.cache_void >= len(SHARDS)
+    assert stage.state_calls >= 3 * 5 * len(SHARDS)
     assert stage.state_bytes_written > 0
     remember = report(run).transforms["remember"]
     assert remember.state_entries == 3

@@ -15,15 +15,15 @@ import pyarrow.dataset as ds
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.spark import keyed_stage, shard_state
-from dataflow_model.runners.spark.crashes import NO_FAULT, Crash
-from dataflow_model.runners.spark.keyed_stage import run_shard
-from dataflow_model.runners.spark.sequencers import take_sequencer
+from dataflow_model.runners.sharded import in_process
+from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
+from dataflow_model.runners.sharded.faults import NO_FAULT, Crash
+from dataflow_model.runners.sharded.keyed_stage import run_shard
+from dataflow_model.runners.sharded.task import Worker
 from dataflow_model.testing import CrashPoint, TestStream
 from tests.retractions.accounts import net
 from tests.runners.jobs import run as run_to_end
 from tests.runners.jobs import streaming
-from tests.watermarks import streamed
 from tests.watermarks.streamed import Streamed
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class Died(Exception):
 class Death(Crash):
     """A crash that leaves the test alive."""
 
-    def reach(self, point: str, micro_batch: int | None = None) -> None:
-        if point == self.point and micro_batch in {None, self.micro_batch}:
+    def reach(self, point: str, micro_batch: int) -> None:
+        if point == self.point and micro_batch == self.micro_batch:
             raise Died(point)
 
 
@@ -97,7 +97,7 @@ class Mortal(Streamed):
 
     def begin(self, death: Crash | None = None, build: Callable[[dm.Pipeline], Any] | None = None) -> None:
         """Start, or start again."""
-        shard_state._cache.clear()
+        self.worker = Worker()
         made = self.program if build is None else Streamed(build, self.folder).program
         pathlib.Path(self.directory).mkdir(exist_ok=True)
         sequencer = take_sequencer(self.directory)
@@ -119,9 +119,8 @@ class Mortal(Streamed):
 
 
 @pytest.fixture
-def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mortal:
+def mortal(tmp_path: Path) -> Mortal:
     made = Mortal(builder(tmp_path), tmp_path, rows=18)
-    monkeypatch.setattr(keyed_stage, "micro_batch_of_task", lambda: made.offset["batch"] + 1)
     made.begin()
     return made
 
@@ -180,13 +179,13 @@ def test_an_attempt_that_is_lost_has_drawn_for_those_that_follow(
 ) -> None:
     """As when a worker is lost with its output after others have read it."""
 
-    def run_twice(program: Any, depth: int, shard: int, rows: Any, store: Any) -> Iterator[Any]:
-        lost = list(run_shard(program, depth, shard, rows, copy.deepcopy(store)))
-        again = list(run_shard(program, depth, shard, rows, store))
+    def run_twice(task: Any, depth: int, shard: int, rows: Any, store: Any) -> Iterator[Any]:
+        lost = list(run_shard(task, depth, shard, rows, copy.deepcopy(store)))
+        again = list(run_shard(task, depth, shard, rows, store))
         assert [row for row in lost if row.kind == "output"] == [row for row in again if row.kind == "output"]
         yield from again
 
-    monkeypatch.setattr(streamed, "run_shard", run_twice)
+    monkeypatch.setattr(in_process, "run_shard", run_twice)
     mortal.run()
     agree(tmp_path, mortal.collected("kept"))
 
@@ -194,11 +193,11 @@ def test_an_attempt_that_is_lost_has_drawn_for_those_that_follow(
 def test_of_two_attempts_at_once_only_the_quicker_goes_on(mortal: Mortal, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[str] = []
 
-    def run_two(program: Any, depth: int, shard: int, rows: Any, store: Any) -> list[Any]:
-        slow = run_shard(program, depth, shard, rows, copy.deepcopy(store))
+    def run_two(task: Any, depth: int, shard: int, rows: Any, store: Any) -> list[Any]:
+        slow = run_shard(task, depth, shard, rows, copy.deepcopy(store))
         some = [row for _, row in zip(range(1), slow, strict=False)]
-        shard_state._cache.clear()
-        found = list(run_shard(program, depth, shard, rows, store))
+        task.worker.forget_shards()
+        found = list(run_shard(task, depth, shard, rows, store))
         try:
             list(slow)
         except dm.SupersededRun as error:
@@ -206,7 +205,7 @@ def test_of_two_attempts_at_once_only_the_quicker_goes_on(mortal: Mortal, monkey
             refused.append(str(error))
         return found
 
-    monkeypatch.setattr(streamed, "run_shard", run_two)
+    monkeypatch.setattr(in_process, "run_shard", run_two)
     mortal.step()
     assert refused
     assert all("another attempt of this micro-batch has kept different outputs" in message for message in refused)
@@ -236,11 +235,10 @@ def test_draws_that_cannot_be_written_stop_the_run(mortal: Mortal) -> None:
         mortal.step()
 
 
-def test_nothing_is_kept_where_no_function_is_memoised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_kept_where_no_function_is_memoised(tmp_path: Path) -> None:
     def plain(p: dm.Pipeline) -> None:
         _ = p | SCRIPT | dm.Window.into(dm.FixedWindows(5)) | dm.Sum.per_key() | dm.io.Collect()
 
-    monkeypatch.setattr(keyed_stage, "micro_batch_of_task", lambda: 1)
     run = Mortal(plain, tmp_path, rows=18)
     run.begin()
     run.step()

@@ -13,9 +13,9 @@ from dataflow_model.plan.checks import check
 from dataflow_model.plan.explain import explain
 from dataflow_model.plan.fingerprint import fingerprint
 from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.uncombining import key_of_value
-from dataflow_model.runners.local.execution import Execution
 from dataflow_model.testing import TestStream
 from tests.retractions.accounts import net, run
 

@@ -15,15 +15,15 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.spark import durable
-from dataflow_model.runners.spark.checkpoint import Checkpoint
-from dataflow_model.runners.spark.durable import FORMAT, make_folder, seal, unseal, write_file
-from dataflow_model.runners.spark.publishing import last_published, read_collected, read_progress, write_progress
-from dataflow_model.runners.spark.requests import request_signal
-from dataflow_model.runners.spark.running import RunningMark
-from dataflow_model.runners.spark.sequencers import take_sequencer
-from dataflow_model.runners.spark.spark_logs import offset_of
-from dataflow_model.runners.spark.upgrade_seed import Manifest
+from dataflow_model.runners.sharded.checkpoint import durable
+from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, make_folder, seal, unseal, write_file
+from dataflow_model.runners.sharded.checkpoint.requests import request_signal
+from dataflow_model.runners.sharded.checkpoint.running import RunningMark
+from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
+from dataflow_model.runners.sharded.publishing import last_published, read_collected, read_progress, write_progress
+from dataflow_model.runners.sharded.upgrade.seed import Manifest
+from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, offset_of
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def staged() -> StagedPlan:
 
 def test_only_the_owner_can_read_what_a_run_keeps_whatever_the_umask(umask: int, tmp_path: Path) -> None:
     del umask
-    checkpoint = Checkpoint.open(str(tmp_path / "parent" / "checkpoint"), staged(), 2)
+    checkpoint = Checkpoint.open(str(tmp_path / "parent" / "checkpoint"), staged(), 2, HOST, is_input_over)
     take_sequencer(checkpoint.ours)
     RunningMark(checkpoint.ours).beat()
     write_progress(checkpoint.ours, {"batch": 0})
@@ -148,10 +148,10 @@ def test_a_checkpoint_of_another_format_is_refused_before_anything_is_written(
     format_: int | None, was: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "checkpoint"
-    record_of(Checkpoint.open(str(folder), staged(), 2), format=format_)
+    record_of(Checkpoint.open(str(folder), staged(), 2, HOST, is_input_over), format=format_)
     before = (folder / "dataflow" / "run.json").read_bytes()
     with pytest.raises(dm.CheckpointMismatch, match=rf"run\.json' was written {was} by a.* version") as caught:
-        Checkpoint.open(str(folder), staged(), 2)
+        Checkpoint.open(str(folder), staged(), 2, HOST, is_input_over)
     assert "Hint: run the pipeline with that version" in str(caught.value)
     with pytest.raises(dm.CheckpointMismatch, match=rf"run\.json' was written {was} by a.* version"):
         dm.upgrade(str(folder), str(tmp_path / "next"))
@@ -161,10 +161,10 @@ def test_a_checkpoint_of_another_format_is_refused_before_anything_is_written(
 
 @pytest.mark.parametrize("content", ["", "[]", "7", '{"format": 1}', "{"])
 def test_a_damaged_record_of_a_run_is_refused_by_name(content: str, tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(str(tmp_path), staged(), 2)
+    checkpoint = Checkpoint.open(str(tmp_path), staged(), 2, HOST, is_input_over)
     (tmp_path / "dataflow" / "run.json").write_text(content)
     with pytest.raises(dm.CheckpointMismatch, match=r"run\.json' cannot be read: .*\nHint: restore it"):
-        Checkpoint.open(str(checkpoint.path), staged(), 2)
+        Checkpoint.open(str(checkpoint.path), staged(), 2, HOST, is_input_over)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{"])
@@ -197,12 +197,12 @@ def test_damaged_collected_records_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_an_offset_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(str(tmp_path), staged(), 2)
+    checkpoint = Checkpoint.open(str(tmp_path), staged(), 2, HOST, is_input_over)
     offsets = tmp_path / "spark" / "offsets"
     offsets.mkdir()
     (offsets / "0").write_text("v2\n{}\n" + json.dumps({**checkpoint.begins, "format": FORMAT + 1}))
     with pytest.raises(dm.CheckpointMismatch, match="offsets/0' was written in format 2 by a newer version"):
-        offset_of(checkpoint.spark, 0)
+        offset_of(checkpoint.own, 0)
 
 
 def test_a_seed_of_another_format_is_refused_by_name(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all, torn_down
-from dataflow_model.runners.spark import shard_state
 from dataflow_model.testing import TestStream
 from tests.watermarks.streamed import Streamed
 
@@ -276,7 +275,7 @@ def test_a_shard_that_leaves_the_cache_tears_down_and_one_that_comes_back_is_set
     stream, steps = streamed(tmp_path, *range(10))
     for _ in range(5):
         stream.step()
-    shard_state.forget(stream.program)
+    stream.worker.forget_shards()
     assert counted(steps) == {"setup": 1, "teardown": 1}
     stream.run()
     assert counted(steps) == {"setup": 2, "teardown": 2}

@@ -8,14 +8,14 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.runners.engine.bounded.execution import side_values
 from dataflow_model.runners.engine.records import records_of
-from dataflow_model.runners.local.execution import side_values
-from dataflow_model.runners.spark import shard_state
-from dataflow_model.runners.spark.keyed_stage import run_shard
-from dataflow_model.runners.spark.offsets import Feed, begin
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.rows import Kind, Row, dump, load
-from dataflow_model.runners.spark.stage0 import read_script
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.in_process import InProcess
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.rows import Kind, load
+from dataflow_model.runners.sharded.task import Worker
+from dataflow_model.runners.sharded.work import plan_work
 from dataflow_model.testing import TestStream
 from dataflow_model.testing.micro_batches import MemoryStore
 from tests.runners.jobs import difference, run, seen
@@ -37,23 +37,16 @@ def by_sink(pipeline: dm.Pipeline, steps: int, *, cached: bool) -> Iterator[tupl
     plan = pipeline.plan()
     dynamic = dynamic_sides(plan)
     made = Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), (0, 1), "run")
-    program = made.pack().unpack()
+    worker = Worker()
+    program = worker.program(made.pack())
     feed = Feed(program.staged.sources, steps, 1, program.awaited)
     stores = {(depth, shard): MemoryStore() for depth in range(1, len(program.staged.stages) + 1) for shard in (0, 1)}
     start: dict[str, Any] = begin()
     while not start["last"]:
         end = feed.next(start, drain=False)
-        control = dump(feed.control(start, end))
-        rows = [Row(shard, 1, Kind.CONTROL, control) for shard in program.labels]
-        for label, first, last, places in feed.script_rows(start, end):
-            rows += read_script(program, label, first, last, places, 0)
-        for (depth, shard), store in stores.items():
-            if not cached:
-                shard_state._cache.clear()
-            others = [row for row in rows if row.shard != shard or row.stage != depth]
-            mine = [row for row in rows if row.shard == shard and row.stage == depth]
-            rows = others + list(run_shard(program, depth, shard, mine, store))
-        for row in rows:
+        if not cached:
+            worker.forget_shards()
+        for row in InProcess(program, stores, worker).run(end["batch"], plan_work(feed, start, end)):
             if row.kind == Kind.OUTPUT:
                 packed = load(row.payload)
                 yield packed.cut, records_of(packed.bundle, packed.instants())

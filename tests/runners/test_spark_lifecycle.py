@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.spark import crashes
+from dataflow_model.runners.sharded import faults
 from tests.runners.jobs import difference, run, seen, start, streaming
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_a_followed_source_that_is_stopped_goes_on_with_what_has_come_since(
 
 
 @attrs.frozen
-class SlowCommit(crashes.Fault):
+class SlowCommit(faults.Fault):
     """Leaves a mark when a micro-batch has published its first sink, and takes its time from there."""
 
     mark: Path
@@ -156,7 +156,7 @@ def test_a_stop_waits_for_what_is_being_published(spark: SparkSession, tmp_path:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
     build = summing(tmp_path / "rows")
     runner = streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20)
-    crashes.arm(SlowCommit(tmp_path / "mark"))
+    faults.arm(SlowCommit(tmp_path / "mark"))
     try:
         first = start(runner, build)
         for _ in range(PATIENCE * 20):
@@ -165,7 +165,7 @@ def test_a_stop_waits_for_what_is_being_published(spark: SparkSession, tmp_path:
             first.wait_until_finish(timeout=0.05)
         first.stop()
     finally:
-        crashes.disarm()
+        faults.disarm()
     assert first.state is dm.RunnerState.STOPPED
     done = dm.upgrade(str(tmp_path / "checkpoint"), str(tmp_path / "upgraded"), spark=spark)
     assert done.rows == {"rows": 20}

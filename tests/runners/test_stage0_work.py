@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.spark.bound import bound_plan
-from dataflow_model.runners.spark.offsets import begin
-from dataflow_model.runners.spark.program import Program
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.feed.offsets import begin
+from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.spark.stages import _StreamReader, program_options
 from tests.runners.test_spark_lifecycle import write_rows
 
@@ -27,11 +27,11 @@ def test_many_small_files_share_the_tasks_of_a_micro_batch(tmp_path: Path) -> No
     places = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(begin())}
     reader = _StreamReader(packed, program_options(packed, rows_per_batch="1000", parallelism="3", **places))
     start = reader.initialOffset()
-    works = reader.partitions(start, reader.latestOffset(start))
+    works = [part.work for part in reader.partitions(start, reader.latestOffset(start))]
     assert len(works) == 3
     assert [work.leads for work in works] == [True, False, False]
     assert {len(work.parts) for work in works} == {10}
     assert len({part.origin for work in works for part in work.parts}) == 30
     end = reader.latestOffset(reader.latestOffset(start))
     [nothing] = reader.partitions(end, end)
-    assert (nothing.leads, nothing.parts) == (True, [])
+    assert (nothing.work.leads, nothing.work.parts) == (True, ())

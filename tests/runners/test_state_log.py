@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
@@ -14,16 +15,15 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.errors import CheckpointMismatch, StateCorruption
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.spark import durable as durable_records
-from dataflow_model.runners.spark import shard_state, state_log
-from dataflow_model.runners.spark.durable import seal
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.shard_state import ShardState
-from dataflow_model.runners.spark.state_log import FAN_IN, Delta, StateLog
+from dataflow_model.runners.sharded import task as tasks
+from dataflow_model.runners.sharded.checkpoint import durable as durable_records
+from dataflow_model.runners.sharded.checkpoint.durable import seal
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.state import log as state_log
+from dataflow_model.runners.sharded.state.log import FAN_IN, Delta, StateLog
+from dataflow_model.runners.sharded.state.shard import ShardState
+from dataflow_model.runners.sharded.task import Task
 from dataflow_model.testing.micro_batches import MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Place = tuple[str, bytes]
 
@@ -269,43 +269,38 @@ def test_a_head_with_any_bit_flipped_or_any_byte_gone_is_an_error_that_names_the
 
 
 @pytest.fixture
-def program() -> Iterator[Program]:
+def task() -> Task:
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.io.Collect()
     packed = Program(cut_into_stages(p.plan()), {}, (0,), "run").pack()
-    shard_state._cache.clear()
-    yield packed.unpack()
-    shard_state._cache.clear()
+    return Task(packed.unpack(), tasks.Worker())
 
 
-def open_shard(program: Program, store: MemoryStore) -> ShardState:
-    return ShardState.open(program, 1, 0, store)
+def open_shard(task: Task, store: MemoryStore) -> ShardState:
+    return ShardState.open(task, 1, 0, store)
 
 
-def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_after_a_lost_one(
-    program: Program,
-) -> None:
+def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_after_a_lost_one(task: Task) -> None:
     store = MemoryStore()
-    state = open_shard(program, store)
+    state = open_shard(task, store)
     assert state.how == "void"
-    state.commit(program, 1, 0)
-    mine = dict(shard_state._cache)
+    state.commit(task, 1, 0)
+    first = copy.copy(state)
 
-    state = open_shard(program, store)
+    state = open_shard(task, store)
     assert state.how == "fresh"
     state.meta.latest = (5, 0)
-    state.commit(program, 1, 0)  # of this worker, and in another's eyes of another
+    state.commit(task, 1, 0)  # of this worker, and in another's eyes of another
 
     before = store.copied()
-    stale = ShardState.open(program, 1, 0, before)
-    stale.commit(program, 1, 0)  # an attempt whose state never became durable
-    assert open_shard(program, store).how == "void"
+    stale = open_shard(task, before)
+    stale.commit(task, 1, 0)  # an attempt whose state never became durable
+    assert open_shard(task, store).how == "void"
 
-    shard_state._cache.clear()
-    shard_state._cache.update(mine)
-    mine_state = next(iter(mine.values()))
-    mine_state.token = _first_token(store)
-    state = open_shard(program, store)
+    other = attrs.evolve(task, worker=tasks.Worker())
+    first.token = _first_token(store)
+    other.worker.keep_shard(task.program, 1, 0, first)
+    state = open_shard(other, store)
     assert (state.how, state.meta.latest) == ("behind", (5, 0))
 
 
@@ -313,9 +308,9 @@ def _first_token(store: MemoryStore) -> str:
     return opened(store).records[0].tokens[0]
 
 
-def test_a_shard_that_fails_midway_is_out_of_the_cache(program: Program) -> None:
+def test_a_shard_that_fails_midway_is_out_of_the_cache(task: Task) -> None:
     store = MemoryStore()
-    open_shard(program, store).commit(program, 1, 0)
-    open_shard(program, store)  # and then the task dies
-    assert not shard_state._cache
-    assert open_shard(program, store).how == "void"
+    open_shard(task, store).commit(task, 1, 0)
+    open_shard(task, store)  # and then the task dies
+    assert not task.worker.remembers_shards
+    assert open_shard(task, store).how == "void"

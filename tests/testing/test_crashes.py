@@ -65,13 +65,13 @@ def test_a_run_that_dies_at_a_point_and_is_started_again_commits_the_same(
 
 
 def test_a_crash_is_carried_only_by_runs_that_start_in_its_block() -> None:
-    from dataflow_model.runners.spark import crashes
+    from dataflow_model.runners.sharded import faults
 
     with CrashPoint("after_state", micro_batch=3) as crash:
-        armed = crashes.armed()
+        armed = faults.armed()
         armed.reach("before_state", 3)
         armed.reach("after_state", 2)
-    assert crashes.armed() is crashes.NO_FAULT
+    assert faults.armed() is faults.NO_FAULT
     assert not crash.has_struck
 
 

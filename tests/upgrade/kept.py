@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import dataflow_model as dm
+from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.runners.spark import local_session
-from dataflow_model.runners.spark.durable import FORMAT
 from dataflow_model.testing.micro_batches import MemoryStore
 from tests.runners.test_spark_lifecycle import wait_for_batch
 from tests.upgrade.runs import Run, write_history

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import dataflow_model as dm
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
-from dataflow_model.runners.spark.bound import bound_plan
-from dataflow_model.runners.spark.checkpoint import Checkpoint
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.upgrade.carrying import write_seed
+from dataflow_model.runners.sharded.upgrade.reading import read_shard
 from dataflow_model.runners.spark.labels import shard_labels
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.upgrade import carry_over
-from dataflow_model.runners.spark.upgrade_reading import read_shard
+from dataflow_model.runners.spark.spark_logs import HOST, is_input_over
 from dataflow_model.testing.micro_batches import MemoryStore
 from tests.watermarks.streamed import Streamed
 
@@ -45,7 +46,7 @@ class Run(Streamed):
 
     def __attrs_post_init__(self) -> None:
         staged = staged_of(self.build)
-        self.checkpoint = Checkpoint.open(str(self.folder), staged, self.shards)
+        self.checkpoint = Checkpoint.open(str(self.folder), staged, self.shards, HOST, is_input_over)
         fed, folded = self.checkpoint.feeding(staged, lifts(staged, streaming=True))
         labels = shard_labels(self.checkpoint.shards)
         program = Program(
@@ -85,9 +86,10 @@ class Run(Streamed):
     def carried_over(self, folder: Path, drop: Collection[str] = ()) -> Path:
         """Upgrade the run's checkpoint; it stays as it is."""
         record = self.checkpoint.record
-        found = [read_shard(record, shard, store) for (_, shard), store in self.stores.items()]
+        labels = self.program.labels
+        found = [read_shard(record, labels, shard, store) for (_, shard), store in self.stores.items()]
         batch = self.offset["batch"] - 1
-        carry_over(found, self.folder, folder, record, batch, self.offset, drop)
+        write_seed(found, self.folder, folder, record, batch, self.offset, drop)
         return folder
 
     def upgraded(self, build: Any, shards: int, drop: Collection[str] = ()) -> Run:

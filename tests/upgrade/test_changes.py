@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.spark.offsets import Feed
-from dataflow_model.runners.spark.upgrade_adopting import seed_in
+from dataflow_model.runners.sharded.feed.offsets import Feed
+from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.time import MIN_TIMESTAMP
 from tests.runners.jobs import difference, run, seen
 from tests.upgrade.runs import Run, write_history

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.spark.durable import FORMAT
+from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from tests.runners.jobs import difference, run, seen
 from tests.upgrade.kept import FIXTURES, PIPELINES, SINKS, STEPS, history, kept, start
 

@@ -9,9 +9,10 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
-from dataflow_model.runners.spark import upgrade as upgrading
-from dataflow_model.runners.spark.running import RunningMark
-from dataflow_model.runners.spark.upgrade_reading import read_shard
+from dataflow_model.runners.sharded.checkpoint.running import RunningMark
+from dataflow_model.runners.sharded.upgrade import carrying
+from dataflow_model.runners.sharded.upgrade.reading import read_shard
+from dataflow_model.runners.spark.stopped import StoppedSparkRun
 from tests.runners.jobs import difference, run, seen
 from tests.upgrade.runs import Run
 from tests.upgrade.test_carried import plain, rows
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dataflow_model.runners.spark.upgrade_reading import ShardFound
+    from dataflow_model.runners.sharded.upgrade.reading import ShardFound
 
 __all__ = ["rows"]  # a fixture
 
@@ -32,10 +33,11 @@ def old(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     log(run, "offsets", run.offset["batch"] - 1)
     log(run, "commits", run.offset["batch"] - 1)
 
-    def shards(_spark: Any, _path: str, _batch: int, record: Any) -> Iterator[ShardFound]:
-        yield from (read_shard(record, shard, store) for (_, shard), store in run.stores.items())
+    def shards(_self: Any, _batch: int, record: Any) -> Iterator[ShardFound]:
+        labels = run.program.labels
+        yield from (read_shard(record, labels, shard, store) for (_, shard), store in run.stores.items())
 
-    monkeypatch.setattr(upgrading, "read_shards", shards)
+    monkeypatch.setattr(StoppedSparkRun, "shards", shards)
     return run
 
 
@@ -123,7 +125,7 @@ def test_an_interrupted_upgrade_leaves_nothing_that_could_be_taken_for_a_checkpo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(upgrading, "copy_signals", stops)  # all but the end is written by then
+        patched.setattr(carrying, "copy_signals", stops)  # all but the end is written by then
         with pytest.raises(KeyboardInterrupt):
             upgrade(old)
     assert sorted(path.name for path in old.folder.parent.iterdir()) == ["old", "rows"]

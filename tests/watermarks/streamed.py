@@ -8,17 +8,21 @@ import attrs
 
 import dataflow_model as dm
 from dataflow_model.plan.rounds import in_rounds
-from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.spark.bound import bound_plan
-from dataflow_model.runners.spark.keyed_stage import run_shard
-from dataflow_model.runners.spark.offsets import Feed, begin
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.publishing import Publisher, read_collected, read_counters, read_progress
-from dataflow_model.runners.spark.requests import forget_signals, pending_signals, request_signal
-from dataflow_model.runners.spark.rows import Kind, Row, dump
-from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
-from dataflow_model.runners.spark.tallies import counting
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.in_process import InProcess
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.publishing import (
+    Publisher,
+    read_collected,
+    read_counters,
+    read_progress,
+    stage_rows,
+)
+from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.work import plan_work
 from dataflow_model.testing.micro_batches import MemoryStore
 
 if TYPE_CHECKING:
@@ -48,6 +52,7 @@ class Streamed:
     offset: dict[str, Any] = attrs.field(factory=begin)
     program: Program = attrs.field(init=False)
     stores: dict[tuple[int, int], MemoryStore] = attrs.field(factory=dict)
+    worker: Worker = attrs.field(factory=Worker)
 
     def __attrs_post_init__(self) -> None:
         pipeline = dm.Pipeline()
@@ -78,24 +83,10 @@ class Streamed:
         feed = Feed(program.staged.sources, self.rows, 2, program.awaited)
         committed = read_progress(self.directory)
         end = feed.next(self.offset, drain=drain, signals=pending_signals(self.folder), committed=committed)
-        control = feed.control(self.offset, end)
-        rows = [Row(shard, 1, Kind.CONTROL, dump(control)) for shard in program.labels]
-        at = None if control.steps is None else (0, STATIC_STEP)
-        for read in program.staged.sources:
-            if isinstance(read.source, ElementsSource) and read.label in control.begins:
-                rows += counting(program, 0, read_static(program, read.label, at, 0))
-        if feed.scripts:
-            for label, first, last, places in feed.script_rows(self.offset, end):
-                rows += counting(program, 0, read_script(program, label, first, last, places, 0))
-        else:
-            for part in feed.slices(self.offset, end):
-                rows += counting(program, 0, read_slice(program, part, control.wall, 0))
-        for (depth, shard), store in self.stores.items():
-            others = [row for row in rows if row.shard != shard or row.stage != depth]
-            mine = [row for row in rows if row.shard == shard and row.stage == depth]
-            rows = others + list(run_shard(program, depth, shard, mine, store))
-        publisher = Publisher(program, self.directory)
-        publisher.commit(end["batch"], [publisher.stage(end["batch"], rows)])
+        number = end["batch"]
+        rows = InProcess(program, self.stores, self.worker).run(number, plan_work(feed, self.offset, end))
+        staging = stage_rows(Task(program, self.worker, micro_batch=number), rows)
+        Publisher(program, self.directory).commit(number, [staging])
         forget_signals(self.folder, end["signals"])
         self.offset = end
 

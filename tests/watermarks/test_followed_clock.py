@@ -12,8 +12,9 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.sources import ColumnSource, Origin
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.spark.offsets import Feed, begin
-from dataflow_model.runners.spark.shard_state import ShardState
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.state.shard import ShardState
+from dataflow_model.runners.sharded.task import Task, Worker
 from tests.io.folders import Folder
 from tests.watermarks.files import summed, write
 from tests.watermarks.streamed import Streamed
@@ -34,7 +35,10 @@ def hour_of(folder: Path, number: int) -> None:
 
 
 def metas(streamed: Streamed) -> list[Any]:
-    return [ShardState.open(streamed.program, *place, store).meta for place, store in streamed.stores.items()]
+    return [
+        ShardState.open(Task(streamed.program, Worker()), *place, store).meta
+        for place, store in streamed.stores.items()
+    ]
 
 
 def followed(folder: Path, **options: Any) -> Any:

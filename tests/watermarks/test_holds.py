@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.runners.local.execution import Execution
+from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.testing.strategies import PERCENTILES, SIGNALS, test_streams, windowing_strategies
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ from dataflow_model.plan.sources import DataFrameSource, Source
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.sharded.feed.pacing import held_back
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.rows import Kind, load
+from dataflow_model.runners.sharded.state.shard import ShardState
+from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.dataframes import frame_rows
-from dataflow_model.runners.spark.pacing import held_back
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.rows import Kind, load
-from dataflow_model.runners.spark.shard_state import ShardState
 from dataflow_model.testing import TestStream
 from tests.runners.jobs import seen
 from tests.watermarks.files import BY_TEN, ONCE_95, panes, run, summed, write
@@ -133,7 +134,7 @@ def most_open(streamed: Streamed) -> int:
 def _open_windows(streamed: Streamed) -> int:
     open_windows = 0
     for (depth, shard), store in streamed.stores.items():
-        state = ShardState.open(streamed.program, depth, shard, store)
+        state = ShardState.open(Task(streamed.program, Worker()), depth, shard, store)
         engines = [engine for engine in state.shard.engines.values() if isinstance(engine, GroupingEngine)]
         open_windows += sum(len(engine.state.every_window()) for engine in engines)
     return open_windows
@@ -205,7 +206,7 @@ def test_a_dataframe_tells_of_each_of_its_partitions() -> None:
     _ = pipeline | "rows" >> dm.Read(source) | dm.Map(lambda row: (row.partition, row.at)) | FIXED | dm.Sum.per_key()
     program = Program(cut_into_stages(pipeline.plan()), {}, (0,), "run").pack().unpack()
     batch = pa.RecordBatch.from_pydict({"at": [5, 9, 7], "partition": [0, 1, 0]})
-    rows = list(frame_rows(program, "rows", [batch], 3))
+    rows = list(frame_rows(Task(program, Worker(), 3), "rows", [batch]))
     [(observations, counts)] = [load(row.payload) for row in rows if row.kind == Kind.SEEN]
     assert counts["elements_out"] == 3
     told = {part.name: (part.greatest.tolist(), part.counts.tolist()) for part in observations.parts}

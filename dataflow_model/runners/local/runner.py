@@ -18,7 +18,7 @@ from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.plan.sinks import CollectSink, DataFrameSink, Record
-from dataflow_model.runners.local.execution import Execution
+from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.progress import Progress, live_progress
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.time import EventTime, InstantLike, duration_text, processing_time

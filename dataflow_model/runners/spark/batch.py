@@ -14,13 +14,9 @@ from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource
 from dataflow_model.runners.reporting import make_report
-from dataflow_model.runners.spark.bound import bound_plan
-from dataflow_model.runners.spark.dataframes import with_dataframes
-from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
-from dataflow_model.runners.spark.job import ONLY_COMMIT, plan_work, run_buckets
-from dataflow_model.runners.spark.labels import shard_labels
-from dataflow_model.runners.spark.program import PackedProgram, Program
-from dataflow_model.runners.spark.publishing import (
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.program import PackedProgram, Program
+from dataflow_model.runners.sharded.publishing import (
     Publisher,
     Staging,
     read_collected,
@@ -28,12 +24,17 @@ from dataflow_model.runners.spark.publishing import (
     read_measured,
     read_watermarks,
 )
-from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, arrow_batches, load, rows_of_batches
+from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Kind, arrow_batches, load, rows_of_batches
+from dataflow_model.runners.sharded.tallies import counting
+from dataflow_model.runners.spark.dataframes import with_dataframes
+from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
+from dataflow_model.runners.spark.job import plan_work, run_buckets
+from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shipping import register, ship_package, ship_program
 from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, option_of, program_options
 from dataflow_model.runners.spark.static_sides import spark_side_values
-from dataflow_model.runners.spark.tallies import counting
+from dataflow_model.runners.spark.tasks import this_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchResult", "start"]
 
+_ONLY_COMMIT: Final = 0
+"""A bounded job publishes once."""
 _ROWS_A_BUCKET: Final = 500_000
 _BUCKETS_UNKNOWN: Final = 8
 """At least as many where a DataFrame is read, whose size is not known."""
@@ -93,9 +96,8 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
 def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     @reported
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        program = packed.unpack()
-        rows = run_buckets(program, depth, rows_of_batches(batches))
-        return arrow_batches(counting(program, program.labels[0], rows))
+        task = this_task(packed)
+        return arrow_batches(counting(task, run_buckets(task, depth, rows_of_batches(batches))))
 
     return run
 
@@ -193,11 +195,11 @@ class BatchResult:
         try:
             self._spark.addTag(self._tag)
             self._publisher.commit(
-                ONLY_COMMIT, [_staging(row.kind, load(bytes(row.payload))) for row in frame.collect()]
+                _ONLY_COMMIT, [_staging(row.kind, load(bytes(row.payload))) for row in frame.collect()]
             )
             self._state = RunnerState.DONE
         except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
-            self._publisher.abort(ONLY_COMMIT, [])
+            self._publisher.abort(_ONLY_COMMIT, [])
             if self._state is not RunnerState.STOPPED:
                 self._error, self._state = self._failure(error), RunnerState.FAILED
 

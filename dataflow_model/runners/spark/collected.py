@@ -14,7 +14,7 @@ from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.runners.spark.durable import make_folder, write_file
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:

@@ -13,13 +13,12 @@ from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.shard import route
+from dataflow_model.runners.sharded.publishing import Stager
+from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
+from dataflow_model.runners.sharded.stage0 import NOW, pack_arrivals
+from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.failures import reported
-from dataflow_model.runners.spark.job import ONLY_COMMIT
-from dataflow_model.runners.spark.publishing import Stager
-from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
-from dataflow_model.runners.spark.stage0 import NOW, pack_arrivals
-from dataflow_model.runners.spark.tallies import counting
-from dataflow_model.runners.spark.tasks import partition_of_task
+from dataflow_model.runners.spark.tasks import this_task
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns import DecodedRows
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.engine.timeline import At
-    from dataflow_model.runners.spark.program import PackedProgram, Program
+    from dataflow_model.runners.sharded.program import PackedProgram, Program
+    from dataflow_model.runners.sharded.task import Task
 
 __all__ = ["check_streaming", "frame_rows", "with_dataframes"]
 
@@ -91,27 +91,26 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
 def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     @reported
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        program, partition = packed.unpack(), partition_of_task()
-        home = program.labels[partition % len(program.labels)]
-        return arrow_batches(counting(program, home, _staged_rows(program, label, batches, partition)))
+        task = this_task(packed)
+        return arrow_batches(counting(task, _staged_rows(task, label, batches)))
 
     return run
 
 
-def _staged_rows(program: Program, label: str, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Row]:
+def _staged_rows(task: Task, label: str, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     """Yield what goes on; in a bounded job, what goes to sinks is staged on the spot."""
-    read = program.staged.plan[label]
+    read = task.program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
     if not read.source.is_bounded:
-        yield from frame_rows(program, label, batches, partition)
+        yield from frame_rows(task, label, batches)
         return
-    with Stager(program, ONLY_COMMIT) as stager:
-        yield from frame_rows(program, label, batches, partition, stager)
-        yield from stager.finish(program.labels[0])
+    with Stager(task) as stager:
+        yield from frame_rows(task, label, batches, stager)
+        yield from stager.finish()
 
 
 def frame_rows(
-    program: Program, label: str, batches: Iterable[pa.RecordBatch], partition: int, stager: Stager | None = None
+    task: Task, label: str, batches: Iterable[pa.RecordBatch], stager: Stager | None = None
 ) -> Iterator[Row]:
     """Run stage 0 on one partition of a DataFrame, and yield its elements packed by shard, then what was observed.
 
@@ -119,18 +118,17 @@ def frame_rows(
     that takes them knows. Where arrival is the event time, it is Spark's timestamp of the micro-batch.
 
     Args:
-        program: the program.
+        task: the task; its part is the origin of rows that name none.
         label: the source's label.
         batches: the partition's rows.
-        partition: its number, which is the origin of rows that name none.
         stager: takes what goes to sinks, if that is done on the spot.
     """
+    program = task.program
     read = program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
     source = read.source
     assert isinstance(source, DataFrameSource)  # noqa: S101
-    home = program.labels[partition % len(program.labels)]
-    origin = f"partition {partition:06d}"
+    origin = f"partition {task.part:06d}"
     observers: dict[str, Observer] = {}
     good = dead = row = 0
     for batch in batches:
@@ -147,7 +145,7 @@ def frame_rows(
         if not source.is_bounded:
             _observe(observers, program, label, origin, bundle, replayed=decoded.clock is not None)
         good += count
-        yield from _through(program, label, MAIN, bundle, home, stager)
+        yield from _through(task, label, MAIN, bundle, stager)
         letters = Bundle()
         for bad in decoded.bad:
             if read.dead_letters is None:
@@ -157,13 +155,13 @@ def frame_rows(
             letters.append(letter, at, GLOBAL_ONLY, NO_FIRING, (f"{label}:{origin}", row + bad.index), at)
             dead += 1
         if letters and read.dead_letters is not None:
-            yield from _through(program, label, read.dead_letters, letters, home, stager)
+            yield from _through(task, label, read.dead_letters, letters, stager)
         row += batch.num_rows
     counts = {"elements_out": good, "dead_letters": dead}
     if source.is_bounded:
-        metrics = {"depth": 0, "shard": home, "counters": {}, "sources": {label: counts}}
+        metrics = {"depth": 0, "shard": task.home, "counters": {}, "sources": {label: counts}}
         metrics |= {"watermarks": {label: int(MAX_TIMESTAMP)}, "cache": "void"}
-        yield Row(home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
+        yield Row(task.home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
         return
     if not program.staged.stages or not row:
         return
@@ -213,11 +211,12 @@ def _orders(
     return list(zip(names, numbers, strict=True))
 
 
-def _through(program: Program, label: str, tag: str, bundle: Bundle, home: int, stager: Stager | None) -> Iterator[Row]:
+def _through(task: Task, label: str, tag: str, bundle: Bundle, stager: Stager | None) -> Iterator[Row]:
+    program = task.program
     arrivals: Arrivals = {}
-    route(program.staged, 0, program.fragment(label).run(bundle, tag), arrivals)
+    route(program.staged, 0, task.fragment(label).run(bundle, tag), arrivals)
     if stager is not None:
-        yield from pack_arrivals(program, arrivals, home, stager=stager)
+        yield from pack_arrivals(task, arrivals, stager=stager)
         return
     read = program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
@@ -226,7 +225,7 @@ def _through(program: Program, label: str, tag: str, bundle: Bundle, home: int, 
     for cut, arrived in arrivals.items():
         known = isinstance(program.staged.plan[cut], Write) or replays
         places[cut] = [(tick, 0) for tick in arrived.produced] if known else [NOW] * len(arrived)
-    yield from pack_arrivals(program, arrivals, home, places)
+    yield from pack_arrivals(task, arrivals, places)
 
 
 def _micros(column: pa.Array) -> int:

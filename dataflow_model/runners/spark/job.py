@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import time
 from collections import Counter
@@ -12,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from dataflow_model.metrics.collecting import SlowestKeys, took
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.sources import AddStep, ColumnSource, ElementsSource, ScriptSource, events_of
+from dataflow_model.plan.sources import ColumnSource, ElementsSource, ScriptSource, events_of
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc
@@ -26,24 +25,24 @@ from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.sharding import encoded_key
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine, feed_elements
-from dataflow_model.runners.spark.publishing import Stager
-from dataflow_model.runners.spark.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
-from dataflow_model.runners.spark.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
+from dataflow_model.runners.sharded.publishing import Stager
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
+from dataflow_model.runners.sharded.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
+from dataflow_model.runners.sharded.work import count_elements, share_out
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from dataflow_model.plan.sources import Origin, Source
+    from dataflow_model.plan.sources import Origin
     from dataflow_model.runners.engine.bundle import Order
     from dataflow_model.runners.engine.grouping import GroupingEngine
     from dataflow_model.runners.engine.shard import Arrivals
-    from dataflow_model.runners.spark.program import Program
+    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.task import Task
 
-__all__ = ["ONLY_COMMIT", "JobWork", "count_elements", "do_work", "home_of", "plan_work", "run_buckets", "share_out"]
+__all__ = ["JobWork", "do_work", "plan_work", "run_buckets"]
 
-ONLY_COMMIT: Final = 0
-"""A bounded job publishes once."""
 _WORTH_A_TASK: Final = 50_000
 _NEVER: Final = int(MIN_TIMESTAMP)
 """A bounded job has no processing clock: it stands at −∞."""
@@ -79,81 +78,45 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
     return [JobWork(number, some, label) for number, (some, label) in enumerate(works)] or [JobWork(0)]
 
 
-def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
-    """Share row ranges out among so many tasks at most; small files share one, since each costs a while to start.
-
-    Example:
-        >>> parts = [Slice("rows", name, 0, rows) for name, rows in (("a", 5), ("b", 9), ("c", 3), ("d", 2))]
-        >>> [[part.origin for part in some] for some in share_out(parts, 2)]
-        [['b'], ['a', 'c', 'd']]
-    """
-    loads: list[tuple[int, int, list[Slice]]] = [(0, number, []) for number in range(tasks)]
-    for part in sorted(parts, key=_size, reverse=True):  # the largest first, each to the task that has least
-        load_, number, some = heapq.heappop(loads)
-        heapq.heappush(loads, (load_ + _size(part), number, [*some, part]))
-    return [some for _, _, some in sorted(loads, key=_number) if some]
-
-
-def _size(part: Slice) -> int:
-    return part.stop - part.start
-
-
-def _number(task: tuple[int, int, list[Slice]]) -> int:
-    return task[1]
-
-
-def home_of(program: Program, work: JobWork) -> int:
-    """Return the shard label of a task's rows that need none."""
-    return program.labels[work.number % len(program.labels)]
-
-
-def do_work(program: Program, work: JobWork) -> Iterator[Row]:
+def do_work(task: Task, work: JobWork) -> Iterator[Row]:
     """Read what one task reads, packed by shard and bucket."""
-    home = home_of(program, work)
     counts: dict[str, Counter[str]] = {}
-    with Stager(program, ONLY_COMMIT) as stager:
+    with Stager(task) as stager:
         if work.label is not None:
-            yield from _elements(program, work.label, home, stager)
-            source = program.staged.plan[work.label].source  # type: ignore[union-attr]
+            yield from _elements(task, work.label, stager)
+            source = task.program.staged.plan[work.label].source  # type: ignore[union-attr]
             counts[work.label] = Counter(elements_out=count_elements(source))
         for part in work.parts:
             seen: dict[str, int] = {}
-            for row in read_slice(program, part, None, home, stager):
+            for row in read_slice(task, part, None, stager):
                 if row.kind == Kind.SEEN:  # watermarks do not count here; the rows that were read do
                     seen = load(row.payload)[1]
                 else:
                     yield row
             counts.setdefault(part.label, Counter()).update(seen)
         if counts:
-            yield _metrics(program, home, {}, counts)
-        yield from stager.finish(home)
+            yield _metrics(task, {}, counts)
+        yield from stager.finish()
 
 
-def count_elements(source: Source, first: int = 0, last: int | None = None) -> int:
-    """Return how many elements a static source has, or a script in events `[first, last)`."""
+def _elements(task: Task, label: str, stager: Stager) -> Iterator[Row]:
+    staged = task.program.staged
+    source = staged.plan[label].source  # type: ignore[union-attr]
     if isinstance(source, ElementsSource):
-        return len(source.elements)
-    events = events_of(source.steps) if isinstance(source, ScriptSource) else ()
-    return sum(isinstance(step, AddStep) for _, step in itertools.islice(events, first, last))
-
-
-def _elements(program: Program, label: str, home: int, stager: Stager) -> Iterator[Row]:
-    source = program.staged.plan[label].source  # type: ignore[union-attr]
-    if isinstance(source, ElementsSource):
-        yield from read_static(program, label, FIRST, home, stager)
+        yield from read_static(task, label, FIRST, stager)
         return
     events = [step for _, step in events_of(source.steps)]  # type: ignore[union-attr]
     bundle = script_bundle(label, enumerate(events), _NEVER)
     arrivals: Arrivals = {}
-    route(program.staged, 0, program.fragment(label).run(bundle, MAIN), arrivals)
-    yield from pack_arrivals(program, arrivals, home, FIRST, stager)
+    route(staged, 0, task.fragment(label).run(bundle, MAIN), arrivals)
+    yield from pack_arrivals(task, arrivals, FIRST, stager)
 
 
-def run_buckets(program: Program, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
+def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
     """Run one partition of a keyed stage; its rows come sorted by stage and bucket."""
+    program = task.program
     stage = StageShard(program.staged, depth, program.side_values, lifts=program.lifts, follow=True)
-    home = program.labels[0]
-    with Stager(program, ONLY_COMMIT) as stager:
+    with Stager(task) as stager:
         with torn_down(stage):
             for (at_stage, _), some in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):
                 if at_stage != depth:
@@ -161,7 +124,6 @@ def run_buckets(program: Program, depth: int, rows: Iterable[Row]) -> Iterator[R
                     continue
                 inboxes: dict[str, Bundle] = {}
                 for row in some:
-                    home = row.shard
                     packed: PackedBundle | PackedPartials = load(row.payload)
                     inbox = inboxes.setdefault(packed.cut, Bundle())
                     if isinstance(packed, PackedBundle):
@@ -171,11 +133,11 @@ def run_buckets(program: Program, depth: int, rows: Iterable[Row]) -> Iterator[R
                     assert isinstance(engine, ColumnarEngine)  # noqa: S101 - partials go to lifted groupings
                     took(packed.cut, packed.elements)
                     engine.absorb(from_ipc(packed.table), packed.elements)
-                yield from pack_arrivals(program, _run_bucket(stage, inboxes), home, FIRST, stager)
-                yield from pack_panes(program, depth, stage, FIRST, home, stager)
+                yield from pack_arrivals(task, _run_bucket(stage, inboxes), FIRST, stager)
+                yield from pack_panes(task, depth, stage, FIRST, stager)
         counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
-        yield _metrics(program, home, counters, {})
-        yield from stager.finish(home)
+        yield _metrics(task, counters, {})
+        yield from stager.finish()
 
 
 def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
@@ -239,13 +201,13 @@ def _rising(orders: list[Order]) -> list[Order]:
     return [(*top, rank) for rank, top in enumerate(itertools.accumulate(orders, max))]
 
 
-def _metrics(program: Program, home: int, counters: Any, sources: Any) -> Row:
+def _metrics(task: Task, counters: Any, sources: Any) -> Row:
     found = {
         "depth": 0,
-        "shard": home,
+        "shard": task.home,
         "counters": counters,
         "sources": {label: dict(counts) for label, counts in sources.items()},
         "watermarks": dict.fromkeys([*counters, *sources], int(MAX_TIMESTAMP)),
         "cache": "void",
     }
-    return Row(home, len(program.staged.stages) + 1, Kind.METRICS, dump(found))
+    return Row(task.home, len(task.program.staged.stages) + 1, Kind.METRICS, dump(found))

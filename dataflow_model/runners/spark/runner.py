@@ -113,8 +113,8 @@ class SparkRunner:
             UnsupportedOnRunner: for `io.ToDataFrame` in streaming, and DataFrames that a stream cannot take.
             CheckpointMismatch: for a checkpoint of another pipeline.
         """
+        from dataflow_model.runners.sharded.unpicklable import check_functions
         from dataflow_model.runners.spark import batch, streaming
-        from dataflow_model.runners.spark.unpicklable import check_functions
 
         if self.interval is not None:
             plan = in_rounds(plan, self.interval)

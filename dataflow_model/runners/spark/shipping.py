@@ -10,8 +10,10 @@ import weakref
 import zipfile
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.runners.spark.durable import make_folder, write_file
-from dataflow_model.runners.spark.program import PackedProgram
+import attrs
+
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
+from dataflow_model.runners.sharded.program import PackedProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +62,18 @@ def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Pat
     if shared or _is_local(spark):
         return PackedProgram(packed.digest, file=str(file))
     spark.addArtifacts(str(file), file=True)
-    return PackedProgram(packed.digest, file=file.name)
+    return DistributedProgram(packed.digest, file=file.name)
+
+
+@attrs.frozen
+class DistributedProgram(PackedProgram):
+    """A program in a file that Spark distributes to its workers, by its name alone."""
+
+    def path(self) -> pathlib.Path:
+        """Return where Spark has put the file on this machine."""
+        from pyspark import SparkFiles
+
+        return pathlib.Path(SparkFiles.get(self.file))
 
 
 def register(spark: SparkSession, provider: type[DataSource]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any
+from typing import Any, Final
 
 from dataflow_model.errors import CheckpointMismatch, explain
-from dataflow_model.runners.spark.durable import check_format
+from dataflow_model.runners.sharded.checkpoint.durable import check_format
 
-__all__ = ["last_committed", "last_logged", "offset_of"]
+__all__ = ["HOST", "is_input_over", "last_committed", "offset_of"]
+
+HOST: Final = "spark"
+"""Names Spark's part of a checkpoint."""
 
 
 def last_committed(spark: str) -> int | None:
@@ -21,9 +24,10 @@ def last_committed(spark: str) -> int | None:
     return _last(spark, "commits")
 
 
-def last_logged(spark: str) -> int | None:
-    """Return the number of the last micro-batch that has begun; `None` if there is none."""
-    return _last(spark, "offsets")
+def is_input_over(spark: str) -> bool:
+    """Tell whether the last micro-batch that has begun ends the input."""
+    last = _last(spark, "offsets")
+    return last is not None and bool(offset_of(spark, last)[0]["last"])
 
 
 def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:

@@ -8,7 +8,6 @@ import pathlib
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import numpy as np
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -19,20 +18,18 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from dataflow_model.plan.sources import ElementsSource
-from dataflow_model.runners.engine.observing import Observations
-from dataflow_model.runners.spark.durable import check_format
+from dataflow_model.runners.sharded.checkpoint.durable import check_format
+from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
+from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
+from dataflow_model.runners.sharded.feed.offsets import Feed
+from dataflow_model.runners.sharded.keyed_stage import run_shard
+from dataflow_model.runners.sharded.publishing import Publisher, Staging, read_progress, stage_rows
+from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Row, arrow_batches, dump, load, rows_of_batches
+from dataflow_model.runners.sharded.tallies import counting
+from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
-from dataflow_model.runners.spark.job import JobWork, count_elements, do_work, home_of, share_out
-from dataflow_model.runners.spark.keyed_stage import run_shard
-from dataflow_model.runners.spark.offsets import Feed
-from dataflow_model.runners.spark.publishing import Publisher, Staging, read_progress
-from dataflow_model.runners.spark.requests import forget_signals, pending_signals
-from dataflow_model.runners.spark.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump, load, rows_of_batches
-from dataflow_model.runners.spark.sequencers import check_newest
-from dataflow_model.runners.spark.stage0 import STATIC_STEP, read_script, read_slice, read_static
-from dataflow_model.runners.spark.tallies import counting
-from dataflow_model.runners.spark.tasks import micro_batch_of_task
+from dataflow_model.runners.spark.job import JobWork, do_work
+from dataflow_model.runners.spark.tasks import WORKER, this_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from dataflow_model.runners.spark.offsets import Control
-    from dataflow_model.runners.spark.program import PackedProgram, Program
-    from dataflow_model.runners.spark.stage0 import Slice
+    from dataflow_model.runners.sharded.program import PackedProgram
+    from dataflow_model.runners.sharded.work import Work
 
 __all__ = ["OUR_SINK", "OUR_SOURCE", "KeyedStage", "SinkProvider", "SourceProvider", "option_of", "program_options"]
 
@@ -65,23 +61,12 @@ def _option(options: Any, name: str) -> Any:
     return load(base64.b64decode(options[name]))
 
 
-class Work(InputPartition):
-    """What one task of stage 0 does: row ranges, and in one task of a micro-batch the control rows."""
+class _Part(InputPartition):
+    """One task of stage 0 in a stream."""
 
-    def __init__(
-        self,
-        number: int,
-        control: Control,
-        *,
-        leads: bool,
-        parts: list[Slice] | None = None,
-        scripts: list[tuple[str, int, int, dict[int, Any]]] | None = None,
-    ) -> None:
+    def __init__(self, number: int, work: Work) -> None:
         self.number = number
-        self.control = control
-        self.leads = leads
-        self.parts = parts or []
-        self.scripts = scripts or []
+        self.work = work
 
 
 class _JobReader(DataSourceReader):
@@ -97,8 +82,8 @@ class _JobReader(DataSourceReader):
     @reported
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, JobWork)  # noqa: S101 - as `partitions` made it
-        program = self.packed.unpack()
-        return arrow_batches(counting(program, home_of(program, partition), do_work(program, partition)))
+        task = attrs.evolve(this_task(self.packed), part=partition.number)
+        return arrow_batches(counting(task, do_work(task, partition)))
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -113,7 +98,7 @@ class _StreamReader(DataSourceStreamReader):
         self.begin: dict[str, Any] = json.loads(options["begin"])
 
     def _feed(self) -> Feed:
-        program = self.packed.unpack()
+        program = WORKER.program(self.packed)
         return Feed(program.staged.sources, self.rows, self.parallelism, program.awaited, program.fault.read_clock)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -122,7 +107,7 @@ class _StreamReader(DataSourceStreamReader):
     @reported
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         del limit
-        check_newest(self.directory, self.packed.unpack().fence)
+        check_newest(self.directory, WORKER.program(self.packed).fence)
         check_format(start.get("format"), f"the offset in {self.directory!r}")
         drain, until_drained = ((self.requests / name).exists() for name in ("drain", "until_drained"))
         return self._feed().next(
@@ -134,53 +119,19 @@ class _StreamReader(DataSourceStreamReader):
         )
 
     @reported
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:
-        feed = self._feed()
-        control = feed.control(start, end)
-        parts = share_out(feed.slices(start, end), self.parallelism) if not feed.scripts else []
-        scripts = feed.script_rows(start, end) if feed.scripts else []
-        return [
-            Work(number, control, leads=number == 0, parts=some, scripts=scripts if number == 0 else None)
-            for number, some in enumerate(parts or [[]])
-        ]
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Part]:
+        return [_Part(number, work) for number, work in enumerate(plan_work(self._feed(), start, end))]
 
     @reported
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Work)  # noqa: S101 - as `partitions` made it
-        program = self.packed.unpack()
-        home = program.labels[partition.number % len(program.labels)]
-        return arrow_batches(counting(program, home, self._rows(partition)))
-
-    def _rows(self, work: Work) -> Iterator[Row]:
-        program = self.packed.unpack()
-        home = program.labels[work.number % len(program.labels)]
-        if work.leads:
-            if program.staged.stages:
-                payload = dump(work.control)
-                yield from (Row(label, 1, Kind.CONTROL, payload) for label in program.labels)
-            at = None if work.control.steps is None else (0, STATIC_STEP)
-            for read in program.staged.sources:
-                if isinstance(read.source, ElementsSource) and read.label in work.control.begins:
-                    yield from read_static(program, read.label, at, home)
-                    yield from _counted(program, read.label, count_elements(read.source))
-        for label, first, last, places in work.scripts:
-            yield from read_script(program, label, first, last, places, home)
-            source = program.staged.plan[label].source  # type: ignore[union-attr]
-            yield from _counted(program, label, count_elements(source, first, last))
-        for part in work.parts:
-            yield from read_slice(program, part, work.control.wall, home)
+        assert isinstance(partition, _Part)  # noqa: S101 - as `partitions` made it
+        task = attrs.evolve(this_task(self.packed), part=partition.number)
+        return arrow_batches(counting(task, read_work(task, partition.work)))
 
     @reported
     def commit(self, end: dict[str, Any]) -> None:
         """Forget the requests that were taken; the sources keep what they have."""
         forget_signals(self.requests, end["signals"])
-
-
-def _counted(program: Program, label: str, count: int) -> Iterator[Row]:
-    """Tell stage 1 how many elements a source without files has given."""
-    none = np.empty(0, np.int64)
-    payload = dump((Observations(label, "", none), {"elements_out": count}))
-    yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.labels if program.staged.stages)
 
 
 class SourceProvider(DataSource):
@@ -252,9 +203,7 @@ class KeyedStage(StatefulProcessor):
         import pandas as pd  # the other processes that load this module have no use for it
 
         del timerValues
-        program = self.packed.unpack()
-        received, store = program.fault.receive(_rows_of(rows)), program.fault.keep(self._store)
-        out = list(run_shard(program, self.depth, int(key[0]), received, store))
+        out = list(run_shard(this_task(self.packed), self.depth, int(key[0]), _rows_of(rows), self._store))
         yield pd.DataFrame(
             {
                 "shard": pd.array([row.shard for row in out], "int32"),
@@ -291,16 +240,15 @@ class _StreamWriter(DataSourceStreamArrowWriter):
 
     @reported
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        publisher = Publisher(self.packed.unpack(), self.directory)
-        return _Staged(publisher.stage(micro_batch_of_task() or 0, rows_of_batches(iterator)))
+        return _Staged(stage_rows(this_task(self.packed), rows_of_batches(iterator)))
 
     @reported
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        Publisher(self.packed.unpack(), self.directory).commit(batchId, _stagings(messages))
+        Publisher(WORKER.program(self.packed), self.directory).commit(batchId, _stagings(messages))
 
     @reported
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        Publisher(self.packed.unpack(), self.directory).abort(batchId, _stagings(messages))
+        Publisher(WORKER.program(self.packed), self.directory).abort(batchId, _stagings(messages))
 
 
 def _stagings(messages: list[Any]) -> list[Staging]:

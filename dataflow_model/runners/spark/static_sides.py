@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.plan.nodes import ParDo, Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ScriptSource
 from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.engine.bounded.execution import part_for, side_values
 from dataflow_model.runners.engine.sides import StaticSide
-from dataflow_model.runners.local.execution import part_for, side_values
 from dataflow_model.runners.spark.collected import MOST_BYTES
 
 if TYPE_CHECKING:

@@ -20,15 +20,14 @@ from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.runners.progress import live_progress
 from dataflow_model.runners.reporting import make_report
-from dataflow_model.runners.spark.bound import bound_plan
-from dataflow_model.runners.spark.checkpoint import Checkpoint
-from dataflow_model.runners.spark.collected import collect_bounded
-from dataflow_model.runners.spark.dataframes import check_streaming, with_dataframes
-from dataflow_model.runners.spark.durable import touch
-from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
-from dataflow_model.runners.spark.labels import shard_labels
-from dataflow_model.runners.spark.program import Program
-from dataflow_model.runners.spark.publishing import (
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+from dataflow_model.runners.sharded.checkpoint.durable import touch
+from dataflow_model.runners.sharded.checkpoint.requests import request_signal
+from dataflow_model.runners.sharded.checkpoint.running import RunningMark
+from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, take_sequencer
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.publishing import (
     claim_sinks,
     half_published,
     read_collected,
@@ -37,12 +36,14 @@ from dataflow_model.runners.spark.publishing import (
     read_progress,
     read_watermarks,
 )
-from dataflow_model.runners.spark.requests import request_signal
-from dataflow_model.runners.spark.rows import SCHEMA_DDL
-from dataflow_model.runners.spark.running import RunningMark
-from dataflow_model.runners.spark.sequencers import check_newest, take_sequencer
+from dataflow_model.runners.sharded.rows import SCHEMA_DDL
+from dataflow_model.runners.spark.collected import collect_bounded
+from dataflow_model.runners.spark.dataframes import check_streaming, with_dataframes
+from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
+from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.session import STREAM_SETTINGS, settings_of
 from dataflow_model.runners.spark.shipping import processor, register, ship_package, ship_program
+from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed
 from dataflow_model.runners.spark.stages import (
     OUR_SINK,
     OUR_SOURCE,
@@ -84,7 +85,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_streaming(staged.sources, until=until)
     spark = runner.spark
     assert runner.checkpoint is not None  # noqa: S101 - checked at construction
-    checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards())
+    checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards(), HOST, is_input_over)
     ship_package(spark)
     if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
         touch(checkpoint.requests / "until_drained")
@@ -132,7 +133,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         query = (
             frame.writeStream.format(OUR_SINK)
             .options(**options)
-            .option("checkpointLocation", checkpoint.spark)
+            .option("checkpointLocation", checkpoint.own)
             .trigger(processingTime=f"{int(runner.trigger_interval) // 1000} milliseconds")
             .start()
         )
@@ -186,7 +187,7 @@ class StreamingResult:
         self._is_stopping = True
         limit = time.monotonic() + _PUBLISHING_SECONDS
         while self.query.isActive and time.monotonic() < limit:
-            if half_published(self._checkpoint.ours, self._checkpoint.spark) is None:
+            if half_published(self._checkpoint.ours, last_committed(self._checkpoint.own)) is None:
                 break
             time.sleep(_SOON_SECONDS)
         self.query.stop()
@@ -285,7 +286,7 @@ class StreamingResult:
     def _pending_since(self) -> int | None:
         """Return when the micro-batch in hand saw its data: Spark logs its offsets then."""
         committed = read_progress(self._checkpoint.ours).get("batch", -1)
-        offsets = pathlib.Path(self._checkpoint.spark, "offsets")
+        offsets = pathlib.Path(self._checkpoint.own, "offsets")
         try:
             logged = [path for path in offsets.iterdir() if path.name.isdigit() and int(path.name) > committed]
             return min((path.stat().st_mtime_ns // 1_000 for path in logged), default=None)

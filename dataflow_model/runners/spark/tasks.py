@@ -1,26 +1,27 @@
-"""What a task of Spark knows of itself."""
+"""What a task of Spark is to the sharded runtime."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["micro_batch_of_task", "partition_of_task"]
+from dataflow_model.runners.sharded.task import Task, Worker
 
+if TYPE_CHECKING:
+    from dataflow_model.runners.sharded.program import PackedProgram
 
-def micro_batch_of_task() -> int | None:
-    """Return the number of the micro-batch that this process works on; `None` outside a stream's tasks."""
-    context = _context()
-    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
-    return None if number is None else int(number)
+__all__ = ["WORKER", "this_task"]
 
-
-def partition_of_task() -> int:
-    """Return the number of the partition that this process works on; 0 outside Spark's tasks."""
-    context = _context()
-    return 0 if context is None else int(context.partitionId())
+WORKER: Final = Worker()
+"""What this process of Python remembers; Spark gives no other place to keep anything between tasks."""
 
 
-def _context() -> Any:
+def this_task(packed: PackedProgram) -> Task:
+    """Return the task that this process runs now; outside Spark's tasks, part 0 of micro-batch 0."""
     from pyspark import TaskContext
 
-    return TaskContext.get()
+    context: Any = TaskContext.get()
+    program = WORKER.program(packed)
+    if context is None:
+        return Task(program, WORKER)
+    micro_batch = context.getLocalProperty("streaming.sql.batchId")  # a bounded job has none
+    return Task(program, WORKER, int(context.partitionId()), int(micro_batch or 0))

@@ -1,0 +1,1 @@
+"""A whole plan of bounded sources in one process, instant by instant."""

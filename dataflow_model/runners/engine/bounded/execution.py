@@ -1,0 +1,175 @@
+"""A whole plan in one process: every instant runs through every stage before the next."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.metrics.collecting import took
+from dataflow_model.metrics.tally import Tally
+from dataflow_model.plan.early_end import percentile_that_ends
+from dataflow_model.plan.graph import Plan
+from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
+from dataflow_model.plan.sinks import CollectSink
+from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.triggering import awaited_percentiles
+from dataflow_model.runners.engine.bounded.inputs import instants_of
+from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.lifetimes import torn_down
+from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
+from dataflow_model.runners.engine.sides import StaticSide
+from dataflow_model.runners.engine.timeline import Awaited
+from dataflow_model.runners.reporting import Measured, state_sizes
+from dataflow_model.time import MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Mapping
+
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.shard import Arrivals
+    from dataflow_model.values import Window
+
+__all__ = ["Execution", "part_for", "side_values"]
+
+
+class Execution:
+    """Runs a plan of bounded sources over one shard.
+
+    Args:
+        plan: a checked plan.
+        clock: the wall clock's one value, for sources without a replay clock; `None` reads the wall.
+
+    Attributes:
+        tally: what was counted on the way, where the runner has set it up.
+        reached: how far the clock of the run has come.
+    """
+
+    def __init__(self, plan: Plan, clock: int | None = None) -> None:
+        self.plan = plan
+        self.clock = clock
+        dynamic = dynamic_sides(plan)
+        self.staged = cut_into_stages(plan, dynamic)
+        self.watermarks: dict[str, int] = {}
+        self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in plan.nodes}
+        self.tally = Tally()
+        self.reached = 0
+        sides = side_values(plan, clock, but=dynamic)
+        self._fragments = {
+            read.label: Fragment(plan, read.label, self.staged.cuts, sides) for read in self.staged.sources
+        }
+        self._awaited = Awaited(awaited_percentiles(plan), percentile_that_ends(plan))
+        self._signals: deque[str] = deque()
+        self._shards = [StageShard(self.staged, depth + 1, sides) for depth in range(len(self.staged.stages))]
+
+    def run(self) -> Generator[dict[str, list[Record]]]:
+        """Yield what reaches each sink, instant by instant; run it to the end, or close it."""
+        with torn_down(*self._shards, *self._fragments.values()):
+            for instant in instants_of(self.staged, self._through, self.clock, self._awaited):
+                self.reached = instant.clock
+                arrivals = instant.arrivals
+                signals = (*self._taken_signals(), *instant.signals)
+                percentiles = instant.percentiles if self._awaited.percentiles else {}
+                self._advance(instant.watermarks)
+                for shard in self._shards:
+                    clock = instant.clock
+                    passed, watermarks = shard.instant(
+                        clock,
+                        arrivals,
+                        self.watermarks,
+                        closes=instant.closes,
+                        percentiles=percentiles,
+                        signals=signals,
+                    )
+                    self._advance(watermarks)
+                    percentiles = {**percentiles, **shard.percentile_outputs}
+                    join_arrivals(arrivals, passed)
+                records = {}
+                for sink in self.staged.sinks:
+                    bundle = arrivals.get(sink.label)
+                    if bundle:
+                        took(sink.label, len(bundle))
+                        instants = [(instant.clock, instant.step)] * len(bundle)
+                        records[sink.label] = records_of(bundle.in_order(), instants)
+                        self.counters[sink.label]["elements_in"] += len(bundle)
+                if records:
+                    yield records
+
+    def signal(self, name: str) -> None:
+        """Let a signal take effect at the start of the next instant; called from any thread."""
+        self._signals.append(name)
+
+    def _taken_signals(self) -> list[str]:
+        return [self._signals.popleft() for _ in range(len(self._signals))]
+
+    def metrics(self) -> dict[str, Counter[str]]:
+        """Return the counters of each transform."""
+        counted = dict(self.counters)
+        for shard in self._shards:
+            for label, engine in shard.engines.items():
+                counted[label] = engine.counters
+        return counted
+
+    def measured(self, *, commits: int, pending_since: int | None) -> Measured:
+        """Return what is known of the run now."""
+        engines = {label: engine for shard in self._shards for label, engine in shard.engines.items()}
+        return Measured(
+            counters=self.metrics(),
+            watermarks=dict(self.watermarks),
+            tally=self.tally.copy(),
+            state={label: (entries, None) for label, (entries, _) in state_sizes(engines).items()},
+            clock=self.reached,
+            commits=commits,
+            pending_since=pending_since,
+        )
+
+    def _advance(self, watermarks: Mapping[str, int]) -> None:
+        """Take the watermarks of producers forward; none goes back."""
+        for label, watermark in watermarks.items():
+            self.watermarks[label] = max(watermark, self.watermarks.get(label, int(MIN_TIMESTAMP)))
+
+    def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
+        """Run what is fused behind a source."""
+        self.counters[label]["elements_out" if tag == MAIN else "dead_letters"] += len(bundle)
+        arrivals: Arrivals = {}
+        route(self.staged, 0, self._fragments[label].run(bundle, tag), arrivals)
+        return arrivals
+
+
+def side_values(
+    plan: Plan, clock: int | None = None, but: Collection[SideInput] = ()
+) -> Mapping[SideInput, Callable[[Window], Any]]:
+    """Run what the static side inputs need, and return their lookups.
+
+    Args:
+        plan: the plan.
+        clock: the wall clock's one value; `None` reads the wall.
+        but: the side inputs that are left out, because they change while the plan runs.
+    """
+    changing = set(map(id, but))
+    values: dict[SideInput, Callable[[Window], Any]] = {}
+    for node in plan.nodes:
+        if not isinstance(node, ParDo):
+            continue
+        for side in (side for side in node.side_inputs if id(side) not in changing):
+            values[side] = StaticSide(side, _collect(plan, side.ref, clock), plan.strategy(side.ref).accumulates)
+    return values
+
+
+def _collect(plan: Plan, ref: Ref, clock: int | None) -> list[Record]:
+    """Run the part of a plan that one collection depends on, and return its elements."""
+    part = part_for(plan, ref)
+    label = part.nodes[-1].label
+    return [record for records in Execution(part, clock).run() for record in records.get(label, ())]
+
+
+def part_for(plan: Plan, ref: Ref) -> Plan:
+    """Return the part of a plan that one collection depends on; its last node is a sink that keeps the collection."""
+    wanted = {ref.label}
+    for node in reversed(plan.nodes):
+        if node.label in wanted:
+            wanted.update(source.label for source in node.inputs)
+    nodes = tuple(node for node in plan.nodes if node.label in wanted)
+    kept = Write(label=f"{ref.label}/as a side input", input=ref, sink=CollectSink())
+    return Plan((*nodes, kept), plan.strategies, plan.late_data)

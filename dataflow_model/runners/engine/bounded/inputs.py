@@ -1,0 +1,229 @@
+"""The total order of events of bounded inputs: elements, watermarks and clock values as a sequence of instants."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from dataflow_model.errors import PlanError, UnsupportedOnRunner, explain
+from dataflow_model.plan.nodes import MAIN
+from dataflow_model.plan.sources import (
+    ClockStep,
+    ColumnSource,
+    ElementsSource,
+    ScriptSource,
+    SignalStep,
+    Step,
+    WatermarkStep,
+    events_of,
+    watermark_after,
+)
+from dataflow_model.runners.engine.bounded.files import TickReader
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
+from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
+from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from dataflow_model.plan.nodes import Read
+    from dataflow_model.plan.stages import StagedPlan
+
+    Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
+
+__all__ = ["Instant", "instants_of", "wall_clock"]
+
+
+@attrs.define
+class Instant:
+    """Events that happen at one place of the total order.
+
+    Attributes:
+        clock: the processing clock.
+        step: tells instants at one clock value apart.
+        arrivals: what the sources give to keyed nodes and sinks, by label.
+        watermarks: of the sources that have a new one.
+        percentiles: the further percentiles of these.
+        signals: the names of those that take effect now.
+        closes: whether the tick is complete.
+    """
+
+    clock: int
+    step: int
+    arrivals: Arrivals = attrs.field(factory=dict)
+    watermarks: dict[str, int] = attrs.field(factory=dict)
+    percentiles: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
+    signals: tuple[str, ...] = ()
+    closes: bool = False
+
+
+def wall_clock() -> int:
+    """Return the wall clock's time in microseconds since the epoch."""
+    return time.time_ns() // 1_000
+
+
+def instants_of(
+    staged: StagedPlan, through: Through, clock: int | None = None, awaited: Awaited = NOTHING_AWAITED
+) -> Iterator[Instant]:
+    """Yield the instants of bounded sources.
+
+    Args:
+        staged: the plan; its static sources come at the first instant.
+        through: runs what is fused behind a source: called with its label, an output's tag and a bundle.
+        clock: the wall clock's one value, for sources without a replay clock.
+        awaited: what the plan's triggers wait for.
+
+    Raises:
+        UnsupportedOnRunner: for a source that only Spark can read, or an unbounded one.
+    """
+    reads = staged.sources
+    for read in reads:
+        if not isinstance(read.source, ColumnSource | ElementsSource | ScriptSource) or not read.source.is_bounded:
+            raise UnsupportedOnRunner(
+                explain(
+                    "LocalRunner reads only bounded files, Create and TestStream, "
+                    f"got {read.label!r} ({read.source!r})",
+                    hint="use dm.SparkRunner(spark, mode='streaming'), or read without follow=True",
+                )
+            )
+    static = [read for read in reads if isinstance(read.source, ElementsSource)]
+    scripts = [read for read in reads if isinstance(read.source, ScriptSource)]
+    files = [read for read in reads if isinstance(read.source, ColumnSource)]
+    if scripts and files:
+        raise PlanError(
+            explain(
+                f"a pipeline must have one clock, but {scripts[0].label!r} scripts it and {files[0].label!r} has "
+                "another",
+                hint="add the rows to the script, or test the two separately",
+            )
+        )
+    if scripts:
+        if static:
+            first = Instant(0, -2)
+            for read in static:
+                join_arrivals(first.arrivals, through(read.label, MAIN, _static(read, 0)))
+            yield first
+            yield Instant(0, -1, watermarks={read.label: int(MAX_TIMESTAMP) for read in static})
+        yield from _script_instants(staged, scripts, through, awaited)
+    else:
+        yield from _file_instants(files, static, wall_clock() if clock is None else clock, through, awaited)
+
+
+def _static(read: Read, clock: int) -> Bundle:
+    source = read.source
+    assert isinstance(source, ElementsSource)  # noqa: S101 - the caller has looked
+    times = (
+        [int(MIN_TIMESTAMP)] * len(source.elements)
+        if source.event_times is None
+        else [int(at) for at in source.event_times]
+    )
+    orders: list[Any] = [(read.label, row) for row in range(len(source.elements))]
+    return Bundle.fresh(list(source.elements), times, orders, clock)
+
+
+# TestStream -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _ScriptEvent:
+    """An event of a script: the place of its step, its number among the script's events, the watermarks after it."""
+
+    clock: int
+    place: int
+    number: int
+    read: Read
+    step_place: int
+    step: Step
+    watermark: int
+    percentiles: tuple[int, ...]
+
+    @property
+    def bundle(self) -> tuple[int, int, int]:
+        """Names the step that it belongs to; the elements of one come one after the other."""
+        return self.clock, self.place, self.step_place
+
+
+def _script_events(reads: Sequence[Read], awaited: Awaited) -> list[_ScriptEvent]:
+    """Return the events of scripts that share the clock; at equal times they go in the plan's order."""
+    merged: list[_ScriptEvent] = []
+    for place, read in enumerate(reads):
+        clock = 0
+        source = read.source
+        assert isinstance(source, ScriptSource)  # noqa: S101 - the caller has looked
+        events = list(events_of(source.steps))
+        watermarks = watermark_after([step for _, step in events], awaited.percentiles)
+        for number, ((step_place, step), known) in enumerate(zip(events, watermarks, strict=True)):
+            if isinstance(step, ClockStep):
+                clock = int(step.processing_time)
+            merged.append(_ScriptEvent(clock, place, number, read, step_place, step, *known))
+    return sorted(merged, key=lambda event: (event.clock, event.place, event.number))
+
+
+def _script_instants(
+    staged: StagedPlan, reads: Sequence[Read], through: Through, awaited: Awaited
+) -> Iterator[Instant]:
+    """Yield one instant an event: an element, a watermark, a clock value or a signal."""
+    number, clock = 0, 0
+    for _, some in itertools.groupby(_script_events(reads, awaited), key=lambda event: event.bundle):
+        events = list(some)
+        clock, read = events[0].clock, events[0].read
+        by_event: dict[int, Arrivals] = {}
+        bundle = script_bundle(read.label, [(event.number, event.step) for event in events], clock)
+        if bundle:
+            by_event = _by_event(staged, through(read.label, MAIN, bundle))
+        for event in events:
+            instant = Instant(clock, number, by_event.get(event.number, {}))
+            if isinstance(event.step, WatermarkStep):
+                instant.watermarks[read.label], instant.percentiles[read.label] = event.watermark, event.percentiles
+            elif isinstance(event.step, SignalStep):
+                instant.signals = (event.step.name,)
+            yield instant
+            number += 1
+    yield Instant(clock, number, closes=True)
+    labels = [read.label for read in reads]
+    last = Instant(clock, number + 1, watermarks=dict.fromkeys(labels, int(MAX_TIMESTAMP)), closes=True)
+    last.percentiles = dict.fromkeys(labels, (int(MAX_TIMESTAMP),) * len(awaited.percentiles))
+    yield last
+
+
+def _by_event(staged: StagedPlan, arrivals: Arrivals) -> dict[int, Arrivals]:
+    """Part what a script's bundle has given by the event that caused it."""
+    parts: dict[int, Arrivals] = {}
+    for cut, bundle in arrivals.items():
+        rows: dict[int, list[int]] = {}
+        for row, number in enumerate(event_numbers(staged, cut, bundle.orders)):
+            rows.setdefault(number, []).append(row)
+        for number, mine in rows.items():
+            parts.setdefault(number, {})[cut] = bundle.take(mine)
+    return parts
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def _file_instants(
+    reads: Sequence[Read], static: Sequence[Read], clock: int, through: Through, awaited: Awaited
+) -> Iterator[Instant]:
+    """Yield one instant a tick, and one for the sources whose last tick it was.
+
+    What the program holds is all there at the first tick, and over with it; so is a source that has no rows.
+    """
+    ticks = TickReader(reads, static, clock, through, awaited)
+    for place, (tick, step) in enumerate(ticks.timeline.at):
+        arrivals = ticks.take(tick) if step == 0 else {}
+        if place == 0:
+            for read in static:
+                join_arrivals(arrivals, through(read.label, MAIN, _static(read, tick)))
+        yield Instant(
+            tick,
+            step,
+            arrivals,
+            {label: values[place] for label, values in ticks.timeline.watermarks.items()},
+            ticks.timeline.percentiles_at(place),
+            closes=ticks.timeline.closes[place],
+        )

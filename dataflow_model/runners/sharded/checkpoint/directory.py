@@ -1,0 +1,211 @@
+"""The checkpoint directory: the host's own part, and ours beside it."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.errors import CheckpointMismatch, SinkError, explain
+from dataflow_model.plan.fingerprint import added_sources, differences
+from dataflow_model.plan.lifting import lift_by_elements
+from dataflow_model.plan.nodes import GroupByKeyAndWindow
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder
+from dataflow_model.runners.sharded.checkpoint.record import RunRecord
+from dataflow_model.runners.sharded.feed.offsets import begin
+from dataflow_model.runners.sharded.upgrade.adopting import adopt, seed_in, upgrade_command
+from dataflow_model.runners.sharded.upgrade.seed import Seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dataflow_model.plan.lifting import Lift
+    from dataflow_model.plan.stages import StagedPlan
+
+__all__ = ["Checkpoint"]
+
+_HOSTS: Final = {"spark": "SparkRunner", "local": "LocalRunner"}
+_NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
+"""What a checkpoint of Spark has in it; without our own part beside it, it is another query's."""
+
+
+@attrs.define
+class Checkpoint:
+    """One run's durable place.
+
+    Attributes:
+        path: the directory; `dataflow/` in it is ours.
+        record: what it remembers of the run and its pipeline.
+        host: names the part beside ours, which belongs to what hosts the run.
+    """
+
+    path: pathlib.Path
+    record: RunRecord
+    host: str
+
+    @property
+    def own(self) -> str:
+        """The host's part."""
+        return str(self.path / self.host)
+
+    @property
+    def ours(self) -> str:
+        """Our part."""
+        return str(self.path / "dataflow")
+
+    @property
+    def requests(self) -> pathlib.Path:
+        """Where `drain` leaves its request."""
+        return self.path / "dataflow" / "requests"
+
+    @property
+    def run_id(self) -> str:
+        """What names the run's commits."""
+        return self.record.run_id
+
+    @property
+    def shards(self) -> int:
+        """How many shards own the state; fixed when the run begins."""
+        return self.record.shards
+
+    @property
+    def seed(self) -> Seed | None:
+        """What the shards begin with, where the run was upgraded from an older one."""
+        upgraded = self.record.upgraded
+        if upgraded is None:
+            return None
+        return Seed(str(seed_in(self.ours)), frozenset(upgraded["known"]), frozenset(upgraded["anew"]))
+
+    @property
+    def begins(self) -> dict[str, Any]:
+        """Where the sources begin."""
+        upgraded = self.record.upgraded
+        offset: dict[str, Any] = begin() if upgraded is None else upgraded["offset"]
+        return offset
+
+    @classmethod
+    def open(cls, path: str, staged: StagedPlan, shards: int, host: str, is_over: Callable[[str], bool]) -> Checkpoint:
+        """Open the checkpoint of a run that goes on, or make one for a new run.
+
+        A run that goes on may have more sources than before; they begin now.
+
+        Args:
+            path: the directory.
+            staged: the plan.
+            shards: how many shards a new run has.
+            host: names the host's part of the directory.
+            is_over: given the path of that part, whether the run's input is complete.
+
+        Raises:
+            CheckpointMismatch: if another pipeline made it, or the run was drained.
+            SinkError: if the directory cannot be written.
+        """
+        checkpoint = cls(pathlib.Path(path).absolute(), RunRecord.of(staged, shards), host)
+        before = RunRecord.read(checkpoint.ours)
+        if before is None:
+            if any((checkpoint.path / name).exists() for name in _NOT_OURS):
+                raise CheckpointMismatch(
+                    explain(
+                        f"{path!r} contains a checkpoint that was not written by dataflow_model",
+                        hint="pass a separate directory as checkpoint=",
+                    )
+                )
+            checkpoint.record = adopt(path, checkpoint.ours, staged, checkpoint.record) or checkpoint.record
+            checkpoint._write(path)
+            return checkpoint
+        checkpoint._check_host(path)
+        added = checkpoint._check(path, before, staged)
+        if added and is_over(checkpoint.own):
+            raise CheckpointMismatch(
+                explain(
+                    f"the input of the run in {path!r} is complete, so {', '.join(map(repr, sorted(added)))} cannot be "
+                    "added",
+                    hint="pass a new directory as checkpoint=",
+                )
+            )
+        checkpoint.record = attrs.evolve(
+            checkpoint.record,
+            run_id=before.run_id,
+            shards=before.shards,
+            columns=before.columns,
+            edition=before.edition,
+            upgraded=before.upgraded,
+        )
+        if added:
+            checkpoint._write(path)
+        return checkpoint
+
+    def feeding(self, staged: StagedPlan, lifted: Mapping[str, Lift]) -> tuple[dict[str, Lift], dict[str, Lift]]:
+        """Return which groupings are fed in columns, and which keep columns though they are fed elements.
+
+        How a grouping keeps its state is decided when it begins: what would be fed otherwise in a changed pipeline
+        goes on with the state that it has.
+
+        Args:
+            staged: the plan.
+            lifted: the groupings that could be fed in columns now.
+        """
+        groupings = {node.label: node for node in staged.keyed if isinstance(node, GroupByKeyAndWindow)}
+        columns = {label: self.record.columns.get(label, label in lifted) for label in groupings}
+        if columns != self.record.columns:
+            self.record = attrs.evolve(self.record, columns=columns)
+            self.record.write(self.ours)
+        kept = [label for label, in_columns in columns.items() if in_columns]
+        fed = {label: lifted[label] for label in kept if label in lifted}
+        return fed, {label: lift_by_elements(groupings[label]) for label in kept if label not in lifted}
+
+    def _write(self, path: str) -> None:
+        try:
+            make_folder(self.requests)
+            self.record.write(self.ours)
+            make_folder(pathlib.Path(self.own))  # after the record, without which it would be another query's
+        except OSError as error:
+            raise SinkError(
+                explain(
+                    f"the checkpoint directory {path!r} cannot be written: {error}",
+                    hint="pass another directory as checkpoint=",
+                )
+            ) from error
+
+    def _check(self, path: str, before: RunRecord, staged: StagedPlan) -> frozenset[str]:
+        """Refuse a changed pipeline, or return the labels by which it only has more sources."""
+        now = self.record
+        added = added_sources(before.fingerprint, staged.plan)
+        changed = differences(
+            {label: line for label, line in before.fingerprint.items() if label not in added},
+            {label: line for label, line in now.fingerprint.items() if label not in added},
+        )
+        if before.percentiles != now.percentiles:
+            changed.append(f"the watermark's percentiles were {before.percentiles}; they are now {now.percentiles}")
+        if changed:
+            lost = [label for stage in before.stages for label in stage]
+            lost += [label for label, line in before.fingerprint.items() if line.startswith("source ")]
+            drop = [label for label in lost if before.definitions[label] != now.definitions.get(label)]
+            raise CheckpointMismatch(
+                explain(
+                    f"the checkpoint {path!r} was made by another pipeline:\n  " + "\n  ".join(changed),
+                    hint="restore the old pipeline; or stop the run, carry over the state that has not changed, and "
+                    f"start the new pipeline with the new checkpoint:\n  {upgrade_command(path, drop)}",
+                )
+            )
+        if (self.requests / "drained").exists():
+            raise CheckpointMismatch(
+                explain(
+                    f"the run in {path!r} was drained and cannot be resumed: its windows have emitted their last panes",
+                    hint="pass a new directory as checkpoint=",
+                )
+            )
+        return added
+
+    def _check_host(self, path: str) -> None:
+        """Refuse a run that another host has begun: its state is in a form of that host's."""
+        for host, runner in _HOSTS.items():
+            if host != self.host and (self.path / host).exists():
+                raise CheckpointMismatch(
+                    explain(
+                        f"the run in {path!r} was made by {runner}, and this is {_HOSTS[self.host]}",
+                        hint="go on with that runner; or stop the run, carry its state over, and start with the new "
+                        f"checkpoint:\n  {upgrade_command(path)}",
+                    )
+                )

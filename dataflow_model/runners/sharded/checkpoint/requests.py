@@ -1,0 +1,57 @@
+"""Requests to a running query: files beside its checkpoint, which outlive the process that made them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
+
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, touch
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+__all__ = ["copy_signals", "forget_signals", "pending_signals", "request_signal", "signal_of"]
+
+_SIGNALS: Final = "signals"
+
+
+def request_signal(requests: Path, name: str) -> None:
+    """Ask for a signal; it is durable when this returns."""
+    folder = requests / _SIGNALS
+    make_folder(folder)
+    touch(folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}-{quote(name, safe='')}")
+
+
+def pending_signals(requests: Path) -> list[str]:
+    """Return the requests that are there, in the order in which they were made.
+
+    An offset holds those that it has taken; a request is forgotten once an offset with it has been committed.
+    """
+    folder = requests / _SIGNALS
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def forget_signals(requests: Path, taken: Collection[str]) -> None:
+    """Remove requests."""
+    for name in taken:
+        (requests / _SIGNALS / name).unlink(missing_ok=True)
+
+
+def copy_signals(requests: Path, others: Path) -> None:
+    """Make the requests for signals of one run those of another too."""
+    for name in pending_signals(requests):
+        make_folder(others / _SIGNALS)
+        touch(others / _SIGNALS / name)
+
+
+def signal_of(request: str) -> str:
+    """Return the name of the signal that a request asks for.
+
+    Example:
+        >>> signal_of("00000000000000000007-0a1b2c3d-flush%20all")
+        'flush all'
+    """
+    return unquote(request.split("-", 2)[2])

@@ -1,0 +1,86 @@
+"""A mark in the checkpoint while a run goes on, so that nobody takes it for a stopped one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import time
+from typing import Final
+
+import attrs
+
+from dataflow_model.runners.sharded.checkpoint.durable import write_file
+
+__all__ = ["RunningMark", "who_runs"]
+
+_NAME: Final = "running"
+_BEAT_SECONDS: Final = 5.0
+_SILENT_SECONDS: Final = 60.0
+"""After so long without a beat a process is taken for dead, wherever it was."""
+
+
+@attrs.define
+class RunningMark:
+    """The mark of this process; whoever holds it calls `beat` now and then.
+
+    Args:
+        folder: our part of the checkpoint.
+    """
+
+    folder: str
+    _last: float = attrs.field(init=False, default=float("-inf"))
+
+    def beat(self) -> None:
+        """Say that the run goes on; a disk that is full for a while does not stop it."""
+        now = time.monotonic()
+        if now - self._last < _BEAT_SECONDS:
+            return
+        self._last = now
+        with contextlib.suppress(OSError):
+            write_file(self._path, json.dumps({"process": os.getpid(), "host": platform.node()}).encode())
+
+    def remove(self) -> None:
+        """Say that it has ended."""
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    @property
+    def _path(self) -> pathlib.Path:
+        return pathlib.Path(self.folder, _NAME)
+
+
+def who_runs(folder: str) -> str | None:
+    """Return which process a run goes on in; `None` where it is stopped, or its process is dead.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     mark = RunningMark(folder)
+        ...     mark.beat()
+        ...     str(os.getpid()) in who_runs(folder)
+        ...     mark.remove()
+        ...     who_runs(folder)
+        True
+    """
+    path = pathlib.Path(folder, _NAME)
+    try:
+        silent = time.time() - path.stat().st_mtime
+        who = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    if silent > _SILENT_SECONDS or (who["host"] == platform.node() and not _lives(who["process"])):
+        return None
+    return f"process {who['process']} on {who['host']}"
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True

@@ -1,0 +1,100 @@
+"""Sequencers: each start of a run takes a greater one, and only the newest start may write.
+
+They are files in our part of the checkpoint, named by their number. A start whose process hangs, is forgotten, or is
+woken after another has taken its place finds a greater number there than its own at its next write, and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import platform
+import time
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.errors import SinkError, explain
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, open_new
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.sinks import Fence
+
+__all__ = ["check_newest", "take_sequencer"]
+
+_FOLDER: Final = "sequencers"
+_KEPT: Final = 8
+"""Of older starts, for those who look after a checkpoint."""
+
+
+def take_sequencer(directory: str) -> int:
+    """Return a sequencer that is greater than all before; it is durable then.
+
+    It is the time in microseconds since the epoch, so that it is greater in a copy of the checkpoint too; where clocks
+    disagree, one more than the one before.
+
+    Args:
+        directory: our part of the checkpoint.
+
+    Raises:
+        SinkError: if the checkpoint cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     take_sequencer(directory) < take_sequencer(directory)
+        True
+    """
+    folder = pathlib.Path(directory, _FOLDER)
+    try:
+        return _take(folder)
+    except OSError as error:
+        raise SinkError(
+            explain(
+                f"the checkpoint directory {str(folder.parent.parent)!r} cannot be written: {error}",
+                hint="check free space and permissions, and start the run again: it resumes where it stopped",
+            )
+        ) from error
+
+
+def _take(folder: pathlib.Path) -> int:
+    make_folder(folder)
+    who = json.dumps({"process": os.getpid(), "host": platform.node()})
+    while True:
+        before = _taken(folder)
+        mine = max(time.time_ns() // 1_000, before[-1] + 1 if before else 0)
+        try:
+            with open_new(folder / f"{mine:020d}") as file:
+                file.write(who.encode())
+        except FileExistsError:  # another start has been quicker
+            continue
+        for old in before[:-_KEPT]:
+            (folder / f"{old:020d}").unlink(missing_ok=True)
+        return mine
+
+
+def check_newest(directory: str, fence: Fence | None) -> None:
+    """Raise `SupersededRun` if a newer start than this one has taken a sequencer.
+
+    Args:
+        directory: our part of the checkpoint.
+        fence: this start; a bounded job, which has no checkpoint, has none.
+    """
+    if fence is None:
+        return
+    folder = pathlib.Path(directory, _FOLDER)
+    newest = max(_taken(folder), default=0)
+    if newest > fence.sequencer:
+        place = f"the checkpoint {str(folder.parent.parent)!r}"
+        raise fence.refusal(newest, place, _who(folder / f"{newest:020d}"))
+
+
+def _who(path: pathlib.Path) -> str:
+    try:
+        who = json.loads(path.read_text())
+    except (OSError, ValueError):  # it is being written
+        return ""
+    return f" (process {who['process']} on {who['host']})"
+
+
+def _taken(folder: pathlib.Path) -> list[int]:
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())

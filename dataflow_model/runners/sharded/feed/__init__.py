@@ -1,0 +1,1 @@
+"""What each micro-batch reads: offsets, followed files, pace, scripts."""

@@ -1,0 +1,290 @@
+"""Offsets: how far a micro-batch reads, and at which clock. Spark logs them, so a replayed micro-batch is the same."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.plan.oldest_file import OldestFile
+from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ElementsSource, ScriptSource
+from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
+from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
+from dataflow_model.runners.sharded.checkpoint.requests import signal_of
+from dataflow_model.runners.sharded.faults import NO_FAULT
+from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, Followed
+from dataflow_model.runners.sharded.feed.pacing import advance
+from dataflow_model.runners.sharded.feed.script_places import script_places
+from dataflow_model.runners.sharded.stage0 import Slice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dataflow_model.plan.nodes import Read
+    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.sharded.feed.script_places import ScriptPlace
+
+__all__ = ["Control", "Feed", "begin"]
+
+Offset = dict[str, Any]
+NOTHING_COMMITTED: Final[dict[str, Any]] = {}
+
+
+@attrs.frozen
+class Control:
+    """What the driver has decided for one micro-batch; every shard is told.
+
+    Attributes:
+        wall: the tick of the wall clock, or `None` under a replay clock or a script.
+        begins: the labels of sources that begin with this micro-batch: all of a new run's, later those added.
+        open_origins: (label, origin) of what may still give rows in a later micro-batch.
+        ended: the labels of sources whose last row is in this micro-batch or an earlier one.
+        steps: for scripts, the steps of this micro-batch; `None` otherwise.
+        last: whether the input is over with this micro-batch.
+        signals: the names of those that take effect at its start.
+        declared: of sources that begin, by label, watermark origins that must all report.
+        finished: by label, origins that will give nothing after this micro-batch: all their rows have been read, or
+            they are gone.
+        changes: by label, what users should know about a followed source; see `Followed`.
+    """
+
+    wall: int | None
+    begins: tuple[str, ...]
+    open_origins: tuple[tuple[str, str], ...]
+    ended: tuple[str, ...]
+    steps: tuple[ScriptPlace, ...] | None
+    last: bool
+    signals: tuple[str, ...] = ()
+    declared: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    finished: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    changes: tuple[tuple[str, dict[str, int]], ...] = ()
+
+
+def begin() -> Offset:
+    """Return the offset before anything is read."""
+    return {
+        "format": FORMAT,
+        "batch": 0,
+        "clock": 0,
+        "begun": [],
+        "listed": False,
+        "step": 0,
+        "last": False,
+        "signals": [],
+        **{name: {} for name in BY_SOURCE},
+    }
+
+
+@attrs.define
+class Feed:
+    """Decides what each micro-batch reads; runs on the driver.
+
+    Args:
+        reads: the sources that it reads.
+        rows_per_batch: how many rows at most; steps of a script likewise.
+        parallelism: in how many tasks a micro-batch is read.
+        awaited: what the plan's triggers wait for.
+        read_clock: given where the wall clock stands, what is read off it.
+    """
+
+    reads: Sequence[Read]
+    rows_per_batch: int
+    parallelism: int
+    awaited: Awaited = NOTHING_AWAITED
+    read_clock: Callable[[int], int] = NO_FAULT.read_clock
+
+    @property
+    def replays(self) -> bool:
+        """Whether the data say when they were seen."""
+        return any(read.source.processing_time is not None for read in self.reads)
+
+    @property
+    def scripts(self) -> bool:
+        """Whether the sources are scripts."""
+        return any(isinstance(read.source, ScriptSource) for read in self.reads)
+
+    def next(
+        self,
+        start: Offset,
+        *,
+        drain: bool,
+        until_drained: bool = False,
+        signals: Sequence[str] = (),
+        committed: Mapping[str, Any] = NOTHING_COMMITTED,
+    ) -> Offset:
+        """Return the end of the micro-batch that begins at `start`; `start` itself when the input is over.
+
+        Args:
+            start: where the micro-batch begins.
+            drain: whether to end the input here.
+            until_drained: whether to end it once what is there now has been read.
+            signals: the requests for signals that are there, in order; each is taken once.
+            committed: the progress that the last commit wrote.
+        """
+        if start["last"]:
+            return start
+        wall = self.read_clock(time.time_ns() // 1_000)
+        end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, wall)}
+        end["begun"] = [read.label for read in self.reads]
+        end["signals"] = list(signals)
+        if self.scripts:
+            steps = len(self._script())
+            end["step"] = min(start["step"] + self.rows_per_batch, steps)
+            end["last"] = start["step"] >= steps
+            return end
+        follows = self._follows() and not (until_drained and start.get("listed"))
+        end["listed"] = until_drained
+        begins = not set(end["begun"]) <= set(start["begun"])
+        self._list(start, end, polls=begins or follows)
+        rows, totals = end["rows"], end["totals"]
+        enough = bool(committed.get("enough"))
+        if not drain and not enough:
+            advance(rows, totals, self.rows_per_batch, self.reads, committed)
+        over = not (follows or self._left(start["rows"], totals))
+        end["last"] = enough or (not begins and (over or drain) if totals or not drain else True)
+        return end
+
+    def control(self, start: Offset, end: Offset) -> Control:
+        """Return what every shard is told about a micro-batch."""
+        # A micro-batch that is run again after a restart with more sources knows nothing of them: the next one does.
+        begun = [read for read in self.reads if read.label in end["begun"]]
+        begins = tuple(read.label for read in begun if read.label not in start["begun"])
+        static = tuple(read.label for read in begun if isinstance(read.source, ElementsSource))
+        signals = tuple(signal_of(request) for request in end["signals"] if request not in start["signals"])
+        if self.scripts:
+            steps = tuple(self._script()[start["step"] : end["step"]])
+            return Control(None, begins, (), (), steps, end["last"], signals)
+        open_origins: list[tuple[str, str]] = []
+        ended = list(static)
+        for read in begun:
+            if isinstance(read.source, DataFrameSource) and end["last"]:
+                ended.append(read.label)
+            if not isinstance(read.source, ColumnSource):
+                continue
+            totals = end["totals"].get(read.label, {})
+            rows = end["rows"].get(read.label, {})
+            left = [(read.label, origin) for origin, total in totals.items() if rows.get(origin, 0) < total]
+            if end["last"] or (not left and read.source.is_bounded and self._settled(start, read.label)):
+                ended.append(read.label)
+            elif read.source.is_bounded:
+                open_origins += left
+            elif read.source.origins_end:
+                open_origins += [*left, (read.label, TO_COME)]
+            else:
+                names = [*totals, *Followed.of(end, read.label).done]
+                open_origins += [(read.label, origin) for origin in names] or [(read.label, TO_COME)]
+        wall = None if self.replays else end["clock"]
+        return Control(
+            wall,
+            begins,
+            tuple(open_origins) if self.replays and not end["last"] else (),
+            tuple(ended),
+            None,
+            end["last"],
+            signals,
+            self._declared(start, end, begins),
+            self._finished(start, end),
+            tuple((label, changes) for label, changes in end.get("changes", {}).items() if changes),
+        )
+
+    def slices(self, start: Offset, end: Offset) -> list[Slice]:
+        """Return the row ranges of a micro-batch."""
+        slices = []
+        for label, origins in sorted(end["rows"].items()):
+            before, after = Followed.of(start, label), Followed.of(end, label)
+            for origin, stop in sorted(origins.items()):
+                begin_at = before.place_of(origin) if after.is_same(origin, before) else 0
+                if stop > begin_at:
+                    part = Slice(label, origin, begin_at, stop, after.base(origin), after.version(origin))
+                    slices += self._cut(part)
+        return slices
+
+    def script_rows(self, start: Offset, end: Offset) -> list[tuple[str, int, int, dict[int, At]]]:
+        """Return for each script the events of a micro-batch, and where each stands."""
+        found: dict[str, dict[int, At]] = {}
+        for place in self._script()[start["step"] : end["step"]]:
+            found.setdefault(place.label, {})[place.row] = place.at
+        return [(label, min(places), max(places) + 1, places) for label, places in found.items() if label]
+
+    def _declared(self, start: Offset, end: Offset, begins: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        found = []
+        for read in self.reads:
+            origins = read.source.watermark_origins
+            listed = isinstance(read.source.watermark, OldestFile)  # what has been listed holds, whether read or not
+            names = set(origins.partitions) if read.label in begins else set()
+            if listed or (origins.by == "file" and read.source.is_bounded and read.label in begins):
+                names.update(set(end["totals"].get(read.label, {})).difference(start["totals"].get(read.label, {})))
+            if names:
+                found.append((read.label, tuple(sorted(names))))
+        return tuple(found)
+
+    def _finished(self, start: Offset, end: Offset) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return what has been read to its end and had not before, and what went away before it was."""
+        found = []
+        for read in self.reads:
+            before, after = Followed.of(start, read.label), Followed.of(end, read.label)
+            names = [
+                name
+                for name, total in after.totals.items()
+                if after.place_of(name) >= total
+                and not (after.is_same(name, before) and name in before.totals and before.place_of(name) >= total)
+            ]
+            names += [
+                name
+                for name, total in before.totals.items()
+                if before.place_of(name) < total and name not in after.totals and name not in after.done
+            ]
+            if names:
+                found.append((read.label, tuple(names)))
+        return tuple(found)
+
+    def _settled(self, start: Offset, label: str) -> bool:
+        """Under the wall clock a source is over at the tick after its last rows; a replay clock does not care."""
+        if self.replays:
+            return True
+        totals, rows = start["totals"].get(label), start["rows"].get(label, {})
+        return totals is not None and all(rows.get(origin, 0) >= total for origin, total in totals.items())
+
+    def _cut(self, part: Slice) -> list[Slice]:
+        """Cut a row range for several tasks, where it is long enough to be worth it."""
+        length = part.stop - part.start
+        parts = max(1, min(self.parallelism, length // _WORTH_A_TASK))
+        bounds = [part.start + length * number // parts for number in range(parts + 1)]
+        return [attrs.evolve(part, start=first, stop=last) for first, last in itertools.pairwise(bounds)]
+
+    def _follows(self) -> bool:
+        return any(not read.source.is_bounded for read in self.reads)
+
+    def _list(self, start: Offset, end: Offset, *, polls: bool) -> None:
+        """Write into `end` what there is to read; bounded sources are listed once, others whenever it `polls`."""
+        end.update({name: {} for name in BY_SOURCE})
+        for read in self.reads:
+            source, label = read.source, read.label
+            if not isinstance(source, ColumnSource):
+                continue
+            if not source.is_bounded:
+                followed = Followed.of(start, label)
+                followed = followed.poll(source) if polls else attrs.evolve(followed, changes={})
+                for name in BY_SOURCE:
+                    end[name][label] = getattr(followed, name)
+                continue
+            end["rows"][label] = dict(start["rows"].get(label, {}))
+            if label in start["totals"]:
+                end["totals"][label] = start["totals"][label]
+            elif polls:
+                end["totals"][label] = {origin.name: origin.rows or 0 for origin in source.origins()}
+
+    def _left(self, rows: dict[str, dict[str, int]], totals: dict[str, dict[str, int]]) -> int:
+        return sum(
+            total - rows.get(label, {}).get(origin, 0)
+            for label, origins in totals.items()
+            for origin, total in origins.items()
+        )
+
+    def _script(self) -> list[ScriptPlace]:
+        return script_places(self.reads, self.awaited.percentiles)
+
+
+_WORTH_A_TASK = 20_000

@@ -1,0 +1,71 @@
+"""All tasks of a stream in one process: its shards run one after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.runners.sharded.keyed_stage import run_shard
+from dataflow_model.runners.sharded.tallies import counting
+from dataflow_model.runners.sharded.task import Task
+from dataflow_model.runners.sharded.work import read_work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.rows import Row
+    from dataflow_model.runners.sharded.state.log import StateStore
+    from dataflow_model.runners.sharded.task import Worker
+    from dataflow_model.runners.sharded.work import Work
+
+__all__ = ["InProcess"]
+
+
+@attrs.define
+class InProcess:
+    """Runs micro-batches of a program.
+
+    Args:
+        program: the program.
+        stores: where each shard of each stage keeps its state, by stage and label.
+        worker: what the process remembers.
+    """
+
+    program: Program
+    stores: Mapping[tuple[int, int], StateStore]
+    worker: Worker
+
+    def run(self, number: int, works: Sequence[Work]) -> list[Row]:
+        """Run a micro-batch, and return what reaches the sinks.
+
+        Args:
+            number: the micro-batch's.
+            works: what it reads.
+        """
+        return self.run_stages(number, self.read(number, works))
+
+    def read(self, number: int, works: Sequence[Work]) -> list[Row]:
+        """Return what stage 0 sends."""
+        rows: list[Row] = []
+        for part, work in enumerate(works):
+            task = Task(self.program, self.worker, part, number)
+            rows += counting(task, read_work(task, work))
+        return rows
+
+    def run_stages(self, number: int, sent: Iterable[Row]) -> list[Row]:
+        """Run the shards of all stages in turn, and return what reaches the sinks."""
+        inboxes: dict[tuple[int, int], list[Row]] = {place: [] for place in self.stores}
+        outputs: list[Row] = []
+        for row in sent:
+            inboxes.get((row.stage, row.shard), outputs).append(row)
+        task = Task(self.program, self.worker, micro_batch=number)
+        for (depth, label), store in self.stores.items():
+            for row in self.run_shard(task, depth, label, inboxes[depth, label], store):
+                inboxes.get((row.stage, row.shard), outputs).append(row)
+        return outputs
+
+    def run_shard(self, task: Task, depth: int, label: int, rows: list[Row], store: StateStore) -> Iterable[Row]:
+        """Run one shard of one stage."""
+        return run_shard(task, depth, label, rows, store)

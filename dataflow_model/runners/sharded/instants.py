@@ -1,0 +1,113 @@
+"""The timeline of a micro-batch at a shard of stage 1, from what the driver decided and the reads observed.
+
+Every shard makes the same one for itself; the first of each stage hands it on to the next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from dataflow_model.plan.sources import DataFrameSource, ScriptSource
+from dataflow_model.runners.engine.estimation import SourceProgress
+from dataflow_model.runners.engine.timeline import Timeline
+from dataflow_model.runners.sharded.stage0 import NOW, STATIC_STEP
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.runners.sharded.feed.offsets import Control
+    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.state.shard import ShardState
+
+__all__ = ["make_timeline", "progress_of_sources"]
+
+
+def make_timeline(program: Program, state: ShardState, control: Control, seen: Sequence[Observations]) -> Timeline:
+    """Return the instants of a micro-batch, and remember how far the sources have come."""
+    sources = {read.label: read.source for read in program.staged.sources}
+    replay = state.meta.replay
+    replay.signals += control.signals
+    if control.steps is not None:
+        return _of_script(program, state, control)
+    for label, names in control.declared:
+        replay.declare(label, names)
+    skewed = [label for label, source in sources.items() if source.watermark_origins.max_skew is not None]
+    replay.observe([_at_tick(one, control.wall) for one in seen], skewed)
+    for label, names in control.finished:
+        replay.finish(label, names, by_origin=sources[label].watermark_origins.by == "file")
+    for label, changes in control.changes:
+        counters = state.meta.counters.setdefault(label, Counter())
+        counters.update(changes)
+    open_origins = [*control.open_origins, *_open_in_dataframes(program, state, control)]
+    return replay.timeline(sources, open_origins, control.ended, control.wall, program.awaited)
+
+
+def progress_of_sources(state: ShardState) -> dict[str, Any]:
+    """Return what the driver has to know for its next decision: who is far ahead, and whether it is enough."""
+    replay = state.meta.replay
+    reach: dict[str, dict[str, int]] = {}
+    for (label, origin), names in replay.names.items():
+        origins = replay.sources[label].origins
+        reach.setdefault(label, {})[origin] = min(origins[name].watermark for name in names)
+    return {"reach": reach, "enough": replay.enough}
+
+
+def _of_script(program: Program, state: ShardState, control: Control) -> Timeline:
+    sources = {read.label: read.source for read in program.staged.sources}
+    timeline = Timeline(watermarks={name: [] for name in sources})
+    count = len(program.awaited.percentiles)
+    if count:
+        timeline.percentiles = {name: [] for name in sources}
+    end = int(MAX_TIMESTAMP)
+    replay = state.meta.replay
+    now = {
+        name: replay.sources.setdefault(name, SourceProgress(high=(int(MIN_TIMESTAMP),) * count)) for name in sources
+    }
+    for place in control.steps or ():
+        over: list[str] = []
+        if place.label and place.watermark is not None:
+            now[place.label].low, now[place.label].high = place.watermark, place.percentiles
+        elif not place.label and place.at[1] == STATIC_STEP + 1:
+            over = [name for name, source in sources.items() if not isinstance(source, ScriptSource)]
+        elif not place.label and place.watermark == MAX_TIMESTAMP:
+            over = list(sources)
+        for name in over:
+            now[name].low, now[name].high = end, (end,) * count
+        signals = replay.signals if place.signal is None else (*replay.signals, place.signal)
+        replay.signals = ()
+        if signals:
+            timeline.signals[len(timeline.at)] = signals
+        timeline.at.append(place.at)
+        timeline.closes.append(not place.label and place.watermark is not None)
+        for name, progress in now.items():
+            timeline.watermarks[name].append(progress.low)
+            if count:
+                timeline.percentiles[name].append(progress.high)
+    return timeline
+
+
+def _open_in_dataframes(program: Program, state: ShardState, control: Control) -> list[tuple[str, str]]:
+    """Return the origins of replayed streaming DataFrames: those seen so far, open until the run is drained."""
+    if control.last:
+        return []
+    found: list[tuple[str, str]] = []
+    for read in program.staged.sources:
+        source = read.source
+        if isinstance(source, DataFrameSource) and not source.is_bounded and source.processing_time is not None:
+            known = [place for place in state.meta.replay.reached if place[0] == read.label]
+            found += known or [(read.label, "")]  # nothing is complete before the first row
+    return found
+
+
+def _at_tick(seen: Observations, wall: int | None) -> Observations:
+    """Put what was read at `NOW` to the tick of the micro-batch."""
+    if wall is None or not len(seen.ticks) or seen.ticks[0] != NOW[0]:
+        return seen
+    now = np.full(1, wall, np.int64)
+    return attrs.evolve(seen, ticks=now, parts=tuple(attrs.evolve(part, ticks=now) for part in seen.parts))

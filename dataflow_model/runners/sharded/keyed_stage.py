@@ -1,0 +1,256 @@
+"""A keyed stage in streaming: one call per shard and micro-batch, whatever the number of keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from dataflow_model.metrics.collecting import counted_rows
+from dataflow_model.metrics.tally import Tally
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.columns.panes import from_ipc
+from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
+from dataflow_model.runners.reporting import state_sizes
+from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
+from dataflow_model.runners.sharded.publishing import Stager
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
+from dataflow_model.runners.sharded.stage0 import FIRST, NOW, pack_arrivals, pack_panes
+from dataflow_model.runners.sharded.state.counted import CountedStore
+from dataflow_model.runners.sharded.state.draws import KeptDraws
+from dataflow_model.runners.sharded.state.shard import ShardState
+from dataflow_model.runners.sharded.tallies import tally_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    import pyarrow as pa
+
+    from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.runners.engine.timeline import At, Timeline
+    from dataflow_model.runners.sharded.feed.offsets import Control
+    from dataflow_model.runners.sharded.state.log import StateStore
+    from dataflow_model.runners.sharded.task import Task
+
+__all__ = ["run_shard"]
+
+
+@attrs.define
+class _Inbox:
+    """What a shard has been sent for one micro-batch."""
+
+    control: Control | None = None
+    seen: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)
+    timeline: Timeline | None = None
+    watermarks: dict[str, list[list[int]]] = attrs.field(factory=dict)
+    percentiles: dict[str, list[list[tuple[int, ...]]]] = attrs.field(factory=dict)
+    bundles: list[PackedBundle] = attrs.field(factory=list)
+    partials: dict[At, dict[str, list[tuple[pa.Table, int]]]] = attrs.field(factory=dict)
+
+
+def run_shard(task: Task, depth: int, label: int, rows: Iterable[Row], store: StateStore) -> Iterator[Row]:
+    """Run one micro-batch of one shard.
+
+    Rows for later stages are passed on; the others are brought into the total order of events and run. State is
+    durable once the last row has been taken.
+    """
+    task, fault = task.for_shard(label), task.program.fault
+    inbox = _Inbox()
+    for row in fault.receive(rows):
+        if row.stage > depth:
+            yield row
+        else:
+            _receive(inbox, row)
+    counted = CountedStore(fault.keep(store))
+    state = ShardState.open(task, depth, label, counted)
+    with torn_down_if_failed(state.shard):
+        yield from _run_open(task, depth, label, inbox, state, counted)
+
+
+def _run_open(
+    task: Task, depth: int, label: int, inbox: _Inbox, state: ShardState, counted: CountedStore
+) -> Iterator[Row]:
+    """Run the micro-batch on the shard as it is durable, and make what it has changed durable."""
+    timeline = inbox.timeline
+    if timeline is None:
+        if inbox.control is None:
+            state.shard.tear_down()
+            return  # no micro-batch of ours: nothing was sent but rows in passing
+        for one, counts in inbox.seen:
+            state.meta.counters.setdefault(one.label, Counter()).update(counts)
+        timeline = make_timeline(task.program, state, inbox.control, [one for one, _ in inbox.seen])
+    draws = KeptDraws.open(task, depth, label, state.shard.engines.values())
+    tally = Tally(bundles=next(task.worker.runs))  # each run begins elsewhere in the bundles of which some are timed
+    yield from counted_rows(tally, _run_staged(task, depth, label, state, timeline, inbox, draws))
+    metrics = _metrics(depth, label, state) | (progress_of_sources(state) if depth == 1 else {})
+    state.commit(task, depth, label)
+    metrics |= {"state": state_sizes(state.shard.engines), "clock": timeline.at[-1][0] if timeline.at else None}
+    yield Row(label, len(task.program.staged.stages) + 1, Kind.METRICS, dump(metrics))
+    tally.of_stage(depth, {**counted.counts(), f"cache_{state.how}": 1})
+    yield from tally_row(task, tally)
+
+
+def _run_staged(
+    task: Task,
+    depth: int,
+    label: int,
+    state: ShardState,
+    timeline: Timeline,
+    inbox: _Inbox,
+    draws: KeptDraws | None,
+) -> Iterator[Row]:
+    """Run the instants, keep what functions have drawn, then publish what does not wait for the commit."""
+    with _stager(task, depth, label) as stager:
+        yield from _run(task, depth, label, state, timeline, inbox, stager)
+        if draws is not None:
+            draws.keep()
+        if stager is not None:
+            yield from stager.finish()
+
+
+def _stager(task: Task, depth: int, label: int) -> AbstractContextManager[Stager | None]:
+    """Return what publishes a shard's productions before its state is durable, if that is wanted."""
+    if not task.program.weak:
+        return nullcontext()
+    return Stager(task, f"stage-{depth}-shard-{label}")
+
+
+def _receive(inbox: _Inbox, row: Row) -> None:
+    match row.kind:
+        case Kind.DATA:
+            inbox.bundles.append(load(row.payload))
+        case Kind.PARTIAL:
+            packed: PackedPartials = load(row.payload)
+            tables = inbox.partials.setdefault(packed.at, {}).setdefault(packed.cut, [])
+            tables.append((from_ipc(packed.table), packed.elements))
+        case Kind.CONTROL:
+            inbox.control = load(row.payload)
+        case Kind.SEEN:
+            inbox.seen.append(load(row.payload))
+        case Kind.TIMELINE:
+            inbox.timeline = load(row.payload)
+        case Kind.WATERMARK:
+            producer, values, percentiles = load(row.payload)
+            inbox.watermarks.setdefault(producer, []).append(values)
+            if percentiles:
+                inbox.percentiles.setdefault(producer, []).append(percentiles)
+        case _:
+            raise AssertionError(f"unexpected row of kind {row.kind!r}")
+
+
+def _run(
+    task: Task,
+    depth: int,
+    label: int,
+    state: ShardState,
+    timeline: Timeline,
+    inbox: _Inbox,
+    stager: Stager | None,
+) -> Iterator[Row]:
+    """Run the instants in order, and pack what comes of them."""
+    program = task.program
+    elements = _by_instant(state, timeline, inbox.bundles)
+    watermarks: dict[str, list[int]] = dict(timeline.watermarks)
+    for producer, from_shards in inbox.watermarks.items():
+        watermarks[producer] = np.min(np.array(from_shards, np.int64), axis=0).tolist()
+    percentiles = dict(timeline.percentiles)
+    for producer, high_from_shards in inbox.percentiles.items():
+        percentiles[producer] = list(map(tuple, np.min(np.array(high_from_shards, np.int64), axis=0).tolist()))
+    passed: dict[str, Bundle] = {}
+    places: dict[str, list[At]] = {}
+    outputs: dict[str, list[int]] = {name: [] for name in state.shard.engines}
+    awaited = len(program.awaited.percentiles)
+    highs: dict[str, list[tuple[int, ...]]] = {name: [] for name in state.shard.engines}
+    for number, at in enumerate(timeline.at):
+        arrivals, output = state.shard.instant(
+            at[0],
+            elements.get(at, {}),
+            {producer: values[number] for producer, values in watermarks.items()},
+            closes=timeline.closes[number],
+            partials=inbox.partials.get(at),
+            percentiles={producer: values[number] for producer, values in percentiles.items()},
+            signals=timeline.signals.get(number, ()),
+        )
+        yield from pack_panes(task, depth, state.shard, at, stager)
+        for cut, bundle in arrivals.items():
+            passed.setdefault(cut, Bundle()).extend(bundle)
+            places.setdefault(cut, []).extend([at] * len(bundle))
+        for name, watermark in output.items():
+            outputs[name].append(watermark)
+            highs[name].append(state.shard.percentile_outputs.get(name, (watermark,) * awaited))
+    yield from pack_arrivals(task, passed, places, stager)
+    last = len(program.staged.stages)
+    for later in range(depth + 1, last + 1):
+        for name, values in outputs.items():
+            if any(node.label in program.staged.targets(name) for node in program.staged.stages[later - 1]):
+                payload = dump((name, values, highs[name] if awaited else []))
+                yield from (Row(shard, later, Kind.WATERMARK, payload) for shard in program.labels)
+    if depth < last and label == program.labels[0]:
+        payload = dump(timeline)
+        yield from (Row(shard, depth + 1, Kind.TIMELINE, payload) for shard in program.labels)
+
+
+def _by_instant(state: ShardState, timeline: Timeline, bundles: list[PackedBundle]) -> Mapping[At, dict[str, Bundle]]:
+    """Sort elements by instant; those whose instant is not complete wait in state."""
+    bundles = [*state.meta.waiting, *bundles]
+    state.meta.waiting = []
+    instants = set(timeline.at)
+    first = timeline.at[0] if timeline.at else None
+    now = max((at for at in timeline.at if at[1] == 0), default=None)
+    elements: dict[At, dict[str, Bundle]] = {}
+    for packed in bundles:
+        rows: dict[At, list[int]] = {}
+        if isinstance(packed.at, tuple):
+            rows[packed.at] = list(range(len(packed.bundle)))
+        else:
+            for row, at in enumerate(packed.at):
+                rows.setdefault(at, []).append(row)
+        waiting: list[int] = []
+        for at, some in rows.items():
+            stands = at
+            if at == FIRST and first is not None:
+                stands = first
+                packed.bundle.produced = [first[0]] * len(packed.bundle)
+            elif at == NOW and now is not None:
+                stands = now
+                packed.bundle.produced = [now[0]] * len(packed.bundle)
+            if stands not in instants:
+                waiting += some
+                continue
+            if state.meta.latest is not None and stands < state.meta.latest:
+                engine = state.shard.engines.get(packed.cut)
+                if engine is not None:
+                    engine.counters["behind_clock"] += len(some)
+            box = elements.setdefault(stands, {})
+            part = packed.bundle if len(rows) == 1 else packed.bundle.take(some)
+            if packed.cut in box:
+                box[packed.cut].extend(part)
+            else:
+                box[packed.cut] = part
+        if waiting:
+            at_of = packed.at if isinstance(packed.at, tuple) else [packed.at[row] for row in waiting]
+            state.meta.waiting.append(PackedBundle(packed.cut, at_of, packed.bundle.take(waiting)))
+    if timeline.at:
+        state.meta.latest = max(timeline.at[-1], state.meta.latest or timeline.at[-1])
+    return elements
+
+
+def _metrics(depth: int, label: int, state: ShardState) -> dict[str, Any]:
+    counters = {name: dict(engine.counters) for name, engine in state.shard.engines.items()}
+    sources = {name: dict(counts) for name, counts in state.meta.counters.items() if name not in counters}
+    watermarks = {
+        **state.shard.watermarks,
+        **{name: engine.output_watermark() for name, engine in state.shard.engines.items()},
+    }
+    return {
+        "depth": depth,
+        "shard": label,
+        "counters": counters,
+        "sources": sources,
+        "watermarks": watermarks,
+        "cache": state.how,
+    }

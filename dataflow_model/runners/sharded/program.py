@@ -1,0 +1,197 @@
+"""The program: what every task of a run needs to know, pickled once and unpickled once per worker."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pathlib
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import cloudpickle
+
+from dataflow_model.errors import SourceError, explain
+from dataflow_model.plan.early_end import percentile_that_ends
+from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
+from dataflow_model.plan.sinks import Fence
+from dataflow_model.plan.sources import ColumnSource
+from dataflow_model.plan.triggering import awaited_percentiles
+from dataflow_model.runners.engine.timeline import Awaited
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt
+from dataflow_model.runners.sharded.faults import Fault, armed
+from dataflow_model.runners.sharded.unpicklable import unpicklable_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dataflow_model.plan.lifting import Lift
+    from dataflow_model.plan.nodes import Node, SideInput
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.sharded.upgrade.seed import Seed
+    from dataflow_model.values import Window
+
+__all__ = ["PackedProgram", "Program"]
+
+
+@attrs.frozen(eq=False, slots=False)  # cached properties need a dict
+class Program:
+    """A staged plan and how it is run.
+
+    Attributes:
+        staged: the chain of stages.
+        side_values: the static side inputs.
+        labels: the shard labels.
+        run_id: names the run's commits; a resumed run keeps it.
+        lifts: the groupings that are fed in columns.
+        buckets: into how many parts a bounded job cuts each shard's keys, so that one fits in memory.
+        wall: the wall clock when the run began: a bounded job's one value of it.
+        sequencer: of this start of the run, among those on its checkpoint; 0 where there is none.
+        directory: our part of the checkpoint.
+        weak: whether sinks that can publish what they are given before the micro-batch commits.
+        fault: what a test lets go wrong in the run.
+        edition: tells the run's commits from those before an upgrade.
+        folded: groupings that keep their state in columns though they are fed elements.
+        seed: what the shards begin with, where the run was upgraded from an older one.
+        digest: names the program in this worker.
+    """
+
+    staged: StagedPlan
+    side_values: Mapping[SideInput, Callable[[Window], Any]]
+    labels: tuple[int, ...]
+    run_id: str
+    buckets: int = 1
+    lifts: Mapping[str, Lift] = attrs.field(factory=dict)
+    wall: int = 0
+    sequencer: int = 0
+    directory: str = ""
+    weak: bool = False
+    fault: Fault = attrs.field(factory=armed)
+    edition: str = ""
+    folded: Mapping[str, Lift] = attrs.field(factory=dict)
+    seed: Seed | None = None
+    digest: str = ""
+
+    def pack(self) -> PackedProgram:
+        """Return it in a form that travels.
+
+        Raises:
+            PlanError: if it cannot be pickled.
+        """
+        try:
+            blob: bytes = cloudpickle.dumps(self, protocol=5)
+        except Exception as error:
+            raise unpicklable_program(error) from error
+        return PackedProgram(hashlib.sha256(blob).hexdigest(), blob)
+
+    @property
+    def fence(self) -> Fence | None:
+        """What tells this start of the run from older ones; `None` for a bounded job."""
+        return Fence(self.run_id, self.sequencer) if self.sequencer else None
+
+    @functools.cached_property
+    def awaited(self) -> Awaited:
+        """What the plan's triggers wait for."""
+        return Awaited(awaited_percentiles(self.staged.plan), percentile_that_ends(self.staged.plan))
+
+    @functools.cached_property
+    def _reached(self) -> dict[str, frozenset[str]]:
+        """For each node the cuts that its output flows to, itself if it is one."""
+        reached: dict[str, frozenset[str]] = {}
+        waiting = self.staged.side_feeds.keys()  # their side inputs flow to them too
+        for node in reversed(self.staged.plan.nodes):
+            if node.label in self.staged.cuts:
+                reached[node.label] = frozenset({node.label})
+                continue
+            consumers = []
+            for other in self.staged.plan.nodes:
+                by_closure = isinstance(other, ParDo) and other.label not in waiting
+                if any(ref.label == node.label for ref in (other.inputs[:1] if by_closure else other.inputs)):
+                    consumers.append(other)
+            reached[node.label] = frozenset().union(*(reached[other.label] for other in consumers))
+        return reached
+
+    def lifts_from(self, read: str) -> tuple[Lift, ...]:
+        """Return the lifted groupings that a source feeds."""
+        return tuple(lift for lift in self.lifts.values() if lift.read == read)
+
+    @functools.cached_property
+    def only_lifted(self) -> frozenset[str]:
+        """The nodes whose output goes to lifted groupings only: element-wise work leaves them out."""
+        lifted = self.lifts.keys()
+        return frozenset(label for label, cuts in self._reached.items() if cuts and cuts <= lifted)
+
+    def all_but(self, cut: str) -> frozenset[str]:
+        """Return the nodes that nothing flows through to one cut."""
+        return frozenset(label for label, cuts in self._reached.items() if cut not in cuts)
+
+    def rest(self, read: str) -> tuple[Node, ...]:
+        """Return what takes a source's rows as elements."""
+        return tuple(node for node in self.staged.plan.consumers(Ref(read)) if node.label not in self.only_lifted)
+
+    def pairs_of(self, read: str) -> ToPairs | None:
+        """Return what turns the rows into pairs of two columns, if nothing else takes them as elements."""
+        rest = self.rest(read)
+        pairs = rest[0] if len(rest) == 1 else None
+        if self.staged.plan[read].source.id_columns:  # type: ignore[union-attr] # a record's id wants its columns
+            return None
+        return pairs if isinstance(pairs, ToPairs) and isinstance(pairs.key, str) and pairs.value is not None else None
+
+    def source(self, read: str) -> ColumnSource:
+        """Return a source with no more columns than are needed."""
+        node = self.staged.plan[read]
+        assert isinstance(node, Read)  # noqa: S101 - callers have it from a read
+        source = node.source
+        assert isinstance(source, ColumnSource)  # noqa: S101
+        pairs = self.pairs_of(read)
+        # A bad row is shown whole, and text may be bad in any column.
+        if node.dead_letters is not None or not source.is_typed or (self.rest(read) and pairs is None):
+            return source
+        wanted = {name for lift in self.lifts_from(read) for name in (lift.key, lift.value) if name is not None}
+        if pairs is not None:
+            wanted |= {str(pairs.key), str(pairs.value)}
+        return source.project(wanted) if wanted <= set(source.schema().names) else source
+
+
+@attrs.frozen
+class PackedProgram:
+    """A program as bytes, or the file that has them.
+
+    Attributes:
+        digest: names the program.
+        blob: the bytes; empty where they are in a file.
+        file: the path of that file, on a file system that the workers share.
+    """
+
+    digest: str
+    blob: bytes = b""
+    file: str = ""
+
+    def unpack(self) -> Program:
+        """Return the program.
+
+        Raises:
+            SourceError: if the file cannot be read.
+            StateCorruption: if it is another file.
+        """
+        program: Program = pickle.loads(self.blob or self._read())
+        return attrs.evolve(program, digest=self.digest)
+
+    def path(self) -> pathlib.Path:
+        """Return where the file is on this machine."""
+        return pathlib.Path(self.file)
+
+    def _read(self) -> bytes:
+        path = self.path()
+        try:
+            blob = path.read_bytes()
+        except OSError as error:
+            raise SourceError(
+                explain(
+                    f"a worker cannot read the run's functions in {str(path)!r}: {error}",
+                    hint="make sure that driver and workers share the checkpoint directory and run as the same user",
+                )
+            ) from error
+        if hashlib.sha256(blob).hexdigest() != self.digest:
+            raise corrupt(repr(str(path)), "it is not the file that the driver wrote")
+        return blob

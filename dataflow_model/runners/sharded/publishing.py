@@ -1,0 +1,406 @@
+"""Sinks under Spark: tasks stage their rows, the commit of a micro-batch publishes all sinks and the progress."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import uuid
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote
+
+import attrs
+
+from dataflow_model.errors import SupersededRun
+from dataflow_model.metrics.collecting import collecting, enter, took
+from dataflow_model.metrics.tally import Tally
+from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.sinks import MessageSink, Record
+from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.reporting import Measured
+from dataflow_model.runners.sharded.checkpoint.durable import (
+    FORMAT,
+    check_format,
+    corrupt,
+    make_folder,
+    seal,
+    unseal,
+    write_file,
+)
+from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, Row, dump, load
+from dataflow_model.runners.sharded.unpicklable import unpicklable_element
+from dataflow_model.time import EventTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.sinks import Sink, SinkWriter
+    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.task import Task
+
+__all__ = [
+    "Publisher",
+    "Stager",
+    "Staging",
+    "claim_sinks",
+    "commit_id",
+    "half_published",
+    "last_published",
+    "read_collected",
+    "read_counters",
+    "read_measured",
+    "read_progress",
+    "read_watermarks",
+    "stage_rows",
+    "write_progress",
+]
+
+_PROGRESS: Final = "progress.json"
+_PUBLISHING: Final = "publishing"
+
+
+@attrs.define
+class Staging:
+    """What one task has staged: the sinks' messages by label, and metrics in passing.
+
+    Attributes:
+        messages: of what waits for the commit.
+        published: of what is published already.
+        parts: what was staged on the way here.
+    """
+
+    messages: dict[str, bytes] = attrs.field(factory=dict)
+    published: dict[str, bytes] = attrs.field(factory=dict)
+    parts: list[Staging] = attrs.field(factory=list)
+    metrics: list[dict[str, Any]] = attrs.field(factory=list)
+    tallies: list[Tally] = attrs.field(factory=list)
+
+
+def commit_id(program: Program, batch: int) -> str:
+    """Name a commit."""
+    return f"{program.run_id}{program.edition}-{batch:08d}"
+
+
+@attrs.define
+class Stager:
+    """The sinks of one task; as a context manager it removes what was staged when the task fails.
+
+    Args:
+        task: the task.
+        part: names what this task does in it; under weak productions `close` publishes what sinks take at once.
+    """
+
+    task: Task
+    part: str = ""
+    _name: str = attrs.field(init=False, factory=lambda: uuid.uuid4().hex[:12])
+    _writers: dict[str, SinkWriter] = attrs.field(init=False, factory=dict)
+    _weak: set[str] = attrs.field(init=False, factory=set)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for writer in self._writers.values():
+                writer.abort()
+
+    def write(self, label: str, records: Sequence[Record]) -> None:
+        """Stage records for a sink."""
+        took(label, len(records))
+        self._writer(label).write(records)
+
+    def write_panes(self, packed: PackedPanes) -> None:
+        """Stage panes in columns, if the sink takes columns."""
+        writer, records = self._writer(packed.cut), packed.records()
+        took(packed.cut, len(records))
+        write_columns = getattr(writer, "write_columns", None)
+        if write_columns is None:
+            writer.write(records)
+        else:
+            write_columns(records.panes.columns(panes=bool(getattr(self._sink(packed.cut), "panes", False))))
+
+    def close(self) -> Staging:
+        """Finish, publish what is weak, and return the sinks' messages."""
+        if self._weak:
+            check_newest(self._program.directory, self._program.fence)
+        messages = {label: self._close(label) for label in self._writers if label not in self._weak}
+        return Staging(messages, {label: self._close(label) for label in sorted(self._weak)})
+
+    def finish(self) -> Iterator[Row]:
+        """Finish as `close` does, and yield a row that tells the commit, unless there is nothing to tell."""
+        staging = self.close()
+        if staging != Staging():
+            yield Row(self.task.home, len(self._program.staged.stages) + 1, Kind.STAGED, dump(staging))
+
+    def _close(self, label: str) -> bytes:
+        writer = self._writers[label]
+        if not isinstance(self._sink(label), MessageSink):
+            return writer.close()
+        try:
+            return writer.close()
+        except Exception as error:
+            kept: list[Record] = getattr(writer, "records", [])
+            raise unpicklable_element(label, [record.value for record in kept], error) from error
+
+    def _writer(self, label: str) -> SinkWriter:
+        if label not in self._writers:
+            program, sink = self._program, self._sink(label)
+            commit = commit_id(program, self.task.micro_batch)
+            weak = _fenced(sink, program).open_weak(commit, self.part) if program.weak and self.part else None
+            if weak is not None:
+                self._weak.add(label)
+            self._writers[label] = sink.open(commit, self._name) if weak is None else weak
+        return self._writers[label]
+
+    def _sink(self, label: str) -> Sink:
+        node = self._program.staged.plan[label]
+        assert isinstance(node, Write)  # noqa: S101 - only sinks are sent output
+        return node.sink
+
+    @property
+    def _program(self) -> Program:
+        return self.task.program
+
+
+def stage_rows(task: Task, rows: Iterable[Row]) -> Staging:
+    """Write one task's rows to where no reader sees them yet."""
+    staging = Staging()
+    with collecting() as tally, Stager(task, f"task-{task.part}") as stager:
+        staging.tallies.append(tally)
+        for row in rows:
+            if row.kind == Kind.METRICS:
+                staging.metrics.append(load(row.payload))
+            elif row.kind == Kind.TALLY:
+                staging.tallies.append(load(row.payload))
+            elif row.kind == Kind.STAGED:
+                staging.parts.append(load(row.payload))
+            elif row.kind == Kind.OUTPUT:
+                packed: PackedBundle = load(row.payload)
+                stager.write(packed.cut, records_of(packed.bundle, packed.instants()))
+            elif row.kind == Kind.PANES:
+                stager.write_panes(load(row.payload))
+        staging.parts.append(stager.close())
+        task.reach("after_staging")
+    return staging
+
+
+@attrs.frozen
+class Publisher:
+    """Publishes what the tasks of a program have staged for its sinks.
+
+    Args:
+        program: the program.
+        directory: where the run keeps its own files.
+    """
+
+    program: Program
+    directory: str
+
+    def commit(self, batch: int, staged: Sequence[Staging]) -> None:
+        """Publish what the tasks have staged; again for the same micro-batch, it changes nothing.
+
+        Raises:
+            SupersededRun: if a newer start of the run has taken the checkpoint over.
+        """
+        staged = _with_parts(staged)
+        check_newest(self.directory, self.program.fence)
+        if self.program.staged.stages and not any(staging.metrics for staging in staged):
+            self.abort(batch, staged)  # no shard has run: a DataFrame's rows that came behind the end of the input
+            return
+        if self.program.sequencer:
+            write_file(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
+        rows: dict[str, Counter[str]] = {}
+        tally = Tally()
+        self.program.fault.reach("before_publishing", batch)
+        for write in self.program.staged.sinks:
+            messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
+            with collecting(tally):
+                enter(write.label)
+                _fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
+            published = [staging.published[write.label] for staging in staged if write.label in staging.published]
+            rows[write.label] = Counter(write.sink.counts([*messages, *published]))
+            if isinstance(write.sink, MessageSink):
+                records = write.sink.records(messages)
+                rows[write.label]["elements_in"] += len(records)
+                if records:
+                    _keep(self._collected(write.label), commit_id(self.program, batch), records)
+            self.program.fault.reach("while_publishing", batch)
+        self.program.fault.reach("after_publishing", batch)
+        for staging in staged:
+            for counted in staging.tallies:
+                tally.merge(counted)
+        metrics = [part for staging in staged for part in staging.metrics]
+        check_newest(self.directory, self.program.fence)
+        _write_progress(pathlib.Path(self.directory), batch, metrics, rows, tally)
+        self.program.fault.reach("after_progress", batch)
+
+    def abort(self, batch: int, staged: Sequence[Staging]) -> None:
+        """Remove what the tasks have staged, unless a newer start of the run may be staging there now."""
+        staged = _with_parts(staged)
+        try:
+            check_newest(self.directory, self.program.fence)
+        except SupersededRun:
+            return
+        for write in self.program.staged.sinks:
+            messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
+            write.sink.abort(commit_id(self.program, batch), messages)
+
+    def _collected(self, label: str) -> pathlib.Path:
+        return _collected(self.directory, label)
+
+
+def claim_sinks(program: Program) -> None:
+    """Let no older start of the run write to sinks that can tell, from here on."""
+    for write in program.staged.sinks:
+        _fenced(write.sink, program).claim()
+
+
+def last_published(directory: str) -> int | None:
+    """Return the last micro-batch of which anything may have been published; `None` if there is none."""
+    path = pathlib.Path(directory, _PUBLISHING)
+    try:
+        return int(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise corrupt(repr(str(path)), f"it does not contain the number of a micro-batch: {error}") from error
+
+
+def half_published(directory: str, committed: int | None) -> int | None:
+    """Return the micro-batch whose publishing has begun and that is not committed; `None` if there is none.
+
+    Args:
+        directory: our part of a checkpoint.
+        committed: the last committed micro-batch.
+    """
+    published = last_published(directory)
+    return published if published is not None and (committed is None or committed < published) else None
+
+
+def read_collected(directory: str, label: str) -> list[Record]:
+    """Return what a sink that keeps its records has received, in emission order."""
+    records: list[Record] = []
+    for path in sorted(_collected(directory, label).glob("*.pickle")):
+        records.extend(unseal(path.read_bytes(), repr(str(path))))
+    records.sort(key=lambda record: record.order)
+    return records
+
+
+def read_progress(directory: str) -> dict[str, Any]:
+    """Return the progress that the last commit wrote; empty before the first."""
+    path = pathlib.Path(directory, _PROGRESS)
+    try:
+        progress: dict[str, Any] = json.loads(path.read_bytes())
+        check_format(progress.get("format"), repr(str(path)))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError) as error:
+        raise corrupt(repr(str(path)), f"it cannot be read: {error}") from error
+    return progress
+
+
+def write_progress(directory: str, progress: Mapping[str, Any]) -> None:
+    """Replace the progress."""
+    content = json.dumps({"format": FORMAT, **progress})
+    write_file(pathlib.Path(directory, _PROGRESS), content.encode())
+
+
+def read_counters(directory: str, plan: Plan) -> dict[str, dict[str, Any]]:
+    """Return the counters of each transform, as of the last commit."""
+    progress = read_progress(directory)
+    found: dict[str, dict[str, Any]] = {node.label: {} for node in plan.nodes}
+    for part in ("counters", "sinks"):
+        for label, counts in progress.get(part, {}).items():
+            found.setdefault(label, {}).update(counts)
+    return found
+
+
+def read_watermarks(directory: str) -> dict[str, EventTime]:
+    """Return the output watermark of each source and keyed node, as of the last commit."""
+    return {label: EventTime(watermark) for label, watermark in read_progress(directory).get("watermarks", {}).items()}
+
+
+def read_measured(directory: str, plan: Plan, pending_since: int | None = None) -> Measured:
+    """Return what is known of a run as of the last commit."""
+    progress = read_progress(directory)
+    return Measured(
+        counters=read_counters(directory, plan),
+        watermarks=progress.get("watermarks", {}),
+        tally=Tally.from_json(progress.get("tally", {})),
+        state={label: (entries, stored) for label, (entries, stored) in progress.get("state", {}).items()},
+        clock=progress.get("clock", 0),
+        commits=progress.get("commits", 0),
+        pending_since=pending_since,
+    )
+
+
+def _fenced(sink: Sink, program: Program) -> Sink:
+    return sink if program.fence is None else sink.fenced(program.fence)
+
+
+def _with_parts(staged: Sequence[Staging]) -> list[Staging]:
+    return [part for staging in staged for part in (staging, *staging.parts)]
+
+
+def _collected(directory: str, label: str) -> pathlib.Path:
+    return pathlib.Path(directory, "collected", quote(label, safe=""))
+
+
+def _keep(directory: pathlib.Path, commit_id: str, records: list[Record]) -> None:
+    make_folder(directory)
+    write_file(directory / f"{commit_id}.pickle", seal(records))
+
+
+def _write_progress(
+    directory: pathlib.Path, batch: int, metrics: Sequence[dict[str, Any]], rows: dict[str, Counter[str]], tally: Tally
+) -> None:
+    """Write counters and watermarks; those of shards are totals, those of sinks and tasks are added up over commits."""
+    before = read_progress(str(directory))
+    total = Tally.from_json(before.get("tally", {}))
+    commits = before.get("commits", 0)
+    state: dict[str, list[int]] = {}
+    counters: dict[str, Counter[str]] = {}
+    known = before.get("watermarks", {})
+    watermarks: dict[str, int] = {}
+    cache: Counter[str] = Counter(before.get("cache", {}))
+    sources: dict[str, Any] = {name: before[name] for name in ("reach", "enough") if name in before}
+    for part in metrics:
+        for label, counts in part["counters"].items():
+            counters.setdefault(label, Counter()).update(counts)
+        for label, counts in part["sources"].items():
+            if part["depth"] == 0:
+                counters.setdefault(label, Counter()).update(counts)
+            elif part["depth"] == 1:
+                counters[label] = Counter(counts)  # every shard is told the same
+        for label, watermark in part["watermarks"].items():
+            watermarks[label] = min(watermark, watermarks.get(label, watermark))
+        cache[part["cache"]] += 1
+        for label, size in part.get("state", {}).items():
+            state[label] = [had + more for had, more in zip(state.get(label, (0, 0)), size, strict=True)]
+        sources.update({name: part[name] for name in ("reach", "enough") if name in part})  # every shard tells the same
+    sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
+    if before.get("batch", -1) < batch:
+        for label, counts in rows.items():
+            sinks[label].update(counts)
+        total.merge(tally)
+        commits += 1
+    clocks = [part["clock"] for part in metrics if part.get("clock") is not None]
+    progress = {
+        "batch": batch,
+        "counters": counters or before.get("counters", {}),
+        "sinks": sinks,
+        "watermarks": known | {label: max(now, known.get(label, now)) for label, now in watermarks.items()},
+        "cache": cache,
+        "tally": total.to_json(),
+        "state": state or before.get("state", {}),
+        "clock": max(clocks, default=before.get("clock", 0)),
+        "commits": commits,
+        **sources,
+    }
+    make_folder(directory)
+    write_progress(str(directory), progress)

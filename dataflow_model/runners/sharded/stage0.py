@@ -1,0 +1,373 @@
+"""Stage 0: read row ranges, run what is fused behind the sources, and pack bundles by shard."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Read, Ref, Write
+from dataflow_model.plan.rows import rows_of, values_of
+from dataflow_model.plan.sources import ElementsSource, ScriptSource, events_of
+from dataflow_model.plan.stages import owner_of_cut
+from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
+from dataflow_model.runners.engine.columns.panes import to_ipc
+from dataflow_model.runners.engine.kernels import split_by_shard as split_table
+from dataflow_model.runners.engine.observing import Observer
+from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
+from dataflow_model.runners.engine.shard import route
+from dataflow_model.runners.engine.sharding import split_by_shard
+from dataflow_model.runners.engine.straight import FreshRecords, line_behind
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row, dump
+from dataflow_model.runners.sharded.unpicklable import unpicklable_element
+from dataflow_model.time import MIN_TIMESTAMP
+from dataflow_model.values import NO_FIRING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.columns import Columns
+    from dataflow_model.plan.lifting import Lift
+    from dataflow_model.plan.sources import Step
+    from dataflow_model.runners.engine.shard import Arrivals, StageShard
+    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.sharded.publishing import Stager
+    from dataflow_model.runners.sharded.task import Task
+
+__all__ = [
+    "FIRST",
+    "NOW",
+    "STATIC_STEP",
+    "Slice",
+    "pack_arrivals",
+    "pack_panes",
+    "read_script",
+    "read_slice",
+    "read_static",
+]
+
+FIRST: Final = (int(MIN_TIMESTAMP), 0)
+"""Stands for the run's first instant."""
+NOW: Final = (int(MIN_TIMESTAMP), 1)
+"""Stands for the tick of the micro-batch, under the wall clock."""
+STATIC_STEP: Final = -2
+"""Where static elements stand in a script's timeline: before its first step."""
+_CHUNK_ROWS: Final = 400_000
+"""How many rows are combined at once at most: enough to meet a key again, few enough for a processor's cache."""
+
+
+@attrs.frozen
+class Slice:
+    """Rows `[start, stop)` of one origin of one source.
+
+    Attributes:
+        base: what is added to a row's place to make its sequence number.
+        version: what the origin was when it was listed; `None` where it cannot change.
+    """
+
+    label: str
+    origin: str
+    start: int
+    stop: int
+    base: int = 0
+    version: tuple[int | str, ...] | None = None
+
+
+def read_slice(task: Task, part: Slice, wall: int | None, stager: Stager | None = None) -> Iterator[Row]:
+    """Read a row range and yield its elements and partials packed by shard, then what was observed.
+
+    Args:
+        task: the task.
+        part: the rows.
+        wall: the tick of all of them, or `None` under a replay clock.
+        stager: takes what goes to sinks, if that is done on the spot.
+    """
+    program = task.program
+    read = program.staged.plan[part.label]
+    assert isinstance(read, Read)  # noqa: S101 - slices are made from reads
+    source = program.source(part.label)
+    reading = _Reading(task, part, wall, stager)
+    name = reading.name
+    observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
+    row = part.start
+    good = dead = 0
+    if part.version is not None:
+        source.check_version(part.origin, part.version)
+    for batch in source.read(part.origin, part.start, part.stop):
+        columns = source.columns_of(batch)
+        rows = _good_rows(columns, program.wall if wall is None else wall, row + part.base)
+        observer.take(rows.clock, rows.event_times, rows)
+        good += len(rows.positions)
+        yield from reading.take(rows)
+        letters = Bundle()
+        for bad in columns.bad:
+            if read.dead_letters is None:
+                raise source.refusal(part.label, part.origin, row, bad)
+            tick = bad.processing_time if wall is None else wall
+            tick = program.wall if tick is None else tick
+            letter = source.dead_letter(part.label, part.origin, row, bad)
+            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, (name, part.base + row + bad.index), tick)
+            observer.pass_over(np.array([tick], np.int64))
+            dead += 1
+        if letters and read.dead_letters is not None:
+            yield from _through(task, part.label, read.dead_letters, letters, stager=stager)
+        row += batch.num_rows
+    if part.version is not None:  # it may have been replaced while it was read
+        source.check_version(part.origin, part.version)
+    yield from reading.finish()
+    payload = dump((observer.seen(), {"elements_out": good, "dead_letters": dead}))
+    for label in program.labels if program.staged.stages else ():
+        yield Row(label, 1, Kind.SEEN, payload)
+
+
+@attrs.frozen(eq=False)
+class _Rows:
+    """The good rows of a batch.
+
+    Attributes:
+        batch: the rows.
+        event_times, clock: of each.
+        positions: of each, in its origin.
+    """
+
+    batch: pa.RecordBatch
+    event_times: NDArray[np.int64]
+    clock: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+    def elements(self) -> list[Any]:
+        """Return them as named tuples."""
+        return rows_of(self.batch)
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column's values."""
+        return values_of(self.batch.column(name))
+
+
+def _good_rows(columns: Columns, wall: int, start: int) -> _Rows:
+    batch, event_times, clock = columns.batch, columns.event_times, columns.clock
+    positions = np.arange(batch.num_rows, dtype=np.int64)
+    if columns.valid is not None:
+        positions = np.flatnonzero(columns.valid)
+        batch = batch.take(pa.array(positions))
+        event_times = None if event_times is None else event_times[positions]
+        clock = None if clock is None else clock[positions]
+    if clock is None:
+        clock = np.full(batch.num_rows, wall, np.int64)
+    return _Rows(batch, clock if event_times is None else event_times, clock, positions + start)
+
+
+class _Reading:
+    """The rows of one row range on their way: as columns to lifted groupings, as elements to the rest."""
+
+    def __init__(self, task: Task, part: Slice, wall: int | None, stager: Stager | None) -> None:
+        program = task.program
+        self.name = f"{part.label}:{part.origin}"
+        self._task, self._label, self._stager = task, part.label, stager
+        self._at: At = FIRST if wall is None else (wall, 0)
+        self._lifts = program.lifts_from(part.label)
+        self._held: list[_Rows] = []
+        self._rest = program.rest(part.label)
+        self._pairs = program.pairs_of(part.label)
+        self._skip = program.only_lifted
+        start = Ref(part.label if self._pairs is None else self._pairs.label)
+        self._line = None if stager is None else line_behind(program.staged.plan, start, self._skip)
+
+    def take(self, rows: _Rows) -> Iterator[Row]:
+        """Take some rows, and yield what is ready."""
+        if not len(rows.positions):
+            return
+        if self._rest:
+            yield from self._elements(rows)
+        if self._lifts:
+            self._held.append(rows)
+            if sum(len(held.positions) for held in self._held) >= _CHUNK_ROWS:
+                yield from self.finish()
+
+    def finish(self) -> Iterator[Row]:
+        """Yield what was held back for a larger chunk."""
+        held, self._held = self._held, []
+        if held:
+            chunk = Chunk([rows.batch for rows in held], np.concatenate([rows.event_times for rows in held]))
+            for lift in self._lifts:
+                yield from self._partials(lift, chunk, held)
+
+    def _partials(self, lift: Lift, chunk: Chunk, held: list[_Rows]) -> Iterator[Row]:
+        program = self._task.program
+        node = program.staged.plan[lift.label]
+        assert isinstance(node, GroupByKeyAndWindow)  # noqa: S101 - only these are lifted
+        table = chunk_partials(lift, node.strategy.window_fn, chunk)
+        if table is None:
+            skip = program.all_but(lift.label)
+            for rows in held:
+                bundle = self._bundle(rows_of(_with_column(rows.batch, lift.unread)), rows)
+                yield from _through(self._task, self._label, MAIN, bundle, skip=skip)
+            return
+        elements = len(chunk.event_times)
+        shards = len(program.labels)
+        slots = range(shards * program.buckets)
+        parts = [(0, table)] if len(slots) == 1 or not table.num_rows else split_table(table, slots)
+        for slot, some in parts:
+            packed = PackedPartials(lift.label, self._at, elements, to_ipc(some))
+            elements = 0  # told once
+            yield Row(program.labels[slot % shards], 1, Kind.PARTIAL, dump(packed), slot // shards)
+
+    def _elements(self, rows: _Rows) -> Iterator[Row]:
+        pairs = self._pairs
+        names = rows.batch.schema.names
+        values: list[Any] | None = None
+        producer = self._label
+        if pairs is not None and pairs.key in names and pairs.value in names:
+            columns = [values_of(rows.batch.column(str(field))) for field in (pairs.key, pairs.value)]
+            values, producer = list(zip(*columns, strict=True)), pairs.label
+        if values is None:
+            values = rows_of(rows.batch)
+        line = self._line if (pairs is None) == (producer == self._label) else None
+        if line is not None and self._stager is not None:
+            ran = line.run(values)
+            if ran is not None:
+                found = FreshRecords(ran[0], rows.event_times, rows.clock, ran[1], self._order(rows))
+                self._stager.write(line.sink, found)
+                return
+        bundle = self._bundle(values, rows)
+        yield from _through(self._task, producer, MAIN, bundle, skip=self._skip, stager=self._stager)
+
+    def _order(self, rows: _Rows) -> Callable[[int], tuple[Any, ...]]:
+        passed = (1,) * len(self._task.program.staged.stages)
+        return lambda row: (int(rows.clock[row]), 0, *passed, self.name, int(rows.positions[row]), 0)
+
+    def _bundle(self, values: list[Any], rows: _Rows) -> Bundle:
+        count = len(values)
+        orders: list[Any] = list(zip(itertools.repeat(self.name), rows.positions.tolist(), strict=False))
+        times, produced = rows.event_times.tolist(), rows.clock.tolist()
+        return Bundle(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
+
+
+def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:
+    """Return the rows with a column of nulls under a name that they do not have."""
+    if name is None or name in batch.schema.names:
+        return batch
+    return batch.append_column(name, pa.nulls(batch.num_rows))
+
+
+def read_static(task: Task, label: str, at: At | None, stager: Stager | None = None) -> Iterator[Row]:
+    """Yield the elements of a static source; they stand at the run's first instant, wherever that is (`None`)."""
+    read = task.program.staged.plan[label]
+    assert isinstance(read, Read)  # noqa: S101
+    assert isinstance(read.source, ElementsSource)  # noqa: S101
+    source = read.source
+    count = len(source.elements)
+    times = [int(MIN_TIMESTAMP)] * count if source.event_times is None else [int(time) for time in source.event_times]
+    orders: list[Any] = [(label, row) for row in range(count)]
+    clock = 0 if at is None else at[0]
+    bundle = Bundle.fresh(list(source.elements), times, orders, clock)
+    yield from _through(task, label, MAIN, bundle, at=FIRST if at is None else at, stager=stager)
+
+
+def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[int, At]) -> Iterator[Row]:
+    """Yield the elements of events `[first, last)` of a script, each at its own instant."""
+    staged = task.program.staged
+    read = staged.plan[label]
+    assert isinstance(read, Read)  # noqa: S101
+    assert isinstance(read.source, ScriptSource)  # noqa: S101
+    events = itertools.islice(enumerate(events_of(read.source.steps)), first, last)
+    for _, some in itertools.groupby(events, key=_place_of_step):
+        numbered = [(number, step) for number, (_, step) in some]
+        bundle = script_bundle(label, numbered, numbers[numbered[0][0]][0])
+        if bundle:
+            arrivals: Arrivals = {}
+            route(staged, 0, task.fragment(label).run(bundle, MAIN), arrivals)
+            at = {
+                cut: [numbers[number] for number in event_numbers(staged, cut, arrived.orders)]
+                for cut, arrived in arrivals.items()
+            }
+            yield from pack_arrivals(task, arrivals, at)
+
+
+def _place_of_step(event: tuple[int, tuple[int, Step]]) -> int:
+    return event[1][0]
+
+
+def pack_arrivals(
+    task: Task, arrivals: Arrivals, at: At | Mapping[str, list[At]] | None = None, stager: Stager | None = None
+) -> Iterator[Row]:
+    """Yield what arrives at cuts as rows.
+
+    Args:
+        task: the task.
+        arrivals: bundles by cut.
+        at: the instant of all elements, or of each by cut; `None` where it is the tick at which each was produced.
+        stager: takes what goes to sinks, if that is done on the spot.
+    """
+    program = task.program
+    for cut, bundle in arrivals.items():
+        if not bundle:
+            continue
+        node = program.staged.taker(cut)
+        stage = program.staged.depth_of(cut)
+        if isinstance(at, tuple):
+            places: list[At] | At = at
+        else:
+            places = [(tick, 0) for tick in bundle.produced] if at is None else at[cut]
+        if isinstance(node, Write) and stager is not None:
+            stager.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
+            continue
+        if isinstance(node, Write):
+            yield Row(task.home, stage, Kind.OUTPUT, _dump_elements(PackedBundle(cut, places, bundle)))
+            continue
+        if cut in program.staged.owners:  # every shard sees a side input whole
+            payload = _dump_elements(PackedBundle(cut, places, bundle))
+            yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
+            continue
+        if isinstance(places, list):  # carried along as the last part of the order while the bundle is cut up
+            bundle.orders = list(zip(bundle.orders, places, strict=True))
+        shards = len(program.labels)
+        for slot, some in split_by_shard(node, bundle, shards * program.buckets).items():  # type: ignore[arg-type]
+            mine = places
+            if isinstance(places, list):
+                mine = [place for _, place in some.orders]
+                some.orders = [order for order, _ in some.orders]
+            label = program.labels[slot % shards]
+            yield Row(label, stage, Kind.DATA, _dump_elements(PackedBundle(cut, mine, some)), slot // shards)
+
+
+def _dump_elements(packed: PackedBundle) -> bytes:
+    try:
+        return dump(packed)
+    except Exception as error:
+        raise unpicklable_element(owner_of_cut(packed.cut), packed.bundle.values, error) from error
+
+
+def pack_panes(task: Task, depth: int, stage: StageShard, at: At, stager: Stager | None = None) -> Iterator[Row]:
+    """Yield the panes in columns that a stage has for sinks, or hand them to the stager."""
+    staged = task.program.staged
+    for cut, tables in stage.take_panes().items():
+        passed = staged.depth_of(cut) - 1 - depth
+        for panes in tables:
+            if stager is not None:
+                stager.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
+            else:
+                packed = PackedPanes(cut, at, passed, panes.produced, panes.trigger, to_ipc(panes.table))
+                yield Row(task.home, staged.depth_of(cut), Kind.PANES, dump(packed))
+
+
+def _through(
+    task: Task,
+    label: str,
+    tag: str,
+    bundle: Bundle,
+    at: At | None = None,
+    *,
+    skip: frozenset[str] = frozenset(),
+    stager: Stager | None = None,
+) -> Iterator[Row]:
+    arrivals: Arrivals = {}
+    route(task.program.staged, 0, task.fragment(label, skip).run(bundle, tag), arrivals)
+    yield from pack_arrivals(task, arrivals, at, stager)

@@ -1,0 +1,160 @@
+"""The soft state of a shard: what a worker remembers between micro-batches, and how it catches up with the log.
+
+What a worker process remembers is valid only for the token that it claims: a worker that has missed some
+micro-batches applies just those deltas; one whose last attempt did not become durable starts from the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
+from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.relay import RelayEngine
+from dataflow_model.runners.engine.shard import StageShard
+from dataflow_model.runners.engine.side_join import SideJoinEngine
+from dataflow_model.runners.engine.stateful import StatefulEngine
+from dataflow_model.runners.sharded.rows import dump, load
+from dataflow_model.runners.sharded.state.log import Delta, StateLog, keys_of
+from dataflow_model.runners.sharded.state.meta import ShardMeta
+from dataflow_model.runners.sharded.unpicklable import unpicklable_state
+from dataflow_model.time import MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.state.log import StateStore
+    from dataflow_model.runners.sharded.task import Task
+
+__all__ = ["ShardState"]
+
+_KEYED: Final = (GroupingEngine, ColumnarEngine, StatefulEngine, MemoEngine, DeduplicatingEngine)
+
+
+@attrs.define
+class ShardState:
+    """One shard of one stage, in this worker's memory.
+
+    Attributes:
+        shard: the engines.
+        meta: the rest.
+        token: of the micro-batch that it stands after.
+        known: by record of the log, the keys in it.
+        how: whether the cache was `"fresh"`, `"behind"` or `"void"` this time.
+    """
+
+    shard: StageShard
+    meta: ShardMeta = attrs.field(factory=ShardMeta)
+    token: str = ""
+    known: list[set[tuple[str, bytes]]] = attrs.field(factory=list)
+    how: str = "void"
+    _log: StateLog | None = None
+
+    @classmethod
+    def open(cls, task: Task, depth: int, label: int, store: StateStore) -> ShardState:
+        """Return the shard as of its durable state; the worker has forgotten it until `commit` hands it back.
+
+        Raises:
+            CheckpointMismatch: when another version of the package wrote the durable state, in another format.
+            StateCorruption: when it is damaged.
+        """
+        program = task.program
+        log = StateLog(store, f"shard {label} of stage {depth}")
+        token = log.open()
+        if not token and program.seed is not None:  # as if a micro-batch before the first had written it
+            index = program.labels.index(label)
+            delta = program.seed.of_shard(program, cls._new(program, depth).shard, index)
+            token = log.append(delta, delta.entries.__getitem__, [])
+        state = task.worker.take_shard(program, depth, label)
+        how = "fresh"
+        if state is None or state.token != token:
+            deltas = log.since(state.token) if state is not None and state.token else None
+            how = "behind"
+            if state is None or deltas is None:
+                if state is not None:
+                    state.let_go()
+                state, how = cls._new(program, depth), "void"
+                deltas = log.since("")
+            state.catch_up(log, deltas or [], whole=how == "void")
+        return attrs.evolve(state, log=log, how=how, token=token)
+
+    @classmethod
+    def _new(cls, program: Program, depth: int) -> ShardState:
+        lifts = {**program.lifts, **program.folded}
+        return cls(StageShard(program.staged, depth, program.side_values, thaw=load, lifts=lifts))
+
+    def commit(self, task: Task, depth: int, label: int) -> None:
+        """Make what has changed durable, then let the worker have it, or its functions go if nothing is to come."""
+        assert self._log is not None  # noqa: S101 - opened
+        entries: dict[tuple[str, bytes], Any] = {}
+        for name, engine in self.shard.engines.items():
+            if isinstance(engine, _KEYED):
+                self.meta.positions[name] = engine.position()
+                try:
+                    settled = engine.settle(dump)
+                except Exception as error:
+                    raise unpicklable_state(name, error) from error
+                entries.update({(name, encoded): entry for encoded, entry in settled.items()})
+            if isinstance(engine, RelayEngine):
+                self.meta.positions[name] = engine.position()
+            if isinstance(engine, SideJoinEngine):
+                self.meta.joins[name] = engine.state
+            self.meta.reports[name] = engine.output_watermark()
+            self.meta.counters[name] = engine.counters
+        self.meta.watermarks = dict(self.shard.watermarks)
+        self.meta.percentiles = dict(self.shard.percentiles)
+        task.reach("before_state")
+        self.token = self._log.append(Delta(self.meta, entries), self._current, self.known)
+        task.reach("after_state")
+        self._log = None
+        if self.shard.is_over:
+            self.shard.tear_down()
+            return
+        task.worker.keep_shard(task.program, depth, label, self)
+
+    def catch_up(self, log: StateLog, deltas: list[Delta], *, whole: bool) -> None:
+        """Apply the deltas that lead to the log's head; `whole` when they are all there are."""
+        for delta in deltas:
+            self.meta = delta.meta
+            by_owner: dict[str, dict[bytes, Any]] = {}
+            for (name, encoded), entry in delta.entries.items():
+                by_owner.setdefault(name, {})[encoded] = entry
+            for name, changes in by_owner.items():
+                engine = self.shard.engines[name]
+                assert isinstance(engine, _KEYED)  # noqa: S101 - only groupings have keyed state
+                engine.apply(changes)
+        # Which keys each record holds: those of records that were just read are known, the others keep theirs.
+        if whole:
+            self.known = keys_of(deltas)
+        else:
+            kept = len(log.records) - len(deltas)
+            self.known = self.known[:kept] + keys_of(deltas)
+        for name, engine in self.shard.engines.items():
+            counts = dict(self.meta.counters.get(name, {}))
+            engine.counters.clear()
+            engine.counters.update(counts)
+            if isinstance(engine, SideJoinEngine) and name in self.meta.joins:
+                engine.resume(self.meta.joins[name])
+            if isinstance(engine, _KEYED) and name in self.meta.positions:
+                engine.stand_at(**self.meta.positions[name])
+        self.shard.watermarks = dict(self.meta.watermarks)
+        self.shard.percentiles = dict(self.meta.percentiles)
+        for engine in self.shard.engines.values():
+            if isinstance(engine, RelayEngine):
+                engine.reach(**self.meta.positions.get(engine.label, {"watermark": int(MIN_TIMESTAMP)}))
+                self.shard.stand_relay(engine)
+
+    def _current(self, place: tuple[str, bytes]) -> Any:
+        name, encoded = place
+        engine = self.shard.engines[name]
+        assert isinstance(engine, _KEYED)  # noqa: S101
+        return engine.stored(encoded)
+
+    def let_go(self) -> None:
+        """Tear down what was only remembered; its errors are not those of the run that takes its place."""
+        with contextlib.suppress(Exception):
+            self.shard.tear_down()

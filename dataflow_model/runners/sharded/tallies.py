@@ -1,0 +1,30 @@
+"""What tasks have counted, on its way to the commit: a row beside their output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.metrics.collecting import counted_rows
+from dataflow_model.metrics.tally import Tally
+from dataflow_model.runners.sharded.rows import Kind, Row, dump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dataflow_model.runners.sharded.task import Task
+
+__all__ = ["counting", "tally_row"]
+
+
+def counting(task: Task, rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows of a task, then what was counted while they were made."""
+    tally = Tally()
+    yield from counted_rows(tally, iter(rows))
+    yield from tally_row(task, tally)
+
+
+def tally_row(task: Task, tally: Tally) -> Iterator[Row]:
+    """Yield a row for the commit, unless nothing was counted."""
+    tally.label = ""
+    if tally != Tally():
+        yield Row(task.home, len(task.program.staged.stages) + 1, Kind.TALLY, dump(tally))

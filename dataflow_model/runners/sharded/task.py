@@ -1,0 +1,118 @@
+"""A task of a run, and what the process that runs it remembers from one task to the next."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.kernels import keep_freed_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataflow_model.runners.sharded.program import PackedProgram, Program
+    from dataflow_model.runners.sharded.state.shard import ShardState
+
+__all__ = ["Task", "Worker"]
+
+_KEPT_PROGRAMS: Final = 4
+_KEPT_SHARDS: Final = 64
+
+
+@attrs.define(eq=False)
+class Worker:
+    """What one process remembers between tasks: programs, fragments whose DoFns are set up, and shards.
+
+    All of it is soft: a process that has forgotten it, or is new, makes it again from what is durable.
+
+    Attributes:
+        runs: counts the shards that have been run here.
+    """
+
+    runs: Iterator[int] = attrs.field(factory=itertools.count)
+    _programs: dict[str, Program] = attrs.field(init=False, factory=dict)
+    _fragments: dict[tuple[str, str, frozenset[str]], Fragment] = attrs.field(init=False, factory=dict)
+    _shards: dict[tuple[str, int, int], ShardState] = attrs.field(init=False, factory=dict)
+
+    def program(self, packed: PackedProgram) -> Program:
+        """Return a program, unpacked once."""
+        program = self._programs.get(packed.digest)
+        if program is None:
+            keep_freed_memory()
+            program = packed.unpack()
+            while len(self._programs) >= _KEPT_PROGRAMS:
+                self.forget(next(iter(self._programs)))
+            self._programs[packed.digest] = program
+        return program
+
+    def fragment(self, program: Program, producer: str, skip: frozenset[str]) -> Fragment:
+        """Return the fragment behind a source, without some nodes; its DoFns are set up once."""
+        place = (program.digest, producer, skip)
+        if place not in self._fragments:
+            staged = program.staged
+            self._fragments[place] = Fragment(staged.plan, producer, staged.cuts, program.side_values, skip)
+        return self._fragments[place]
+
+    def take_shard(self, program: Program, depth: int, label: int) -> ShardState | None:
+        """Return what is remembered of a shard, which is forgotten until it is kept again."""
+        return self._shards.pop((program.digest, depth, label), None)
+
+    def keep_shard(self, program: Program, depth: int, label: int, state: ShardState) -> None:
+        """Remember a shard, in the place of the one that has waited longest."""
+        while len(self._shards) >= _KEPT_SHARDS:
+            self._shards.pop(next(iter(self._shards))).let_go()
+        self._shards[program.digest, depth, label] = state
+
+    def forget_shards(self, digest: str | None = None) -> None:
+        """Forget the shards of a program, or of all programs; their functions are torn down."""
+        for place in [place for place in self._shards if digest in {None, place[0]}]:
+            self._shards.pop(place).let_go()
+
+    def forget(self, digest: str) -> None:
+        """Forget a program and all that belongs to it; its functions are torn down."""
+        self._programs.pop(digest, None)
+        self.forget_shards(digest)
+        for place in [place for place in self._fragments if place[0] == digest]:
+            self._fragments.pop(place).tear_down()
+
+    @property
+    def remembers_shards(self) -> bool:
+        """Whether it remembers any shard."""
+        return bool(self._shards)
+
+
+@attrs.frozen(eq=False)
+class Task:
+    """One task: a program's work on one part of a micro-batch, in one process.
+
+    Attributes:
+        program: the program.
+        worker: what the process remembers.
+        part: which part, among those that run beside it.
+        micro_batch: its number; 0 in a bounded job, which commits once.
+    """
+
+    program: Program
+    worker: Worker
+    part: int = 0
+    micro_batch: int = 0
+
+    @property
+    def home(self) -> int:
+        """The shard label of rows that need none."""
+        return self.program.labels[self.part % len(self.program.labels)]
+
+    def fragment(self, producer: str, skip: frozenset[str] = frozenset()) -> Fragment:
+        """Return the fragment behind a source, without some nodes."""
+        return self.worker.fragment(self.program, producer, skip)
+
+    def reach(self, point: str) -> None:
+        """Pass a named point, or die there if a test has armed it."""
+        self.program.fault.reach(point, self.micro_batch)
+
+    def for_shard(self, label: int) -> Task:
+        """Return the task that runs one shard of the same micro-batch here."""
+        return attrs.evolve(self, part=self.program.labels.index(label))

@@ -1,0 +1,84 @@
+"""What cannot be pickled, and so cannot reach Spark's workers or its state: found, and named by its transform."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import cloudpickle
+
+from dataflow_model.errors import InvalidType, PlanError, explain, shown
+from dataflow_model.runners.sharded.rows import dump
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.plan.graph import Plan
+
+__all__ = ["check_functions", "unpicklable_element", "unpicklable_program", "unpicklable_state"]
+
+_INSTEAD: Final = (
+    "a lock, an open file, a connection or a SparkSession belongs to one process: create it in DoFn.setup(), "
+    "from plain values such as a URL or a path"
+)
+
+
+def check_functions(plan: Plan) -> None:
+    """Refuse a plan with a transform that cannot be sent to workers.
+
+    Raises:
+        PlanError: with the label of the first one.
+    """
+    for node in plan.nodes:
+        try:
+            cloudpickle.dumps(node)
+        except Exception as error:
+            raise PlanError(
+                explain(f"{node.label!r} cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD)
+            ) from error
+
+
+def unpicklable_program(error: Exception) -> PlanError:
+    """Return the error for a program whose transforms can be pickled, and the rest cannot."""
+    return PlanError(
+        explain(f"the values of a side input cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD)
+    )
+
+
+def unpicklable_element(label: str, values: Iterable[Any], error: Exception) -> InvalidType:
+    """Return the error for elements of which one cannot be pickled.
+
+    Args:
+        label: the transform that they are on their way to.
+        values: the elements.
+        error: what was raised.
+    """
+    culprit = next((value for value in values if _fails(value)), None)
+    return InvalidType(
+        explain(
+            f"an element cannot be pickled on its way to a transform: {_said(error)}\n  transform: {label!r}\n"
+            f"  element: {shown(culprit)}",
+            hint="emit plain values; " + _INSTEAD,
+        )
+    )
+
+
+def unpicklable_state(label: str, error: Exception) -> InvalidType:
+    """Return the error for a transform whose state cannot be pickled."""
+    return InvalidType(
+        explain(
+            f"the state of a transform cannot be pickled: {_said(error)}\n  transform: {label!r}",
+            hint="keep plain values in state and accumulators; " + _INSTEAD,
+        )
+    )
+
+
+def _fails(value: Any) -> bool:
+    try:
+        dump(value)
+    except Exception:  # noqa: BLE001 - whatever `__reduce__` raises
+        return True
+    return False
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

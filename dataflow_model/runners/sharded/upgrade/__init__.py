@@ -1,0 +1,1 @@
+"""What a stopped run has kept, carried into a new checkpoint."""

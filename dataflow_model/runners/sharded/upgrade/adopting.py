@@ -1,0 +1,143 @@
+"""A new run that begins from what an old one had kept: what fits goes on, nothing else is lost unless it is named."""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import CheckpointMismatch, explain
+from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.sources import ScriptSource
+from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
+from dataflow_model.runners.sharded.upgrade.seed import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.sharded.checkpoint.record import RunRecord
+
+__all__ = ["adopt", "seed_in", "upgrade_command"]
+
+
+def seed_in(ours: str) -> pathlib.Path:
+    """Return where a checkpoint has its seed, if it has one.
+
+    Args:
+        ours: our part of the checkpoint.
+    """
+    return pathlib.Path(ours, "seed")
+
+
+def upgrade_command(old: str, drop: Iterable[str] = ()) -> str:
+    """Return the command that carries a checkpoint's state over.
+
+    Example:
+        >>> upgrade_command("checkpoints/delays", ["the sums"])
+        "dataflow-model upgrade checkpoints/delays checkpoints/delays-2 --drop 'the sums'"
+    """
+    number = 2
+    while pathlib.Path(f"{old}-{number}").exists():
+        number += 1
+    words = ["dataflow-model", "upgrade", old, f"{old}-{number}"]
+    for label in drop:
+        words += ["--drop", label]
+    return shlex.join(words)
+
+
+def adopt(path: str, ours: str, staged: StagedPlan, record: RunRecord) -> RunRecord | None:
+    """Return the record of a run that begins from a seed; `None` where there is no seed.
+
+    Args:
+        path: the checkpoint, as the user has named it.
+        ours: our part of it.
+        staged: the new run's plan.
+        record: what would be written for a run that begins from nothing.
+
+    Raises:
+        CheckpointMismatch: if something that was kept fits no transform of the plan, and may not be dropped.
+        StateCorruption: if the seed is damaged.
+    """
+    manifest = Manifest.read(seed_in(ours))
+    if manifest is None:
+        return None
+    fits = {
+        label
+        for label, definition in manifest.definitions.items()
+        if record.definitions.get(label) == definition and label not in manifest.drop
+    }
+    _check_scripts(path, manifest, staged)
+    lost = [label for label in _kept(manifest) if label not in fits and label not in manifest.drop]
+    if lost:
+        lines = [_loss(label, manifest, record) for label in lost]
+        raise CheckpointMismatch(
+            explain(
+                f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
+                + "\n  ".join(lines),
+                hint="keep their labels and definitions; or upgrade again and name the state that may be dropped:\n  "
+                + upgrade_command(manifest.old, [*manifest.drop, *lost]),
+            )
+        )
+    sources = {node.label for node in staged.sources}
+    # A source whose watermark is made otherwise keeps its place.
+    anew = {label for label in sources & fits if record.fingerprint[label] != manifest.fingerprint[label]}
+    return attrs.evolve(
+        record,
+        run_id=manifest.run_id,
+        edition=manifest.edition,
+        columns={label: label in manifest.columns for label in fits if label in manifest.keys and label not in sources},
+        upgraded={
+            "from": manifest.old,
+            "known": sorted(fits),
+            "anew": sorted(anew),
+            "offset": _offset(manifest.offset, fits & sources),
+        },
+    )
+
+
+def _kept(manifest: Manifest) -> list[str]:
+    """Return the transforms of the old pipeline that had kept something."""
+    keyed = [label for label in manifest.keys if manifest.keys[label] or manifest.waiting[label]]
+    return [*keyed, *manifest.offset["begun"]]
+
+
+def _loss(label: str, manifest: Manifest, record: RunRecord) -> str:
+    if label in manifest.keys:
+        what = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} buffered elements"
+    else:
+        rows = rows_read(manifest.offset, label)
+        what = f"its position in the source ({rows:,} rows read)"
+    was, now = manifest.fingerprint[label], record.fingerprint.get(label)
+    change = f"is gone; it was: {was}" if now is None else f"was: {was}; it is: {now}"
+    return f"{label!r} {change}; lost: {what}"
+
+
+def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
+    """Refuse other scripts than before: their steps have places in the whole."""
+    before = {
+        label for label, line in manifest.fingerprint.items() if line.startswith(f"source {ScriptSource.__name__},")
+    }
+    scripts = {
+        node.label for node in staged.plan.nodes if isinstance(node, Read) and isinstance(node.source, ScriptSource)
+    }
+    others = {node.label for node in staged.sources} - set(manifest.offset["begun"])
+    if before != scripts or (scripts and others):
+        raise CheckpointMismatch(
+            explain(
+                f"{path!r} was upgraded from a run with the scripts {sorted(before)}; a script's steps are numbered "
+                "together with those of all sources, so no source may be added or removed, got "
+                f"{sorted(scripts | others)}",
+                hint="start the new pipeline with a new checkpoint",
+            )
+        )
+
+
+def _offset(offset: dict[str, Any], labels: set[str]) -> dict[str, Any]:
+    """Return where the sources stand, without those that are gone or begin again."""
+    by_source = {
+        name: {label: known for label, known in offset.get(name, {}).items() if label in labels} for name in BY_SOURCE
+    }
+    return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": False}

@@ -1,0 +1,222 @@
+"""Carry what a stopped run has kept into a new checkpoint, from which a changed pipeline goes on."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError, explain
+from dataflow_model.plan.stages import owner_of_cut
+from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder
+from dataflow_model.runners.sharded.checkpoint.record import RunRecord
+from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
+from dataflow_model.runners.sharded.checkpoint.running import who_runs
+from dataflow_model.runners.sharded.feed.followed import rows_read
+from dataflow_model.runners.sharded.publishing import half_published, read_progress, write_progress
+from dataflow_model.runners.sharded.upgrade.adopting import seed_in
+from dataflow_model.runners.sharded.upgrade.carried import gather
+from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from dataflow_model.runners.sharded.state.meta import ShardMeta
+    from dataflow_model.runners.sharded.upgrade.carried import Carried
+    from dataflow_model.runners.sharded.upgrade.reading import ShardFound, StoppedRun
+    from dataflow_model.runners.sharded.upgrade.seed import Manifest
+
+__all__ = ["Upgraded", "carry_over", "write_seed"]
+
+_ALONG: Final = ("inputs", "collected")
+"""What a run keeps beside its state, and a new one goes on with as it is."""
+
+
+@attrs.frozen
+class Upgraded:
+    """What an upgrade has carried.
+
+    Attributes:
+        keys: by transform with state, how many keys it had; windows of side inputs, if it had these.
+        waiting: by transform with state, how many elements waited for it: their instant was not complete.
+        rows: by source, how many rows of its files it had read; 0 for one that is no file.
+        dropped: the transforms whose state is left behind because you said so.
+        batch: the old run's last committed micro-batch, from 0.
+    """
+
+    keys: Mapping[str, int]
+    waiting: Mapping[str, int]
+    rows: Mapping[str, int]
+    dropped: tuple[str, ...]
+    batch: int
+
+
+def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str] = ()) -> Upgraded:
+    """Carry a stopped run over; see `upgrade`.
+
+    Args:
+        old: its checkpoint.
+        new: the new one.
+        stopped: the part of the old one that belongs to what hosted the run.
+        drop: labels of transforms whose state is to be lost.
+    """
+    before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
+    record = RunRecord.read(str(before / "dataflow"))
+    if record is None:
+        raise CheckpointMismatch(
+            explain(
+                f"{str(old)!r} contains no checkpoint of a dataflow_model run",
+                hint="pass the directory that an earlier run used as checkpoint=",
+            )
+        )
+    if target.exists():
+        raise InvalidArgument(explain(f"{str(new)!r} already exists", hint="pass a directory that does not exist yet"))
+    if target.is_relative_to(before):
+        raise InvalidArgument(explain(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it"))
+    batch, offset = _standing(str(old), before, stopped)
+    _check_drop(record, offset, drop)
+    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        make_folder(fresh)
+        shards = stopped.shards(batch, record)
+        manifest = write_seed(shards, before, fresh, record, batch, offset, drop)
+        fresh.replace(target)
+    except OSError as error:
+        raise SinkError(
+            explain(f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory")
+        ) from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    rows = {label: rows_read(offset, label) for label in offset["begun"]}
+    return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch)
+
+
+def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, dict[str, Any]]:
+    """Return the last committed micro-batch and where the sources stood, or refuse a run that cannot be left there."""
+    ours = str(before / "dataflow")
+    who = who_runs(ours)
+    if who is not None:
+        raise _refusal(f"the run in {old!r} is running, in {who}", "stop it first: result.stop()")
+    for request in ("drained", "drain"):
+        if (before / "dataflow" / "requests" / request).exists():
+            raise _refusal(
+                f"the run in {old!r} was drained: its windows have emitted their last panes",
+                "start the new pipeline with a new checkpoint",
+            )
+    batch = stopped.last_committed()
+    if batch is None:
+        raise _refusal(
+            f"the run in {old!r} has not committed anything that could be carried over",
+            "start the new pipeline with a new checkpoint, or upgrade the original checkpoint again",
+        )
+    # A micro-batch that has begun and published nothing never was; its rows are read again. One that has published,
+    # or has begun to, only its own pipeline can finish.
+    published = half_published(ours, batch)
+    if published is not None:
+        raise _refusal(
+            f"the run in {old!r} was stopped while it published micro-batch {published}",
+            "start the old pipeline again, which finishes publishing first; then stop it and upgrade",
+        )
+    offset, others = stopped.offset(batch)
+    if others:
+        raise _refusal(
+            f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far it has read them",
+            "start the new pipeline with a new checkpoint, and its DataFrames where the old run stopped",
+        )
+    if offset["last"]:
+        raise _refusal(
+            f"the input of the run in {old!r} is complete: its windows have emitted their last panes",
+            "start the new pipeline with a new checkpoint",
+        )
+    return batch, offset
+
+
+def _refusal(problem: str, hint: str) -> CheckpointMismatch:
+    return CheckpointMismatch(explain(problem, hint=hint))
+
+
+def _check_drop(record: RunRecord, offset: Mapping[str, Any], drop: Collection[str]) -> None:
+    known = [label for stage in record.stages for label in stage] + list(offset["begun"])
+    for label in drop:
+        if label not in known:
+            raise InvalidArgument(
+                explain(
+                    f"`drop` must name transforms of the old pipeline that have state, got {label!r}",
+                    hint=f"these have state: {', '.join(map(repr, known))}",
+                )
+            )
+
+
+def write_seed(
+    shards: Iterable[ShardFound],
+    before: pathlib.Path,
+    fresh: pathlib.Path,
+    record: RunRecord,
+    batch: int,
+    offset: dict[str, Any],
+    drop: Collection[str],
+) -> Manifest:
+    """Write our part of a new checkpoint, in which no run has begun, and return what it holds.
+
+    Args:
+        shards: what each shard of the old run has kept.
+        before: the old checkpoint.
+        fresh: the directory of the new one.
+        record: of the old run.
+        batch: its last committed micro-batch.
+        offset: where its sources stood then.
+        drop: the labels of transforms whose state is to be lost.
+    """
+    old, ours = before / "dataflow", fresh / "dataflow"
+    writer = SeedWriter(seed_in(str(ours)))
+    keys = {label: 0 for stage in record.stages for label in stage}
+    metas: dict[int, dict[int, ShardMeta]] = {}
+    for found in shards:
+        metas.setdefault(found.depth, {})[found.index] = found.meta
+        for label, entries in found.entries.items():
+            keys[label] += count_keys(entries)
+            if label not in drop:
+                writer.keys(label, found.index, entries)
+    stages = {depth: [of[index] for index in sorted(of)] for depth, of in metas.items()}
+    carried = gather(stages, dict(enumerate(record.stages, 1)))
+    for label, join in carried.joins.items():
+        keys[label] += sum(map(len, join.windows))
+    manifest = writer.finish(
+        carried,
+        old=str(before),
+        run_id=record.run_id,
+        edition=f"-{uuid.uuid4().hex[:8]}",
+        shards=record.shards,
+        batch=batch,
+        fingerprint=record.fingerprint,
+        definitions=record.definitions,
+        percentiles=record.percentiles,
+        columns=[label for label, in_columns in record.columns.items() if in_columns],
+        keys=keys,
+        waiting=dict.fromkeys(keys, 0) | _waiting(carried),
+        offset=offset,
+        drop=sorted(set(drop)),
+    )
+    for name in _ALONG:
+        if (old / name).is_dir():
+            shutil.copytree(old / name, ours / name)
+    copy_signals(old / "requests", ours / "requests")
+    progress = read_progress(str(old))
+    if progress:  # micro-batches are numbered anew
+        write_progress(str(ours), {**progress, "batch": -1})
+    return manifest
+
+
+def _waiting(carried: Carried) -> dict[str, int]:
+    """Return how many elements wait for each transform."""
+    counts: dict[str, int] = {}
+    for _, packed in carried.waiting:
+        label = owner_of_cut(packed.cut)
+        counts[label] = counts.get(label, 0) + len(packed.bundle)
+    for label, join in carried.joins.items():
+        counts[label] = counts.get(label, 0) + sum(map(len, join.waiting.values()))
+    return counts

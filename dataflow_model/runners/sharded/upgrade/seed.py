@@ -1,0 +1,188 @@
+"""The seed of an upgraded run: what an old run had kept, in files that know no pipeline, shards or stages.
+
+`manifest.json` says what there is, with a checksum for each file; `carried.pickle` is what the shards kept beside their
+keys; `keys/<label>/<old shard>.pickle` holds the stored entries of one transform. The shards of the new run take from
+it what is theirs when they begin.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import zlib
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote
+
+import attrs
+
+from dataflow_model.errors import StateCorruption, explain
+from dataflow_model.plan.triggering import awaited_percentiles
+from dataflow_model.runners.engine.resharding import Share
+from dataflow_model.runners.sharded.checkpoint.durable import (
+    FORMAT,
+    check_format,
+    make_folder,
+    seal,
+    unseal,
+    write_file,
+)
+from dataflow_model.runners.sharded.upgrade.carried import share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dataflow_model.runners.engine.shard import StageShard
+    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.state.log import Delta
+    from dataflow_model.runners.sharded.upgrade.carried import Carried
+
+__all__ = ["Manifest", "Seed", "SeedWriter"]
+
+_MANIFEST: Final = "manifest.json"
+_CARRIED: Final = "carried.pickle"
+
+
+@attrs.frozen
+class Manifest:
+    """What a seed holds.
+
+    Attributes:
+        old: the checkpoint that it was made from.
+        run_id: of the old run, which goes on.
+        edition: of the run that begins from it.
+        shards: how many shards the old run had.
+        batch: the old run's last committed micro-batch.
+        fingerprint, definitions: of the old pipeline.
+        percentiles: of the watermark, those that the old pipeline asked for.
+        columns: the groupings that kept their state in columns.
+        keys: by transform, how many keys it has.
+        waiting: by transform, how many elements wait for it.
+        offset: where the sources stood.
+        drop: the transforms whose state is to go.
+        checksums: by file.
+        format: of the files.
+    """
+
+    old: str
+    run_id: str
+    edition: str
+    shards: int
+    batch: int
+    fingerprint: dict[str, str]
+    definitions: dict[str, str]
+    percentiles: list[float]
+    columns: list[str]
+    keys: dict[str, int]
+    waiting: dict[str, int]
+    offset: dict[str, Any]
+    drop: list[str]
+    checksums: dict[str, int]
+    format: int = FORMAT
+
+    @classmethod
+    def read(cls, folder: pathlib.Path) -> Self | None:
+        """Return what a folder's manifest says; `None` where there is none.
+
+        Raises:
+            CheckpointMismatch: if another version of the package wrote it, in another format.
+            StateCorruption: if it cannot be read.
+        """
+        path = folder / _MANIFEST
+        if not path.exists():
+            return None
+        try:
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            check_format(fields["format"], repr(str(path)))
+            return cls(**fields)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise _damaged(path, str(error)) from error
+
+
+@attrs.define
+class SeedWriter:
+    """Writes a seed; it is one only when `finish` has written the manifest."""
+
+    folder: pathlib.Path
+    checksums: dict[str, int] = attrs.field(init=False, factory=dict)
+
+    def keys(self, label: str, shard: int, entries: Mapping[bytes, Any]) -> None:
+        """Write the stored entries of one transform on one of the old shards."""
+        self._write(_place_of(label, shard), dict(entries))
+
+    def finish(self, carried: Carried, **manifest: Any) -> Manifest:
+        """Write the rest; the manifest last."""
+        self._write(_CARRIED, carried)
+        found = Manifest(checksums=self.checksums, **manifest)
+        write_file(self.folder / _MANIFEST, json.dumps(attrs.asdict(found), indent=1).encode())
+        return found
+
+    def _write(self, name: str, value: Any) -> None:
+        content = seal(value)
+        self.checksums[name] = zlib.crc32(content)
+        path = self.folder / name
+        make_folder(path.parent)
+        write_file(path, content)
+
+
+@attrs.frozen
+class Seed:
+    """A seed as the shards of a new run see it.
+
+    Attributes:
+        folder: where it is.
+        known: the labels of transforms that go on with what they had.
+        anew: of them the sources whose watermark begins anew.
+    """
+
+    folder: str
+    known: frozenset[str]
+    anew: frozenset[str] = frozenset()
+
+    def of_shard(self, program: Program, stage: StageShard, index: int) -> Delta:
+        """Return what a shard of the new run begins with.
+
+        Args:
+            program: the new run's.
+            stage: the shard's engines, new ones.
+            index: which shard, from 0.
+
+        Raises:
+            StateCorruption: if a file is missing or damaged.
+        """
+        manifest = Manifest.read(pathlib.Path(self.folder))
+        if manifest is None:
+            raise _damaged(pathlib.Path(self.folder, _MANIFEST), "it is missing")
+        carried: Carried = self._read(manifest, _CARRIED)
+        carried.restrict(self.known, self.anew, awaited_percentiles(program.staged.plan), manifest.percentiles)
+        mine = Share(index, len(program.labels))
+
+        def entries(label: str) -> Iterator[Mapping[bytes, Any]]:
+            for shard in range(manifest.shards):
+                name = _place_of(label, shard)
+                if label in self.known and name in manifest.checksums and mine.meets(shard, manifest.shards):
+                    yield self._read(manifest, name)
+
+        return share(carried, program, stage, mine, entries)
+
+    def _read(self, manifest: Manifest, name: str) -> Any:
+        path = pathlib.Path(self.folder, name)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise _damaged(path, str(error)) from error
+        if zlib.crc32(content) != manifest.checksums[name]:
+            raise _damaged(path, "it fails its checksum")
+        return unseal(content, repr(str(path)))
+
+
+def _place_of(label: str, shard: int) -> str:
+    return f"keys/{quote(label, safe='')}/{shard:04d}.pickle"
+
+
+def _damaged(path: pathlib.Path, what: str) -> StateCorruption:
+    return StateCorruption(
+        explain(
+            f"the initial state of an upgraded run is damaged in {str(path)!r}: {what}",
+            hint="upgrade the old checkpoint again into a new directory; it was not modified",
+        )
+    )

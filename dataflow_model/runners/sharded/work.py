@@ -1,0 +1,109 @@
+"""The work of stage 0: what each of its tasks reads of a micro-batch, and reading it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from dataflow_model.plan.sources import AddStep, ElementsSource, ScriptSource, events_of
+from dataflow_model.runners.engine.observing import Observations
+from dataflow_model.runners.sharded.rows import Kind, Row, dump
+from dataflow_model.runners.sharded.stage0 import STATIC_STEP, Slice, read_script, read_slice, read_static
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dataflow_model.plan.sources import Source
+    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.sharded.feed.offsets import Control, Feed, Offset
+    from dataflow_model.runners.sharded.task import Task
+
+__all__ = ["Work", "count_elements", "plan_work", "read_work", "share_out"]
+
+
+@attrs.frozen
+class Work:
+    """What one task of stage 0 reads.
+
+    Attributes:
+        control: what every shard is told; the task that leads tells them.
+        leads: whether it is the one that does, and that reads static sources and scripts.
+        parts: row ranges.
+        scripts: of each script in the micro-batch its label, its events `[first, last)` and where each stands.
+    """
+
+    control: Control
+    leads: bool
+    parts: tuple[Slice, ...] = ()
+    scripts: tuple[tuple[str, int, int, dict[int, At]], ...] = ()
+
+
+def plan_work(feed: Feed, start: Offset, end: Offset) -> list[Work]:
+    """Share a micro-batch out among the tasks that read it; the first one leads."""
+    control = feed.control(start, end)
+    if feed.scripts:
+        return [Work(control, leads=True, scripts=tuple(feed.script_rows(start, end)))]
+    shares = share_out(feed.slices(start, end), feed.parallelism) or [[]]
+    return [Work(control, number == 0, tuple(parts)) for number, parts in enumerate(shares)]
+
+
+def read_work(task: Task, work: Work) -> Iterator[Row]:
+    """Read what one task reads, packed by shard."""
+    staged = task.program.staged
+    if work.leads:
+        if staged.stages:
+            payload = dump(work.control)
+            yield from (Row(label, 1, Kind.CONTROL, payload) for label in task.program.labels)
+        at = None if work.control.steps is None else (0, STATIC_STEP)
+        for read in staged.sources:
+            if isinstance(read.source, ElementsSource) and read.label in work.control.begins:
+                yield from read_static(task, read.label, at)
+                yield from _counted(task, read.label, count_elements(read.source))
+    for label, first, last, places in work.scripts:
+        yield from read_script(task, label, first, last, places)
+        source: Any = staged.plan[label]
+        yield from _counted(task, label, count_elements(source.source, first, last))
+    for part in work.parts:
+        yield from read_slice(task, part, work.control.wall)
+
+
+def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
+    """Share row ranges out among so many tasks at most; small files share one, since each costs a while to start.
+
+    Example:
+        >>> parts = [Slice("rows", name, 0, rows) for name, rows in (("a", 5), ("b", 9), ("c", 3), ("d", 2))]
+        >>> [[part.origin for part in some] for some in share_out(parts, 2)]
+        [['b'], ['a', 'c', 'd']]
+    """
+    loads: list[tuple[int, int, list[Slice]]] = [(0, number, []) for number in range(tasks)]
+    for part in sorted(parts, key=_size, reverse=True):  # the largest first, each to the task that has least
+        load, number, some = heapq.heappop(loads)
+        heapq.heappush(loads, (load + _size(part), number, [*some, part]))
+    return [some for _, _, some in sorted(loads, key=_number) if some]
+
+
+def count_elements(source: Source, first: int = 0, last: int | None = None) -> int:
+    """Return how many elements a static source has, or a script in events `[first, last)`."""
+    if isinstance(source, ElementsSource):
+        return len(source.elements)
+    events = events_of(source.steps) if isinstance(source, ScriptSource) else ()
+    return sum(isinstance(step, AddStep) for _, step in itertools.islice(events, first, last))
+
+
+def _counted(task: Task, label: str, count: int) -> Iterator[Row]:
+    """Tell stage 1 how many elements a source without files has given."""
+    none = np.empty(0, np.int64)
+    payload = dump((Observations(label, "", none), {"elements_out": count}))
+    yield from (Row(shard, 1, Kind.SEEN, payload) for shard in task.program.labels if task.program.staged.stages)
+
+
+def _size(part: Slice) -> int:
+    return part.stop - part.start
+
+
+def _number(load: tuple[int, int, list[Slice]]) -> int:
+    return load[1]

@@ -1,0 +1,76 @@
+"""Read what a stopped run on Spark has kept, through Spark's state data source."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import StateCorruption, explain
+from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
+from dataflow_model.runners.spark.labels import shard_labels
+from dataflow_model.runners.spark.session import STREAM_SETTINGS, local_session, settings_of
+from dataflow_model.runners.spark.spark_logs import last_committed, offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dataflow_model.runners.sharded.checkpoint.record import RunRecord
+    from dataflow_model.runners.sharded.feed.offsets import Offset
+    from dataflow_model.runners.sharded.upgrade.reading import ShardFound
+
+__all__ = ["StoppedSparkRun"]
+
+
+@attrs.frozen
+class StoppedSparkRun:
+    """Spark's part of a stopped run's checkpoint; see `StoppedRun`.
+
+    Args:
+        path: of that part.
+        spark: any session that can reach the checkpoint; one on this machine by default.
+    """
+
+    path: str
+    spark: SparkSession | None = None
+
+    def last_committed(self) -> int | None:
+        """Return the last committed micro-batch."""
+        return last_committed(self.path)
+
+    def offset(self, batch: int) -> tuple[Offset, int]:
+        """Return where our sources stood, and how many streaming DataFrames there were."""
+        return offset_of(self.path, batch)
+
+    def shards(self, batch: int, record: RunRecord) -> Iterator[ShardFound]:
+        """Yield every shard's state."""
+        spark = self.spark or local_session("dataflow-model upgrade")
+        labels = shard_labels(record.shards)
+        for operator in range(len(record.stages)):
+            with settings_of(spark, STREAM_SETTINGS):
+                heads = {row[0][0]: bytes(row[1][0]) for row in self._state(spark, batch, operator, "head").collect()}
+                log = self._state(spark, batch, operator, "log")
+                parts = log.select("key.shard", "user_map_key", "user_map_value")
+                missing = set(labels) - heads.keys()
+                if missing:
+                    raise StateCorruption(
+                        explain(
+                            f"the state in {self.path!r} lacks the shards {sorted(missing)} after micro-batch {batch}",
+                            hint="run the old pipeline for one more micro-batch, or restore the checkpoint from a copy",
+                        )
+                    )
+                # A partition holds one shard.
+                for label, rows in itertools.groupby(parts.toLocalIterator(), key=_shard):
+                    records = {(row[1][0], row[1][1]): bytes(row[2][0]) for row in rows}
+                    yield read_shard(record, labels, label, Snapshot(heads[label], records))
+
+    def _state(self, spark: SparkSession, batch: int, operator: int, variable: str) -> DataFrame:
+        options = {"operatorId": str(operator), "stateVarName": variable, "batchId": str(batch)}
+        return spark.read.format("statestore").options(**options).load(self.path)
+
+
+def _shard(row: Any) -> int:
+    return int(row[0])
