@@ -81,22 +81,37 @@ def shown(value: Any) -> str:
 
 
 class DataflowError(Exception):
-    """The root of every error that this package raises on purpose."""
+    """The root of every error that this package raises on purpose.
+
+    Args:
+        problem: what was given, and the rule that it breaks.
+        hint: the way out, if there is one to name.
+
+    Example:
+        >>> raise InvalidArgument("`period` must be positive, got 0", hint="pass a duration such as '1 minute'")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: `period` must be positive, got 0
+        Hint: pass a duration such as '1 minute'
+    """
+
+    def __init__(self, problem: str = "", *, hint: str | None = None) -> None:
+        super().__init__(explain(problem, hint=hint))
 
 
-class InvalidArgument(ValueError, DataflowError):
+class InvalidArgument(DataflowError, ValueError):
     """A value that breaks a rule; raised where the value is given."""
 
 
-class InvalidType(TypeError, DataflowError):
+class InvalidType(DataflowError, TypeError):
     """A value of a type that the transform cannot take; raised where the transform is applied."""
 
 
-class KeyEncodingError(TypeError, DataflowError):
+class KeyEncodingError(DataflowError, TypeError):
     """A key that has no deterministic encoding, such as a set, a dict or a float NaN."""
 
 
-class PlanError(ValueError, DataflowError):
+class PlanError(DataflowError, ValueError):
     """A pipeline that could never run as it stands; raised by `run()`, before any data are read."""
 
 
@@ -107,37 +122,37 @@ class PlanWarning(UserWarning):
     """
 
 
-class NotYetSupported(NotImplementedError, DataflowError):
+class NotYetSupported(DataflowError, NotImplementedError):
     """A part of the model that this version does not have yet."""
 
 
-class UnsupportedOnRunner(NotImplementedError, DataflowError):
+class UnsupportedOnRunner(DataflowError, NotImplementedError):
     """A transform that one runner cannot run; the message names what to use instead."""
 
 
-class UserCodeError(RuntimeError, DataflowError):
+class UserCodeError(DataflowError, RuntimeError):
     """A user's function raised; the message starts with the user's own line, the label and the element."""
 
 
-class SourceError(RuntimeError, DataflowError):
+class SourceError(DataflowError, RuntimeError):
     """Data that could not be read: a corrupt file, an unknown column, a row without event time."""
 
 
-class SinkError(RuntimeError, DataflowError):
+class SinkError(DataflowError, RuntimeError):
     """Output that could not be written."""
 
 
-class CheckpointMismatch(RuntimeError, DataflowError):
+class CheckpointMismatch(DataflowError, RuntimeError):
     """A checkpoint that was made by another pipeline, or that has been drained."""
 
 
-class SessionStopped(RuntimeError, DataflowError):
+class SessionStopped(DataflowError, RuntimeError):
     """A Spark session that was stopped while a run needed it."""
 
 
-class SupersededRun(RuntimeError, DataflowError):
+class SupersededRun(DataflowError, RuntimeError):
     """A run that writes although a newer one has started on its checkpoint; what it would write is refused."""
 
 
-class StateCorruption(RuntimeError, DataflowError):
+class StateCorruption(DataflowError, RuntimeError):
     """Durable state that fails its checksum or its chain of tokens."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, overload
 
 import pendulum
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 
 __all__ = [
     "MAX_TIMESTAMP",
@@ -128,7 +128,7 @@ class _Micros(int):
         number = repr(other) if isinstance(other, int | float) else "n"
         problem = f"{_kind(self)} and a bare number do not mix, since a number has no unit, got {expression}"
         hint = f"write dm.{_READERS[meant]}({number}) for seconds or dm.{meant.__name__}({number}) for microseconds"
-        raise InvalidType(explain(problem, hint=hint))
+        raise InvalidType(problem, hint=hint)
 
 
 def _kind(value: _Micros) -> str:
@@ -336,10 +336,8 @@ def duration(value: DurationLike) -> Duration:
         case str():
             return Duration(_parse_duration(value))
     raise InvalidType(
-        explain(
-            f"a duration must be a timedelta, seconds or text, got {value!r} of type {type(value).__name__}",
-            hint="pass '90 seconds', 90 or datetime.timedelta(seconds=90)",
-        )
+        f"a duration must be a timedelta, seconds or text, got {value!r} of type {type(value).__name__}",
+        hint="pass '90 seconds', 90 or datetime.timedelta(seconds=90)",
     )
 
 
@@ -421,11 +419,11 @@ def check_zone(name: object) -> None:
     problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
     hint = "use 'America/New_York', for example"
     if not isinstance(name, str):
-        raise InvalidType(explain(problem, hint=hint))
+        raise InvalidType(problem, hint=hint)
     try:
         pendulum.timezone(name)
     except (ValueError, OSError) as error:
-        raise InvalidArgument(explain(problem, hint=hint)) from error
+        raise InvalidArgument(problem, hint=hint) from error
 
 
 def _seconds(value: float) -> int:
@@ -444,15 +442,13 @@ def _parse_duration(text: str) -> int:
         unit = unit if unit in _UNITS else unit.removesuffix("s")
         if found is None or unit not in _UNITS:
             raise InvalidArgument(
-                explain(
-                    f"{text!r} is not a duration",
-                    hint="use numbers with units, such as '90 seconds' or '1 hour 30 min'",
-                )
+                f"{text!r} is not a duration",
+                hint="use numbers with units, such as '90 seconds' or '1 hour 30 min'",
             )
         total += round(decimal.Decimal(found.group(1)) * _UNITS[unit])
         at = found.end()
     if not text.strip():
-        raise InvalidArgument(explain(f"{text!r} is not a duration", hint="use '90 seconds', for example"))
+        raise InvalidArgument(f"{text!r} is not a duration", hint="use '90 seconds', for example")
     return _saturate(total)
 
 
@@ -467,20 +463,15 @@ def _instant(value: InstantLike) -> int:
         case datetime.datetime():
             if value.tzinfo is None:
                 raise InvalidArgument(
-                    explain(
-                        f"an instant needs a time zone, got {value!r}",
-                        hint="add one: value.replace(tzinfo=datetime.UTC)",
-                    )
+                    f"an instant needs a time zone, got {value!r}",
+                    hint="add one: value.replace(tzinfo=datetime.UTC)",
                 )
             return _since_epoch(value)
         case str():
             return _parse_instant(value)
     raise InvalidType(
-        explain(
-            f"an instant must be a datetime, seconds since the epoch or text, "
-            f"got {value!r} of type {type(value).__name__}",
-            hint="pass '2013-01-01T05:00-05:00' or datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)",
-        )
+        f"an instant must be a datetime, seconds since the epoch or text, got {value!r} of type {type(value).__name__}",
+        hint="pass '2013-01-01T05:00-05:00' or datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)",
     )
 
 
@@ -491,13 +482,11 @@ def _parse_instant(text: str) -> int:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidArgument(
-            explain(f"{text!r} is not an instant", hint="use '2013-01-01T05:00-05:00', for example")
+            f"{text!r} is not an instant", hint="use '2013-01-01T05:00-05:00', for example"
         ) from error
     if moment.tzinfo is None:
         raise InvalidArgument(
-            explain(
-                f"an instant needs a time zone, got {text!r}", hint="add 'Z' for UTC, or an offset such as '-05:00'"
-            )
+            f"an instant needs a time zone, got {text!r}", hint="add 'Z' for UTC, or an offset such as '-05:00'"
         )
     return _since_epoch(moment)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from dataflow_model.demo import report
 from dataflow_model.demo.answers import plain_answers
 from dataflow_model.demo.running import first_rows, java_is_there, run_local, spark_runs
-from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner, explain
+from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
 
 if TYPE_CHECKING:
     from dataflow_model.demo.answers import Outcome
@@ -48,16 +48,12 @@ def show(
     console = console or Console()
     path = find_data() if data is None else data
     if not path.is_file():
-        raise InvalidArgument(
-            explain(f"there is no flights file {path}", hint="name the file with --data data/flights.parquet")
-        )
+        raise InvalidArgument(f"there is no flights file {path}", hint="name the file with --data data/flights.parquet")
     if runner in {"batch", "streaming"} and not java_is_there():
         raise UnsupportedOnRunner(
-            explain(
-                f"--runner {runner} runs on Spark, which needs Java 17 or newer, but no Java was found",
-                hint="set JAVA_HOME or install Java (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or use "
-                "--runner local",
-            )
+            f"--runner {runner} runs on Spark, which needs Java 17 or newer, but no Java was found",
+            hint="set JAVA_HOME or install Java (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or use "
+            "--runner local",
         )
     with tempfile.TemporaryDirectory(prefix="dataflow-model-demo-") as folder:
         if rows is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.figures.book import BOOK
 from dataflow_model.figures.paper import PAPER
 
@@ -41,9 +41,7 @@ def find(name: str) -> Figure:
         return folded[wanted]
     near = [folded[match].name for match in difflib.get_close_matches(wanted, folded, n=4, cutoff=0.5)]
     way_out = f"did you mean {' or '.join(near)}? " if near else ""
-    raise InvalidArgument(
-        explain(f"there is no figure {name!r}", hint=f"{way_out}`dataflow-model figure` lists all figures")
-    )
+    raise InvalidArgument(f"there is no figure {name!r}", hint=f"{way_out}`dataflow-model figure` lists all figures")
 
 
 def _folded(name: str) -> str:

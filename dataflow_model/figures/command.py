@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from dataflow_model.errors import SinkError, explain
+from dataflow_model.errors import SinkError
 from dataflow_model.figures.catalogue import FIGURES
 from dataflow_model.figures.drawing import draw
 from dataflow_model.figures.report import list_of, table_of
@@ -53,8 +53,6 @@ def show_figure(figure: Figure, out: Path | None = None, console: Console | None
         picture.save(target)
     except (OSError, ValueError) as error:
         raise SinkError(
-            explain(
-                f"the picture could not be written to {target}: {error}", hint="choose another file with --out 6J.png"
-            )
+            f"the picture could not be written to {target}: {error}", hint="choose another file with --out 6J.png"
         ) from error
     console.print(f"Picture: {target}")

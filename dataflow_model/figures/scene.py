@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers.contexts import LOW_WATERMARK
@@ -108,10 +108,8 @@ def scene_of(run: PanelRun) -> Scene:
     )
     if not points:
         raise InvalidArgument(
-            explain(
-                f"the script of figure {run.figure.name!r} has no elements to draw",
-                hint="add an element: TestStream().add(…)",
-            )
+            f"the script of figure {run.figure.name!r} has no elements to draw",
+            hint="add an element: TestStream().add(…)",
         )
     frame = _frame(run, points, moments[-1][0])
     shown = tuple(point for point in points if frame.left <= point.event_time < frame.right)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidType, SinkError, UserCodeError, explain
+from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io.schemas import full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.sinks import DataFrameSink, MessageSink
@@ -40,7 +40,7 @@ class ForeachBundleSink(MessageSink):
         """Check the function."""
         if not callable(self.fn):
             raise InvalidType(
-                explain(f"ForeachBundle takes a function, got {self.fn!r}", hint="use ForeachBundle(lambda values: …)")
+                f"ForeachBundle takes a function, got {self.fn!r}", hint="use ForeachBundle(lambda values: …)"
             )
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
@@ -61,12 +61,10 @@ class ForeachBundleSink(MessageSink):
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise UserCodeError(
-                explain(
-                    f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}\n"
-                    f"in the function of {self.label!r}, given {len(given)} values of commit {commit_id}, "
-                    f"the first {given[0]!r}",
-                    hint="this commit does not count as written; the function is called again when the run is resumed",
-                )
+                f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}\n"
+                f"in the function of {self.label!r}, given {len(given)} values of commit {commit_id}, "
+                f"the first {given[0]!r}",
+                hint="this commit does not count as written; the function is called again when the run is resumed",
             ) from error
 
 
@@ -103,9 +101,7 @@ class ArrowTableSink(DataFrameSink):
         batch, misfits = fit(records, schema, panes=self.panes, retractions=self.retractions)
         if misfits:
             raise SinkError(
-                explain(
-                    f"{self.label!r} cannot write {misfits[0].value!r}: {misfits[0].reason} ({len(misfits)} such rows)",
-                    hint="pass schema=pa.schema({…}), or map the elements to one shape first",
-                )
+                f"{self.label!r} cannot write {misfits[0].value!r}: {misfits[0].reason} ({len(misfits)} such rows)",
+                hint="pass schema=pa.schema({…}), or map the elements to one shape first",
             )
         return pa.Table.from_batches([batch])

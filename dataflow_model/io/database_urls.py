@@ -6,7 +6,7 @@ import importlib.util
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.paths import absolute_path
 
 if TYPE_CHECKING:
@@ -27,45 +27,35 @@ def checked_url(value: Any) -> str:
         InvalidArgument: for a malformed URL, a database that is not supported, or without SQLAlchemy.
     """
     if importlib.util.find_spec("sqlalchemy") is None:
-        raise InvalidArgument(
-            explain("writing to a database needs SQLAlchemy", hint="run pip install 'dataflow-model[sql]'")
-        )
+        raise InvalidArgument("writing to a database needs SQLAlchemy", hint="run pip install 'dataflow-model[sql]'")
     import sqlalchemy as sa
     from sqlalchemy.exc import ArgumentError
 
     if not isinstance(value, str | sa.URL):
-        raise InvalidType(explain(f"`url` must be text, got {type(value).__name__}", hint=f"use {_EXAMPLE}"))
+        raise InvalidType(f"`url` must be text, got {type(value).__name__}", hint=f"use {_EXAMPLE}")
     try:
         url = sa.make_url(value)
     except (ArgumentError, ValueError):  # whose text may contain a part of the password
-        raise InvalidArgument(
-            explain("the `url` of WriteTable is not the URL of a database", hint=f"use {_EXAMPLE}")
-        ) from None
+        raise InvalidArgument("the `url` of WriteTable is not the URL of a database", hint=f"use {_EXAMPLE}") from None
     if "@" in (url.host or ""):
         raise InvalidArgument(
-            explain(
-                "the `url` of WriteTable has more than one '@' before its database, so the end of the password would "
-                "be read as the host",
-                hint="encode the password: urllib.parse.quote_plus(password), or sqlalchemy.URL.create(…)",
-            )
+            "the `url` of WriteTable has more than one '@' before its database, so the end of the password would "
+            "be read as the host",
+            hint="encode the password: urllib.parse.quote_plus(password), or sqlalchemy.URL.create(…)",
         )
     database = url.get_backend_name()
     if database not in _DATABASES:
         raise InvalidArgument(
-            explain(
-                f"the `url` of WriteTable must be of {' or '.join(_DATABASES)}, whose upserts are supported, got "
-                f"{shown_url(url)}",
-                hint="use dm.io.ForeachBundle(fn) to write to another database",
-            )
+            f"the `url` of WriteTable must be of {' or '.join(_DATABASES)}, whose upserts are supported, got "
+            f"{shown_url(url)}",
+            hint="use dm.io.ForeachBundle(fn) to write to another database",
         )
     if database == "sqlite":
         if url.database in {None, "", ":memory:"} or str(url.database).startswith("file:"):
             raise InvalidArgument(
-                explain(
-                    "the `url` of WriteTable must name a file, since a database in memory belongs to one process, got "
-                    f"{shown_url(url)}",
-                    hint="use 'sqlite:///delays.db'",
-                )
+                "the `url` of WriteTable must name a file, since a database in memory belongs to one process, got "
+                f"{shown_url(url)}",
+                hint="use 'sqlite:///delays.db'",
             )
         url = url.set(database=absolute_path(str(url.database)))
     elif url.drivername == database:

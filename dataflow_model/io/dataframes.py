@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.read import ReadRows
 from dataflow_model.plan.columns import check_time_column
 from dataflow_model.plan.rows import row_type
@@ -56,10 +56,8 @@ class ReadDataFrame(ReadRows):
     ) -> None:
         if not hasattr(df, "isStreaming") or not hasattr(df, "schema"):
             raise InvalidType(
-                explain(
-                    f"ReadDataFrame takes a Spark DataFrame, got {type(df).__name__}",
-                    hint="create one with spark.createDataFrame(…)",
-                )
+                f"ReadDataFrame takes a Spark DataFrame, got {type(df).__name__}",
+                hint="create one with spark.createDataFrame(…)",
             )
         from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -70,30 +68,24 @@ class ReadDataFrame(ReadRows):
         origins = origins_of(options)
         if origins.max_skew is not None:
             raise InvalidArgument(
-                explain(
-                    "`max_skew` is not supported for DataFrames, since it would make a source wait and Spark reads a "
-                    f"DataFrame by itself, got {origins.max_skew!r}",
-                    hint="leave it out, or read files with dm.io.ReadParquet, which supports it",
-                )
+                "`max_skew` is not supported for DataFrames, since it would make a source wait and Spark reads a "
+                f"DataFrame by itself, got {origins.max_skew!r}",
+                hint="leave it out, or read files with dm.io.ReadParquet, which supports it",
             )
         ids = (id_columns,) if isinstance(id_columns, str) else tuple(id_columns)
         named = [("origin", origin), ("sequence", sequence), ("watermark_origin", origins.by)]
         for option, name in [*named, *(("id_columns", column) for column in ids)]:
             if name is not None and name not in schema.names:
                 raise InvalidArgument(
-                    explain(
-                        f"`{option}` names the column {name!r}, which does not exist",
-                        hint=f"the columns are {', '.join(schema.names)}",
-                    )
+                    f"`{option}` names the column {name!r}, which does not exist",
+                    hint=f"the columns are {', '.join(schema.names)}",
                 )
         if df.isStreaming and processing_time is not None and (origin is None or sequence is None):
             raise InvalidArgument(
-                explain(
-                    f"a replay clock on a streaming DataFrame needs the rows' own order, got origin={origin!r}, "
-                    f"sequence={sequence!r}",
-                    hint="pass the names of such columns as `origin` and `sequence` (in Kafka, the partition and the "
-                    "offset), or leave `processing_time` out",
-                )
+                f"a replay clock on a streaming DataFrame needs the rows' own order, got origin={origin!r}, "
+                f"sequence={sequence!r}",
+                hint="pass the names of such columns as `origin` and `sequence` (in Kafka, the partition and the "
+                "offset), or leave `processing_time` out",
             )
         source = DataFrameSource(
             dataframe=df,

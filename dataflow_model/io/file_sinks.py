@@ -12,7 +12,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataflow_model.errors import SinkError, explain
+from dataflow_model.errors import SinkError
 from dataflow_model.io.file_writer import FileSinkWriter, Staged
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.paths import absolute_path
@@ -77,10 +77,8 @@ class FileSink(Sink):
             probe.unlink()
         except OSError as error:
             raise SinkError(
-                explain(
-                    f"{self.label!r} cannot write to {self.path}: {error.strerror or error}",
-                    hint="choose a directory, existing or new, to which driver and workers can write",
-                )
+                f"{self.label!r} cannot write to {self.path}: {error.strerror or error}",
+                hint="choose a directory, existing or new, to which driver and workers can write",
             ) from error
 
     def place(self) -> str:

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.file_identity import FileIdentity, has_status
 from dataflow_model.io.paths import absolute_paths, list_files, root_of, stat_files
 from dataflow_model.plan.columns import check_time_column, instants
@@ -78,19 +78,15 @@ class _Listing(dict[str, Origin]):
 
 
 def _unreadable(path: str, error: OSError) -> SourceError:
-    return SourceError(
-        explain(f"{path} cannot be read: {error.strerror}", hint="restore the file, or check its permissions")
-    )
+    return SourceError(f"{path} cannot be read: {error.strerror}", hint="restore the file, or check its permissions")
 
 
 def _checked_time(value: Any) -> str | Arrival:
     if isinstance(value, str | Arrival):
         return value
     raise InvalidType(
-        explain(
-            f"`event_time` must be a column's name or dm.ARRIVAL, got {value!r}",
-            hint="pass event_time='scheduled_at', for example",
-        )
+        f"`event_time` must be a column's name or dm.ARRIVAL, got {value!r}",
+        hint="pass event_time='scheduled_at', for example",
     )
 
 
@@ -128,19 +124,15 @@ class FileSource(ColumnSource):
         check_estimator(self.watermark)
         if isinstance(self.watermark, OldestFile) and self.watermark_origins.by != "file":
             raise InvalidArgument(
-                explain(
-                    f"{self.watermark!r} needs a watermark for each file, but the origins here are "
-                    f"{self.watermark_origins.by or 'the whole source'}",
-                    hint='pass watermark_origin="file", or use dm.FileInjector(…)',
-                )
+                f"{self.watermark!r} needs a watermark for each file, but the origins here are "
+                f"{self.watermark_origins.by or 'the whole source'}",
+                hint='pass watermark_origin="file", or use dm.FileInjector(…)',
             )
         if self.given is not None:
             if not isinstance(self.given, pa.Schema):
                 raise InvalidType(
-                    explain(
-                        f"`schema` must be a pyarrow.Schema, got {self.given!r}",
-                        hint="use pa.schema({'at': pa.int64()})",
-                    )
+                    f"`schema` must be a pyarrow.Schema, got {self.given!r}",
+                    hint="use pa.schema({'at': pa.int64()})",
                 )
             self._check_columns(self.given)
 
@@ -217,10 +209,8 @@ class FileSource(ColumnSource):
         except OSError as error:
             raise _unreadable(path, error) from error
         raise SourceError(
-            explain(
-                f"{path} was replaced before all rows of the old file had been read",
-                hint="restore the old file until its rows are committed, and give the new file another name",
-            )
+            f"{path} was replaced before all rows of the old file had been read",
+            hint="restore the old file until its rows are committed, and give the new file another name",
         )
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
@@ -264,10 +254,8 @@ class FileSource(ColumnSource):
         names = self._files()
         if not names:
             raise SourceError(
-                explain(
-                    f"there is no {self.kind} file in {', '.join(self.paths)} yet, so the columns are not known",
-                    hint="pass schema=pa.schema({…})",
-                )
+                f"there is no {self.kind} file in {', '.join(self.paths)} yet, so the columns are not known",
+                hint="pass schema=pa.schema({…})",
             )
         found = self.file_schema(str(Path(root_of(self.paths), names[0])))
         self._check_columns(found)
@@ -294,7 +282,7 @@ class FileSource(ColumnSource):
         for name in (*(self.columns or ()), *(() if by is None else (by,))):
             if name not in schema.names:
                 hint = f"the columns are {', '.join(schema.names)}"
-                raise InvalidArgument(explain(f"there is no column {name!r}", hint=hint))
+                raise InvalidArgument(f"there is no column {name!r}", hint=hint)
 
     def _files(self) -> list[str]:
         names = list_files(self.paths)
@@ -304,10 +292,8 @@ class FileSource(ColumnSource):
     def _check_found(self, names: Collection[str]) -> None:
         if not names and not self.follow:
             raise SourceError(
-                explain(
-                    f"there is no file in {', '.join(self.paths)}",
-                    hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files",
-                )
+                f"there is no file in {', '.join(self.paths)}",
+                hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files",
             )
 
     # ------------------------------------------------------------------------------------------------------ polls
@@ -331,10 +317,8 @@ class FileSource(ColumnSource):
             if has_grown or has_status(identity, status):
                 return origin
         raise SourceError(
-            explain(
-                f"{path} keeps changing while it is read",
-                hint="write the file elsewhere on the same file system, and rename it into place when it is complete",
-            )
+            f"{path} keeps changing while it is read",
+            hint="write the file elsewhere on the same file system, and rename it into place when it is complete",
         )
 
     def _origin(self, name: str, path: str, identity: FileIdentity, before: Origin | None) -> Origin:
@@ -379,11 +363,9 @@ class FileSource(ColumnSource):
     def _refuse_order(self, path: str, column: pa.Array, row: int, place: int, last: int | None) -> None:
         before = column[place - 1].as_py() if place else _instant_text(last)
         raise SourceError(
-            explain(
-                f"{path} is not sorted by its replay clock: column {self.processing_time!r} goes backward "
-                f"from {before} to {column[place].as_py()} at row {row + place}",
-                hint=f"sort each file by {self.processing_time!r}, or leave `processing_time` out (the wall clock)",
-            )
+            f"{path} is not sorted by its replay clock: column {self.processing_time!r} goes backward "
+            f"from {before} to {column[place].as_py()} at row {row + place}",
+            hint=f"sort each file by {self.processing_time!r}, or leave `processing_time` out (the wall clock)",
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import SinkError, explain, shown
+from dataflow_model.errors import SinkError, shown
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.publishing import safe_name, staging_directory
 from dataflow_model.io.schemas import RETRACTION_FIELD
@@ -193,7 +193,7 @@ class _Explained:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError):
-            raise SinkError(explain(f"{self.problem}: {error}", hint="check free space and permissions")) from error
+            raise SinkError(f"{self.problem}: {error}", hint="check free space and permissions") from error
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:

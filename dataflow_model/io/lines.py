@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import SourceError, explain
+from dataflow_model.errors import SourceError
 from dataflow_model.io.file_identity import digest_of
 from dataflow_model.plan.columns import BAD_COLUMN
 
@@ -55,16 +55,14 @@ def line_index(version: FileVersion) -> LineIndex:
     """
     if version.path.endswith(_COMPRESSED):
         raise SourceError(
-            explain(
-                f"{version.path} is compressed, but text must be read by row ranges",
-                hint="decompress it, or convert it to Parquet",
-            )
+            f"{version.path} is compressed, but text must be read by row ranges",
+            hint="decompress it, or convert it to Parquet",
         )
     try:
         index = _grown(version) or _index(version, 0)
         _newest[version.path] = version.size, digest_of(version.path, version.size), index
     except OSError as error:
-        raise SourceError(explain(f"{version.path} cannot be read: {error.strerror}")) from error
+        raise SourceError(f"{version.path} cannot be read: {error.strerror}") from error
     while len(_newest) > _INDEXES:
         del _newest[next(iter(_newest))]
     return index
@@ -91,11 +89,9 @@ def count_appended_lines(version: FileVersion, start: int) -> int:
         before, after = file.read(1), file.read(1)
     if before != b"\n" and after not in (b"\r", b"\n"):
         raise SourceError(
-            explain(
-                f"the last line of {version.path} had no line end when it was read as a row, but was continued later "
-                f"at byte {start}",
-                hint="append whole lines, each in one write; or write the file elsewhere and rename it into place",
-            )
+            f"the last line of {version.path} had no line end when it was read as a row, but was continued later "
+            f"at byte {start}",
+            hint="append whole lines, each in one write; or write the file elsewhere and rename it into place",
         )
     return _index(version, start).lines
 

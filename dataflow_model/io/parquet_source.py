@@ -9,7 +9,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataflow_model.errors import SourceError, explain
+from dataflow_model.errors import SourceError
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
 
 if TYPE_CHECKING:
@@ -45,10 +45,8 @@ class ParquetSource(FileSource):
             else:
                 continue
             raise SourceError(
-                explain(
-                    f"{path} does not have the expected schema: {problem}; its columns are {', '.join(found.names)}",
-                    hint="read files with another schema separately, and merge the collections with dm.Flatten()",
-                )
+                f"{path} does not have the expected schema: {problem}; its columns are {', '.join(found.names)}",
+                hint="read files with another schema separately, and merge the collections with dm.Flatten()",
             )
 
     def count_rows(self, version: FileVersion) -> int:
@@ -82,7 +80,7 @@ class ParquetSource(FileSource):
                     if at >= stop:
                         return
         except (pa.ArrowException, OSError) as error:
-            raise SourceError(explain(f"{path} cannot be read at row {at} or after: {error}", hint=_HINT)) from error
+            raise SourceError(f"{path} cannot be read at row {at} or after: {error}", hint=_HINT) from error
 
 
 def _ordered(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -97,4 +95,4 @@ def _footer(version: FileVersion) -> tuple[pq.FileMetaData, pa.Schema]:
             return file.metadata, schema
     except (pa.ArrowException, OSError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise SourceError(explain(f"{version.path} is not a readable Parquet file: {problem}", hint=_HINT)) from error
+        raise SourceError(f"{version.path} is not a readable Parquet file: {problem}", hint=_HINT) from error

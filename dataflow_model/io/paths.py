@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import InvalidArgument, InvalidType, SourceError, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,16 +36,14 @@ def absolute_path(path: PathLike) -> str:
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidType(
-            explain(f"a path must be text or a pathlib.Path, got {path!r}", hint="pass 'data/flights/', for example")
+            f"a path must be text or a pathlib.Path, got {path!r}", hint="pass 'data/flights/', for example"
         )
     text = os.fspath(path)
     text = text.removeprefix("file://") if text.startswith("file:///") else text
     if "://" in text:
         raise InvalidArgument(
-            explain(
-                f"a path must be on a mounted file system, got the URL {text!r}",
-                hint="mount it, or read it with Spark and pass the DataFrame to ReadDataFrame",
-            )
+            f"a path must be on a mounted file system, got the URL {text!r}",
+            hint="mount it, or read it with Spark and pass the DataFrame to ReadDataFrame",
         )
     if not text:
         raise InvalidArgument("a path must not be empty, got ''")
@@ -60,7 +58,7 @@ def absolute_paths(path: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
     """
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not several:
-        raise InvalidArgument(explain("a list of paths must not be empty, got []", hint="pass a file or a directory"))
+        raise InvalidArgument("a list of paths must not be empty, got []", hint="pass a file or a directory")
     return tuple(absolute_path(one) for one in several)
 
 
@@ -104,9 +102,7 @@ def stat_files(paths: tuple[str, ...]) -> dict[str, os.stat_result]:
         except FileNotFoundError as error:
             place = os.fspath(entry)
             if os.path.lexists(place):
-                raise SourceError(
-                    explain(f"{place} is a link to a file that does not exist", hint="remove the link")
-                ) from error
+                raise SourceError(f"{place} is a link to a file that does not exist", hint="remove the link") from error
         except OSError as error:
             raise _unreadable(os.fspath(entry), error) from error
     return status
@@ -151,7 +147,7 @@ def _walk(directory: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _unreadable(place: str, error: OSError) -> SourceError:
-    return SourceError(explain(f"{place} cannot be read: {error.strerror}", hint="check its permissions"))
+    return SourceError(f"{place} cannot be read: {error.strerror}", hint="check its permissions")
 
 
 def _hidden(name: str) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from dataflow_model.errors import SinkError, explain
+from dataflow_model.errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,10 +84,8 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]]) -> None
             pending.unlink(missing_ok=True)
     except OSError as error:
         raise SinkError(
-            explain(
-                f"commit {commit_id} cannot be published in {path}: {error}",
-                hint="make sure that workers and driver see the same directory and can write to it",
-            )
+            f"commit {commit_id} cannot be published in {path}: {error}",
+            hint="make sure that workers and driver see the same directory and can write to it",
         ) from error
     discard(path, commit_id)
 
@@ -106,10 +104,8 @@ def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]]) ->
             (staged / source).replace(final)
     except OSError as error:
         raise SinkError(
-            explain(
-                f"a part of commit {commit_id} cannot be published in {path}: {error}",
-                hint="make sure that all workers see the same directory and can write to it",
-            )
+            f"a part of commit {commit_id} cannot be published in {path}: {error}",
+            hint="make sure that all workers see the same directory and can write to it",
         ) from error
 
 

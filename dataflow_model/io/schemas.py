@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidType, PlanError, SinkError, explain
+from dataflow_model.errors import InvalidType, PlanError, SinkError
 from dataflow_model.time import Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
@@ -112,10 +112,8 @@ def checked_schema(value: Any) -> pa.Schema | None:
     if value is None or isinstance(value, pa.Schema):
         return value
     raise InvalidType(
-        explain(
-            f"`schema` must be a pyarrow.Schema, got {value!r}",
-            hint="use pa.schema({'key': pa.string(), 'value': pa.int64()})",
-        )
+        f"`schema` must be a pyarrow.Schema, got {value!r}",
+        hint="use pa.schema({'key': pa.string(), 'value': pa.int64()})",
     )
 
 
@@ -133,17 +131,15 @@ def unified_schema(schemas: Iterable[pa.Schema], label: str) -> pa.Schema:
         return pa.unify_schemas(list(schemas), promote_options="permissive")
     except pa.ArrowException as error:
         raise SinkError(
-            explain(f"{label!r} has rows with incompatible columns: {error}", hint="pass schema=pa.schema({…})")
+            f"{label!r} has rows with incompatible columns: {error}", hint="pass schema=pa.schema({…})"
         ) from error
 
 
 def unknown_columns(label: str) -> PlanError:
     """Return the error of a sink that would have to see rows before it knows its columns."""
     return PlanError(
-        explain(
-            f"the columns of {label!r} are not known, and a stream cannot infer them from its rows",
-            hint="pass schema=pa.schema({…}), or add .with_output_types(tuple[str, float]) to the step before",
-        )
+        f"the columns of {label!r} are not known, and a stream cannot infer them from its rows",
+        hint="pass schema=pa.schema({…}), or add .with_output_types(tuple[str, float]) to the step before",
     )
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.io.table_values import is_text
 
 if TYPE_CHECKING:
@@ -87,18 +87,14 @@ def check_columns(schema: pa.Schema, keys: Sequence[str], label: str) -> None:
     for name in keys:
         if name not in schema.names:
             raise InvalidArgument(
-                explain(
-                    f"{label!r} has the key {name!r}, but its rows have no such column",
-                    hint=f"the columns are {', '.join(schema.names)}",
-                )
+                f"{label!r} has the key {name!r}, but its rows have no such column",
+                hint=f"the columns are {', '.join(schema.names)}",
             )
         if pa.types.is_nested(schema.field(name).type):
             raise InvalidArgument(
-                explain(
-                    f"{label!r} has the key {name!r} of type {schema.field(name).type}, but databases compare only "
-                    "plain values",
-                    hint="use a column of numbers, text or instants",
-                )
+                f"{label!r} has the key {name!r} of type {schema.field(name).type}, but databases compare only "
+                "plain values",
+                hint="use a column of numbers, text or instants",
             )
     for field in schema:
         _type_of(field, label)
@@ -137,8 +133,6 @@ def _type_of(field: pa.Field, label: str) -> TypeEngine[Any]:
         if test(kind):
             return make(kind)
     raise InvalidArgument(
-        explain(
-            f"{label!r} has a column {field.name!r} of type {kind}, which databases do not support",
-            hint="pass schema=pa.schema({…}), with units no finer than microseconds",
-        )
+        f"{label!r} has a column {field.name!r} of type {kind}, which databases do not support",
+        hint="pass schema=pa.schema({…}), with units no finer than microseconds",
     )

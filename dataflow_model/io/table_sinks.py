@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.io.database_urls import checked_url
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import fit_places, infer_schema
@@ -27,10 +27,8 @@ def _checked_keys(value: str | Iterable[str]) -> tuple[str, ...]:
     keys = (value,) if isinstance(value, str) else tuple(value)
     if not keys or not all(keys) or len(set(keys)) < len(keys):
         raise InvalidArgument(
-            explain(
-                f"`keys` must be one column or several, each once, got {value!r}",
-                hint="pass keys='key', or with panes=True keys=('key', 'window_start')",
-            )
+            f"`keys` must be one column or several, each once, got {value!r}",
+            hint="pass keys='key', or with panes=True keys=('key', 'window_start')",
         )
     return keys
 

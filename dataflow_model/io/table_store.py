@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dataflow_model.errors import InvalidArgument, SinkError, explain
+from dataflow_model.errors import InvalidArgument, SinkError
 from dataflow_model.io.database_urls import shown_url, without_secrets
 from dataflow_model.io.json_lines import json_text
 from dataflow_model.io.table_columns import columns_of, is_held_as
@@ -55,17 +55,13 @@ class TableStore:
             )
         except ModuleNotFoundError as error:
             raise InvalidArgument(
-                explain(
-                    f"{sink.label!r} writes to {shown_url(url)}, whose driver is not installed: {error}",
-                    hint=f"run pip install {error.name}",
-                )
+                f"{sink.label!r} writes to {shown_url(url)}, whose driver is not installed: {error}",
+                hint=f"run pip install {error.name}",
             ) from error
         except (ArgumentError, TypeError, ValueError) as error:
             raise InvalidArgument(
-                explain(
-                    f"{sink.label!r} cannot use the url {shown_url(url)}: {without_secrets(str(error), url)}",
-                    hint="fix the driver's name or the options after the '?'",
-                )
+                f"{sink.label!r} cannot use the url {shown_url(url)}: {without_secrets(str(error), url)}",
+                hint="fix the driver's name or the options after the '?'",
             ) from None
         self._shown = f"table {sink.table!r} of {shown_url(url)}"
         self._metadata = sa.MetaData(schema=sink.database_schema)
@@ -93,10 +89,8 @@ class TableStore:
             self._engine.connect().close()
         except (SQLAlchemyError, TypeError, ValueError) as error:  # drivers refuse an option by built-in errors
             raise SinkError(
-                explain(
-                    f"{self._sink.label!r} cannot reach the database of {self._shown}: {self._said(error)}",
-                    hint="start the database, or fix the url",
-                )
+                f"{self._sink.label!r} cannot reach the database of {self._shown}: {self._said(error)}",
+                hint="start the database, or fix the url",
             ) from error
         with self._explained():
             there = self._there()
@@ -237,7 +231,7 @@ class TableStore:
         return any(set(names) == keys for names in unique)
 
     def _refusal(self, why: str, hint: str = "use another table, or change this one") -> SinkError:
-        return SinkError(explain(f"{self._sink.label!r} cannot write to {self._shown}: {why}", hint=hint))
+        return SinkError(f"{self._sink.label!r} cannot write to {self._shown}: {why}", hint=hint)
 
     def _said(self, error: Exception) -> str:
         """Return what a database says, without the statement and its values, and without passwords."""

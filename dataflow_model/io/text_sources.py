@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from dataflow_model.errors import SourceError, explain
+from dataflow_model.errors import SourceError
 from dataflow_model.io.file_source import FileSource, FileVersion
 from dataflow_model.io.inference import check_depth, csv_schema, json_schema
 from dataflow_model.io.lines import count_appended_lines, line_index, parse_lines, read_lines
@@ -41,10 +41,8 @@ class CsvSource(FileSource):
         found = _header(FileVersion.of(path))
         if set(found) != set(expected.names) or len(found) != len(expected.names):
             raise SourceError(
-                explain(
-                    f"{path} must have the columns {', '.join(expected.names)}, got {', '.join(found)}",
-                    hint="read files with other columns separately, and merge the collections with dm.Flatten()",
-                )
+                f"{path} must have the columns {', '.join(expected.names)}, got {', '.join(found)}",
+                hint="read files with other columns separately, and merge the collections with dm.Flatten()",
             )
 
     def count_rows(self, version: FileVersion) -> int:
@@ -120,15 +118,13 @@ def _inferred(version: FileVersion, infer: Callable[[bytes], pa.Schema], headers
 def _infer(version: FileVersion, infer: Callable[[bytes], pa.Schema], headers: int) -> pa.Schema:
     index = line_index(version)
     if index.lines < 1 + headers:
-        raise SourceError(explain(f"{version.path} has no rows, so its columns are not known", hint=_GIVE))
+        raise SourceError(f"{version.path} has no rows, so its columns are not known", hint=_GIVE)
     sample = b"".join(next(read_lines(version.path, index, 0, _SAMPLE_LINES)))
     try:
         found = infer(sample)
     except pa.ArrowException as error:
         problem = str(error).splitlines()[0]
-        raise SourceError(
-            explain(f"the columns of {version.path} cannot be inferred: {problem}", hint=_GIVE)
-        ) from error
+        raise SourceError(f"the columns of {version.path} cannot be inferred: {problem}", hint=_GIVE) from error
     return pa.schema([pa.field(field.name, _settled(field.type)) for field in found])
 
 
@@ -143,8 +139,6 @@ def _header(version: FileVersion) -> list[str]:
     first = next(read_lines(version.path, line_index(version), 0, 1), None)
     if first is None:
         raise SourceError(
-            explain(
-                f"{version.path} is empty: it has no header", hint="write the names of the columns in its first line"
-            )
+            f"{version.path} is empty: it has no header", hint="write the names of the columns in its first line"
         )
     return next(csv.reader([first[0].decode("utf-8-sig", "backslashreplace")]))

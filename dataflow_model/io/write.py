@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
 from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, schema_from_type
@@ -40,10 +40,8 @@ class _WriteColumns(Write):
             taken = self._taken(schema, PANE_FIELDS)
             if taken:
                 raise InvalidArgument(
-                    explain(
-                        f"the rows already have a column {taken[0]!r}, and `panes=True` adds one with that name",
-                        hint="rename the field, or leave `panes` out",
-                    )
+                    f"the rows already have a column {taken[0]!r}, and `panes=True` adds one with that name",
+                    hint="rename the field, or leave `panes` out",
                 )
         filled: FileSink | ArrowTableSink | TableSink
         if isinstance(sink, TableSink):  # where what is taken back goes, and no column says so
@@ -52,11 +50,9 @@ class _WriteColumns(Write):
             return
         if schema is not None and retractions is not None and self._taken(schema, (RETRACTION_FIELD,)):
             raise InvalidArgument(
-                explain(
-                    f"the rows already have a column {RETRACTION_FIELD.name!r}, and {pcoll.pipeline.scope!r} adds one "
-                    f"with that name, because {retractions!r} emits retractions",
-                    hint="rename the field",
-                )
+                f"the rows already have a column {RETRACTION_FIELD.name!r}, and {pcoll.pipeline.scope!r} adds one "
+                f"with that name, because {retractions!r} emits retractions",
+                hint="rename the field",
             )
         filled = attrs.evolve(sink, schema=schema, label=pcoll.pipeline.scope, retractions=retractions is not None)
         Write(filled).expand(pcoll)
@@ -208,11 +204,9 @@ class ForeachBundle(Write):
             source = _source_of_retractions(pcoll)
             if source is not None and not self.sink.whole_records:
                 raise InvalidArgument(
-                    explain(
-                        f"{pcoll.pipeline.scope!r} passes plain values to its function, but {source!r} emits "
-                        "retractions, which the function could not recognise",
-                        hint="pass whole_records=True, and check record.is_retraction",
-                    )
+                    f"{pcoll.pipeline.scope!r} passes plain values to its function, but {source!r} emits "
+                    "retractions, which the function could not recognise",
+                    hint="pass whole_records=True, and check record.is_retraction",
                 )
             Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
 

@@ -6,7 +6,7 @@ import time
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.metrics.collecting import current
 
 __all__ = ["Counter", "Distribution", "Gauge", "counter", "distribution", "gauge"]
@@ -26,9 +26,9 @@ class Counter:
             InvalidType: for something that is no whole number.
         """
         if isinstance(by, bool) or not isinstance(by, int):
-            raise InvalidType(explain(f"the counter {self.name!r} takes whole numbers, got {by!r}", hint=_AMOUNTS))
+            raise InvalidType(f"the counter {self.name!r} takes whole numbers, got {by!r}", hint=_AMOUNTS)
         if by < 0:
-            raise InvalidArgument(explain(f"the counter {self.name!r} cannot decrease, got {by!r}", hint=_LEVELS))
+            raise InvalidArgument(f"the counter {self.name!r} cannot decrease, got {by!r}", hint=_LEVELS)
         tally = current()
         if tally is not None:
             tally.of_users().count(self.name, by)
@@ -129,23 +129,19 @@ _LEVELS = "use dm.metrics.gauge(…), which can go up and down"
 
 def _checked(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidType(
-            explain(f"a metric's name must be text, got {name!r}", hint="use dm.metrics.counter('retries')")
-        )
+        raise InvalidType(f"a metric's name must be text, got {name!r}", hint="use dm.metrics.counter('retries')")
     if not name.strip():
         raise InvalidArgument(
-            explain(f"a metric's name must not be empty, got {name!r}", hint="use dm.metrics.counter('retries')")
+            f"a metric's name must not be empty, got {name!r}", hint="use dm.metrics.counter('retries')"
         )
     return name
 
 
 def _check_number(kind: str, name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidType(explain(f"the {kind} {name!r} takes numbers, got {value!r}", hint="pass an int or a float"))
+        raise InvalidType(f"the {kind} {name!r} takes numbers, got {value!r}", hint="pass an int or a float")
     if not -_LIMIT < value < _LIMIT:
-        raise InvalidArgument(
-            explain(f"the {kind} {name!r} takes finite numbers, got {value!r}", hint="skip such values")
-        )
+        raise InvalidArgument(f"the {kind} {name!r} takes finite numbers, got {value!r}", hint="skip such values")
 
 
 _LIMIT = float("inf")

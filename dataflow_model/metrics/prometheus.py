@@ -83,7 +83,7 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
     """
     given: object = port
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _PORTS:
-        raise InvalidArgument(explain(f"`port` must be from 0 to 65535, got {port!r}", hint="0 takes any free port"))
+        raise InvalidArgument(f"`port` must be from 0 to 65535, got {port!r}", hint="0 takes any free port")
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import PlanError, explain
+from dataflow_model.errors import PlanError
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read
 from dataflow_model.plan.record_ids import check_record_ids
@@ -74,12 +74,10 @@ def _check_that_groupings_fire(plan: Plan) -> None:
         waits_for_the_end = not strategy.trigger.may_fire(allowed_lateness=Duration(0))
         if isinstance(strategy.window_fn, GlobalWindows) and waits_for_the_end:
             raise PlanError(
-                explain(
-                    f"{node.label!r} would never emit anything: its input is unbounded, so under {strategy.trigger!r} "
-                    "the watermark never passes the end of the global window",
-                    hint="put dm.Window.into(dm.FixedWindows(…)) before it, "
-                    "or dm.Window.trigger(dm.Repeatedly(dm.AfterCount(…)))",
-                )
+                f"{node.label!r} would never emit anything: its input is unbounded, so under {strategy.trigger!r} "
+                "the watermark never passes the end of the global window",
+                hint="put dm.Window.into(dm.FixedWindows(…)) before it, "
+                "or dm.Window.trigger(dm.Repeatedly(dm.AfterCount(…)))",
             )
 
 
@@ -90,8 +88,6 @@ def _check_clocks(plan: Plan) -> None:
     walled = [node.label for node in live if node.source.processing_time is None]
     if replayed and walled:
         raise PlanError(
-            explain(
-                f"a pipeline must have one clock, but {replayed} use a replay clock and {walled} use the wall clock",
-                hint="pass processing_time='column' to all of them or to none",
-            )
+            f"a pipeline must have one clock, but {replayed} use a replay clock and {walled} use the wall clock",
+            hint="pass processing_time='column' to all of them or to none",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.sinks import CollectSink, DataFrameSink
 
@@ -34,4 +34,4 @@ def check_collected(plan: Plan, label: str) -> None:
     labels = [node.label for node in sinks if isinstance(node.sink, CollectSink | DataFrameSink)]
     if label not in labels:
         hint = f"the labels are {labels}" if labels else f"add one to the pipeline: {label!r} >> dm.io.Collect()"
-        raise InvalidArgument(explain(f"no dm.io.Collect() sink has the label {label!r}", hint=hint))
+        raise InvalidArgument(f"no dm.io.Collect() sink has the label {label!r}", hint=hint)

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -156,10 +156,8 @@ def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
     """
     if column not in schema.names:
         raise InvalidArgument(
-            explain(
-                f"`{option}` names the column {column!r}, which does not exist",
-                hint=f"the columns are {', '.join(schema.names)}",
-            )
+            f"`{option}` names the column {column!r}, which does not exist",
+            hint=f"the columns are {', '.join(schema.names)}",
         )
     kind = schema.field(column).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -173,10 +171,8 @@ def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
     )
     if not any(test(kind) for test in good):
         raise InvalidArgument(
-            explain(
-                f"`{option}` column {column!r} has type {kind}, which cannot hold instants",
-                hint="use timestamps, dates, integers (microseconds since the epoch) or ISO 8601 text",
-            )
+            f"`{option}` column {column!r} has type {kind}, which cannot hold instants",
+            hint="use timestamps, dates, integers (microseconds since the epoch) or ISO 8601 text",
         )
 
 

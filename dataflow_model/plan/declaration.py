@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.dofn import METADATA, DoFn
 from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkHoldSpec, WatermarkSpec
 
@@ -90,10 +90,8 @@ def _inspected(kind: Any) -> Declaration:
     taken = sorted((METADATA | _TOLD_TO_TIMERS).intersection((*states, *timers, *watermarks)))
     if taken:
         raise InvalidArgument(
-            explain(
-                f"{kind.__name__} declares {taken[0]!r}, which is the name of another parameter",
-                hint="choose another name",
-            )
+            f"{kind.__name__} declares {taken[0]!r}, which is the name of another parameter",
+            hint="choose another name",
         )
     callbacks: dict[str, str] = {}
     for name, function in found.items():
@@ -103,26 +101,20 @@ def _inspected(kind: Any) -> Declaration:
         of = [known for known, spec in timers.items() if spec is timer or known == timer]
         if not of:
             raise InvalidArgument(
-                explain(
-                    f"{kind.__name__}.{name} is set to run on {timer!r}, which is not a timer of the class",
-                    hint=f"its timers are {sorted(timers)}; declare a timer with flush = dm.TimerSpec()",
-                )
+                f"{kind.__name__}.{name} is set to run on {timer!r}, which is not a timer of the class",
+                hint=f"its timers are {sorted(timers)}; declare a timer with flush = dm.TimerSpec()",
             )
         if of[0] in callbacks:
             raise InvalidArgument(
-                explain(
-                    f"{kind.__name__} runs both {callbacks[of[0]]!r} and {name!r} on the timer {of[0]!r}",
-                    hint="a timer runs one function; call the other function from it",
-                )
+                f"{kind.__name__} runs both {callbacks[of[0]]!r} and {name!r} on the timer {of[0]!r}",
+                hint="a timer runs one function; call the other function from it",
             )
         callbacks[of[0]] = name
     silent = [name for name in timers if name not in callbacks]
     if silent:
         raise InvalidArgument(
-            explain(
-                f"{kind.__name__} declares the timer {silent[0]!r}, but nothing runs when it fires",
-                hint=f"decorate the function that should run with @dm.on_timer({silent[0]})",
-            )
+            f"{kind.__name__} declares the timer {silent[0]!r}, but nothing runs when it fires",
+            hint=f"decorate the function that should run with @dm.on_timer({silent[0]})",
         )
     sorts = kind.requires_time_sorted_input
     return Declaration(states, timers, callbacks, callable(found.get(EXPIRY)), sorts, watermarks)
@@ -156,11 +148,9 @@ def check_callbacks(fn: DoFn, given: Collection[str]) -> None:
         timers = [name for name in parameters_of(function) if name in declaration.timers]
         if timers:
             raise InvalidArgument(
-                explain(
-                    f"{EXPIRY} of {type(fn).__name__} takes the timer {timers[0]!r}, which would never fire: "
-                    "the window has expired",
-                    hint="emit the remaining state as output instead of setting a timer",
-                )
+                f"{EXPIRY} of {type(fn).__name__} takes the timer {timers[0]!r}, which would never fire: "
+                "the window has expired",
+                hint="emit the remaining state as output instead of setting a timer",
             )
         _check(function, _TOLD_AT_EXPIRY.union(declaration.states, given))
 
@@ -179,10 +169,8 @@ def _check(function: Callable[..., Any], known: Collection[str]) -> None:
     for name in parameters_of(function):
         if name not in known:
             raise InvalidArgument(
-                explain(
-                    f"{function.__name__}{inspect.signature(function)} has an unknown parameter {name!r}",
-                    hint=f"declare a state or timer of that name, or use one of {sorted(known)}",
-                )
+                f"{function.__name__}{inspect.signature(function)} has an unknown parameter {name!r}",
+                hint=f"declare a state or timer of that name, or use one of {sorted(known)}",
             )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
 
 if TYPE_CHECKING:
@@ -67,10 +67,8 @@ def element_time(value: InstantLike) -> EventTime:
     time = value if type(value) is EventTime else event_time(value)
     if time == MAX_TIMESTAMP:
         raise InvalidArgument(
-            explain(
-                f"an element cannot have the event time +∞, got {value!r}",
-                hint="use the time at which it happened; the last possible one is dm.EventTime(2**63 - 2)",
-            )
+            f"an element cannot have the event time +∞, got {value!r}",
+            hint="use the time at which it happened; the last possible one is dm.EventTime(2**63 - 2)",
         )
     return time
 
@@ -236,9 +234,7 @@ def metadata_of(fn: Callable[..., Any], *, given: Collection[str] = (), position
             wanted.append(parameter.name)
         else:
             raise InvalidArgument(
-                explain(
-                    f"{name}{inspect.signature(fn)} has an unknown parameter {parameter.name!r}",
-                    hint=f"pass {parameter.name}=… as an argument, or use one of {sorted(METADATA)}",
-                )
+                f"{name}{inspect.signature(fn)} has an unknown parameter {parameter.name!r}",
+                hint=f"pass {parameter.name}=… as an argument, or use one of {sorted(METADATA)}",
             )
     return tuple(wanted)

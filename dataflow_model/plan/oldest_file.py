@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidType, SourceError, explain
+from dataflow_model.errors import InvalidType, SourceError
 from dataflow_model.time import event_time
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ def _checked(value: Any) -> Any:
     if isinstance(value, str) or callable(value):
         return value
     raise InvalidType(
-        explain(
-            f"`created` must be a pattern of file names, or a function of one, got {value!r}",
-            hint="created='queries-%Y%m%dT%H%M%S.json'",
-        )
+        f"`created` must be a pattern of file names, or a function of one, got {value!r}",
+        hint="created='queries-%Y%m%dT%H%M%S.json'",
     )
 
 
@@ -78,10 +76,8 @@ class OldestFile:
             return event_time(found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC))
         except Exception as error:
             raise SourceError(
-                explain(
-                    f"cannot tell from its name when the file {name!r} was created: {error}",
-                    hint="fix created=…, or move such files elsewhere; names that begin with '_' or '.' are skipped",
-                )
+                f"cannot tell from its name when the file {name!r} was created: {error}",
+                hint="fix created=…, or move such files elsewhere; names that begin with '_' or '.' are skipped",
             ) from error
 
     def watermark(self, reached: EventTime) -> EventTime:

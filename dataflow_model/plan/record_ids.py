@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import PlanError, explain
+from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.stages import dynamic_sides
@@ -61,31 +61,25 @@ def _check(plan: Plan, node: ParDo) -> None:
     for label, ways in reads.items():
         if ways > 1:
             raise PlanError(
-                explain(
-                    f"{node.label!r} asks for {RECORD_ID!r}, but the records of {label!r} reach it in {ways} ways, "
-                    "so several elements would have the same id",
-                    hint="put it before the branches separate, or use an id of your own: dm.Deduplicate(id_fn, …)",
-                )
+                f"{node.label!r} asks for {RECORD_ID!r}, but the records of {label!r} reach it in {ways} ways, "
+                "so several elements would have the same id",
+                hint="put it before the branches separate, or use an id of your own: dm.Deduplicate(id_fn, …)",
             )
 
 
 def _check_source(node: ParDo, read: Read) -> None:
     if isinstance(read.source, DataFrameSource) and not read.source.id_columns:
         raise PlanError(
-            explain(
-                f"{node.label!r} asks for {RECORD_ID!r}, but the rows of {read.label!r} have no ids",
-                hint="name the columns that identify a row: "
-                "dm.io.ReadDataFrame(…, id_columns=('topic', 'partition', 'offset'))",
-            )
+            f"{node.label!r} asks for {RECORD_ID!r}, but the rows of {read.label!r} have no ids",
+            hint="name the columns that identify a row: "
+            "dm.io.ReadDataFrame(…, id_columns=('topic', 'partition', 'offset'))",
         )
 
 
 def _no_ids(node: ParDo, behind: str) -> PlanError:
     return PlanError(
-        explain(
-            f"{node.label!r} asks for {RECORD_ID!r}, but runs after {behind!r}, where elements have no record id",
-            hint=f"put it between the source and {behind!r}, or use an id of your own: dm.Deduplicate(id_fn, …)",
-        )
+        f"{node.label!r} asks for {RECORD_ID!r}, but runs after {behind!r}, where elements have no record id",
+        hint=f"put it between the source and {behind!r}, or use an id of your own: dm.Deduplicate(id_fn, …)",
     )
 
 

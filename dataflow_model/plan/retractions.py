@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import NotYetSupported, PlanError, explain
+from dataflow_model.errors import NotYetSupported, PlanError
 from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
 from dataflow_model.plan.retracted import retracted_collections
@@ -36,56 +36,44 @@ def check_retractions(plan: Plan) -> None:
             _check_grouping(node, retracted[node.input])
         if isinstance(node, Deduplicate) and node.input in retracted:
             raise PlanError(
-                explain(
-                    f"{node.label!r} keeps one element per id, but {retracted[node.input].label!r} emits retractions, "
-                    "which it would drop as duplicates",
-                    hint="put dm.Deduplicate directly after the source, or use .accumulating() before it",
-                )
+                f"{node.label!r} keeps one element per id, but {retracted[node.input].label!r} emits retractions, "
+                "which it would drop as duplicates",
+                hint="put dm.Deduplicate directly after the source, or use .accumulating() before it",
             )
 
 
 def _refuse_changing_side(node: ParDo, source: GroupByKeyAndWindow) -> None:
     if node.retractable == "memoised":
         raise NotYetSupported(
-            explain(
-                f"{node.label!r} keeps its outputs for the retractions of {source.label!r}, but its side input changes "
-                "while the pipeline runs; no runner supports both together yet",
-                hint="look the side input up in a dm.Map before the grouping, or join the two with dm.CoGroupByKey",
-            )
+            f"{node.label!r} keeps its outputs for the retractions of {source.label!r}, but its side input changes "
+            "while the pipeline runs; no runner supports both together yet",
+            hint="look the side input up in a dm.Map before the grouping, or join the two with dm.CoGroupByKey",
         )
     raise PlanError(
-        explain(
-            f"{node.label!r} processes retractions of {source.label!r}, but its side input changes, "
-            "so the retraction of an output might differ from that output",
-            hint="join the two with dm.CoGroupByKey, or use .accumulating()",
-        )
+        f"{node.label!r} processes retractions of {source.label!r}, but its side input changes, "
+        "so the retraction of an output might differ from that output",
+        hint="join the two with dm.CoGroupByKey, or use .accumulating()",
     )
 
 
 def _check_function(node: ParDo, source: GroupByKeyAndWindow) -> None:
     if node.is_stateful and node.retractable == "memoised":
         raise PlanError(
-            explain(
-                f"{node.label!r} is stateful, and its outputs depend on its state, so they cannot be kept by input "
-                f"for the retractions of {source.label!r}",
-                hint="leave `retractable` at True, add the parameter `is_retraction` to `process`, and reverse the "
-                "effect of retracted values there",
-            )
+            f"{node.label!r} is stateful, and its outputs depend on its state, so they cannot be kept by input "
+            f"for the retractions of {source.label!r}",
+            hint="leave `retractable` at True, add the parameter `is_retraction` to `process`, and reverse the "
+            "effect of retracted values there",
         )
     if not node.retractable:
         raise PlanError(
-            explain(
-                f"{node.label!r} is declared not retractable, but {source.label!r} emits retractions",
-                hint='use .accumulating() before it, or set retractable="memoised" if it is only nondeterministic',
-            )
+            f"{node.label!r} is declared not retractable, but {source.label!r} emits retractions",
+            hint='use .accumulating() before it, or set retractable="memoised" if it is only nondeterministic',
         )
     if type(node.fn).finish_bundle is not DoFn.finish_bundle:
         raise PlanError(
-            explain(
-                f"{node.label!r} emits outputs at the end of a bundle, but {source.label!r} emits retractions, "
-                "and it would be unknown which of these outputs to retract",
-                hint="emit outputs only in `process`, or use .accumulating() before it",
-            )
+            f"{node.label!r} emits outputs at the end of a bundle, but {source.label!r} emits retractions, "
+            "and it would be unknown which of these outputs to retract",
+            hint="emit outputs only in `process`, or use .accumulating() before it",
         )
 
 
@@ -93,26 +81,20 @@ def _check_grouping(node: GroupByKeyAndWindow, source: GroupByKeyAndWindow) -> N
     strategy = node.strategy
     if strategy.allowed_lateness < source.strategy.allowed_lateness:
         raise PlanError(
-            explain(
-                f"{node.label!r} allows {strategy.allowed_lateness!r} of lateness, but {source.label!r} before it "
-                f"emits retractions for {source.strategy.allowed_lateness!r}: later ones would be dropped, and wrong "
-                "results would remain",
-                hint=f"use .allowed_lateness({source.strategy.allowed_lateness!r}) or more",
-            )
+            f"{node.label!r} allows {strategy.allowed_lateness!r} of lateness, but {source.label!r} before it "
+            f"emits retractions for {source.strategy.allowed_lateness!r}: later ones would be dropped, and wrong "
+            "results would remain",
+            hint=f"use .allowed_lateness({source.strategy.allowed_lateness!r}) or more",
         )
     if strategy.merges:
         raise PlanError(
-            explain(
-                f"{node.label!r} merges windows ({strategy.window_fn!r}), but {source.label!r} emits retractions: "
-                "windows that were merged by a retracted value cannot be separated again",
-                hint="use windows that do not merge, such as dm.FixedWindows, or use .accumulating() before it",
-            )
+            f"{node.label!r} merges windows ({strategy.window_fn!r}), but {source.label!r} emits retractions: "
+            "windows that were merged by a retracted value cannot be separated again",
+            hint="use windows that do not merge, such as dm.FixedWindows, or use .accumulating() before it",
         )
     if not strategy.accumulates and not node.combine.can_subtract:
         raise PlanError(
-            explain(
-                f"{node.label!r} discards what it has emitted, and {type(node.combine).__name__} cannot subtract, "
-                f"so it cannot process the retractions of {source.label!r}",
-                hint="use .accumulating() or .accumulating_and_retracting(), or give the CombineFn `subtract_input`",
-            )
+            f"{node.label!r} discards what it has emitted, and {type(node.combine).__name__} cannot subtract, "
+            f"so it cannot process the retractions of {source.label!r}",
+            hint="use .accumulating() or .accumulating_and_retracting(), or give the CombineFn `subtract_input`",
         )

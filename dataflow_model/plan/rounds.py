@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.nodes import AssignWindows, GroupByKeyAndWindow, Read
 from dataflow_model.plan.sources import ElementsSource, ScriptSource, WatermarkStep
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior
@@ -32,15 +32,13 @@ def check_interval(mode: str, interval: DurationLike | None) -> Duration | None:
     if mode != "microbatch":
         if interval is not None:
             raise InvalidArgument(
-                explain(
-                    f"`interval` applies only to mode='microbatch', got {interval!r} with mode={mode!r}",
-                    hint="leave `interval` out, or use mode='microbatch'",
-                )
+                f"`interval` applies only to mode='microbatch', got {interval!r} with mode={mode!r}",
+                hint="leave `interval` out, or use mode='microbatch'",
             )
         return None
     if interval is None:
         raise InvalidArgument(
-            explain("mode='microbatch' needs `interval`, got none", hint="pass interval='1 minute', for example")
+            "mode='microbatch' needs `interval`, got none", hint="pass interval='1 minute', for example"
         )
     length = duration(interval)
     if length <= Duration(0):

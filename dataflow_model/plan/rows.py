@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,10 +75,8 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
     for name in names:
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or names.count(name) > 1:
             raise InvalidArgument(
-                explain(
-                    f"column {name!r} cannot be a field of a row: the columns are {names}",
-                    hint="rename the column: names must be unique Python identifiers without a leading underscore",
-                )
+                f"column {name!r} cannot be a field of a row: the columns are {names}",
+                hint="rename the column: names must be unique Python identifiers without a leading underscore",
             )
     made: Any = collections.namedtuple("Row", names)  # type: ignore[misc]  # noqa: PYI024 - made from data
     made.__module__ = __name__

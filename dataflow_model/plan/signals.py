@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.triggering import awaited_signals
 
 if TYPE_CHECKING:
@@ -30,4 +30,4 @@ def check_signal(plan: Plan, name: str) -> None:
     names = awaited_signals(plan)
     if name not in names:
         hint = f"the signals are {', '.join(sorted(names))}" if names else f"add the trigger dm.AfterSignal({name!r})"
-        raise InvalidArgument(explain(f"no trigger waits for the signal {name!r}", hint=hint))
+        raise InvalidArgument(f"no trigger waits for the signal {name!r}", hint=hint)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import PlanError, explain
+from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import Write
 
 if TYPE_CHECKING:
@@ -42,17 +42,11 @@ def check_sink_places(plan: Plan) -> None:
     for (label, place), (other, other_place) in itertools.permutations(places, 2):
         if place == other_place:
             raise PlanError(
-                explain(
-                    f"{label!r} and {other!r} both write to {place}, so each would mistake the other's commits for its "
-                    "own",
-                    hint="give each sink its own directory, or merge the collections with dm.Flatten() and use one "
-                    "sink",
-                )
+                f"{label!r} and {other!r} both write to {place}, so each would mistake the other's commits for its own",
+                hint="give each sink its own directory, or merge the collections with dm.Flatten() and use one sink",
             )
         if Path(other_place).is_relative_to(place) and Path(other_place).relative_to(place).parts[0].startswith("_"):
             raise PlanError(
-                explain(
-                    f"{other!r} writes to {other_place}, which is reserved for the internal files of {label!r}",
-                    hint=f"give {other!r} its own directory",
-                )
+                f"{other!r} writes to {other_place}, which is reserved for the internal files of {label!r}",
+                hint=f"give {other!r} its own directory",
             )

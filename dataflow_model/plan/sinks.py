@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import cloudpickle
 
-from dataflow_model.errors import SupersededRun, explain
+from dataflow_model.errors import SupersededRun
 from dataflow_model.time import EventTime, ProcessingTime, format_instant
 
 if TYPE_CHECKING:
@@ -81,12 +81,9 @@ class Fence:
             Hint: end this process and let the newer one continue, or stop the newer one and start this pipeline again
         """
         return SupersededRun(
-            explain(
-                f"run {self.run_id}, started at {format_instant(self.sequencer)}, may no longer write:\n"
-                f"{place} was taken over at {format_instant(newer)} by a newer start of the run{who}",
-                hint="end this process and let the newer one continue, or stop the newer one and start this pipeline "
-                "again",
-            )
+            f"run {self.run_id}, started at {format_instant(self.sequencer)}, may no longer write:\n"
+            f"{place} was taken over at {format_instant(newer)} by a newer start of the run{who}",
+            hint="end this process and let the newer one continue, or stop the newer one and start this pipeline again",
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import attrs
 
-from dataflow_model.errors import SourceError, explain
+from dataflow_model.errors import SourceError
 from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, columns_of, decode_columns
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.rows import row_type
@@ -97,10 +97,8 @@ class RowSource(Source):
     def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
         """Return the error that stops a run without a dead-letter output; the arguments are `dead_letter`'s."""
         return SourceError(
-            explain(
-                f"{label!r} cannot read row {start + bad.index} of {origin}: {bad.reason}; the row is {bad.row!r}",
-                hint="fix the row, or send such rows to a separate output with .with_exception_handling()",
-            )
+            f"{label!r} cannot read row {start + bad.index} of {origin}: {bad.reason}; the row is {bad.row!r}",
+            hint="fix the row, or send such rows to a separate output with .with_exception_handling()",
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.state_handles import BagState, CombiningState, MapState, SetState, ValueState
 from dataflow_model.triggers import TimeDomain
@@ -139,7 +139,7 @@ class MapStateSpec(StateSpec, Generic[K, V]):
 def _as_combiner(combine: Any) -> CombineFn[Any, Any, Any]:
     found = combine() if isinstance(combine, type) and issubclass(combine, CombineFn) else combine
     if not isinstance(found, CombineFn):
-        raise InvalidType(explain(f"`combine` must be a CombineFn, got {combine!r}", hint="pass dm.Sum(), for example"))
+        raise InvalidType(f"`combine` must be a CombineFn, got {combine!r}", hint="pass dm.Sum(), for example")
     return found
 
 
@@ -200,10 +200,8 @@ class TimerSpec:
         """Check the domain."""
         if not isinstance(self.domain, TimeDomain):
             raise InvalidArgument(
-                explain(
-                    f"a timer's domain must be a TimeDomain, got {self.domain!r}",
-                    hint="use dm.TimerSpec(dm.TimeDomain.EVENT_TIME)",
-                )
+                f"a timer's domain must be a TimeDomain, got {self.domain!r}",
+                hint="use dm.TimerSpec(dm.TimeDomain.EVENT_TIME)",
             )
 
     def describe(self) -> str:
@@ -300,7 +298,7 @@ def on_timer(timer: TimerSpec | str) -> Callable[[FunctionT], FunctionT]:
         ['Ann: tea', 'Ann: post']
     """
     if not isinstance(timer, TimerSpec | str):
-        raise InvalidType(explain(f"on_timer takes a TimerSpec, got {timer!r}", hint="use @dm.on_timer(flush)"))
+        raise InvalidType(f"on_timer takes a TimerSpec, got {timer!r}", hint="use @dm.on_timer(flush)")
 
     def mark(function: FunctionT) -> FunctionT:
         setattr(function, TIMER_OF, timer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import NotYetSupported, PlanError, explain
+from dataflow_model.errors import NotYetSupported, PlanError
 from dataflow_model.plan.nodes import ParDo
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import dynamic_sides
@@ -32,18 +32,14 @@ def check_state(plan: Plan) -> None:
         source = retracted.get(node.input)
         if source is not None and "is_retraction" not in inspect.signature(node.fn.user_function()).parameters:
             raise PlanError(
-                explain(
-                    f"{node.label!r} is stateful, and {source.label!r} before it emits retractions, which it would "
-                    "count as new values",
-                    hint="add the parameter `is_retraction` to `process` and reverse the effect of retracted values "
-                    "there, or use .accumulating() or .discarding() before it",
-                )
+                f"{node.label!r} is stateful, and {source.label!r} before it emits retractions, which it would "
+                "count as new values",
+                hint="add the parameter `is_retraction` to `process` and reverse the effect of retracted values "
+                "there, or use .accumulating() or .discarding() before it",
             )
         if any(side in changing for side in node.side_inputs):
             raise NotYetSupported(
-                explain(
-                    f"{node.label!r} is stateful, and its side input changes while the pipeline runs; "
-                    "no runner supports both together yet",
-                    hint="look the side input up in a dm.Map before it, or join the two with dm.CoGroupByKey",
-                )
+                f"{node.label!r} is stateful, and its side input changes while the pipeline runs; "
+                "no runner supports both together yet",
+                hint="look the side input up in a dm.Map before it, or join the two with dm.CoGroupByKey",
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import EventTime, duration, event_time, processing_time
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.contexts import LOW_WATERMARK
@@ -327,15 +327,13 @@ class Watermark:
             named = ", ".join(f"{one:g}" for one in sorted({*self._percentiles, percentile}))
             available = [f"{one:g}" for one in sorted({*self._percentiles, LOW_WATERMARK})]
             raise InvalidArgument(
-                explain(
-                    f"the watermark's percentile {percentile!r} is not available, only [{', '.join(available)}]",
-                    hint=f"declare it in the class: watermark_percentiles = ({named})",
-                )
+                f"the watermark's percentile {percentile!r} is not available, only [{', '.join(available)}]",
+                hint=f"declare it in the class: watermark_percentiles = ({named})",
             )
         return EventTime(self._percentiles[percentile])
 
 
 def _text(tag: str) -> str:
     if not isinstance(tag, str):
-        raise InvalidType(explain(f"a timer's tag must be text, got {tag!r}", hint=f"pass tag=str({tag!r})"))
+        raise InvalidType(f"a timer's tag must be text, got {tag!r}", hint=f"pass tag=str({tag!r})")
     return tag

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import Duration
 from dataflow_model.triggers import DefaultTrigger, Trigger
 from dataflow_model.windowing import GlobalWindows, WindowFn
@@ -96,33 +96,25 @@ class WindowingStrategy:
         """Check the parts against each other."""
         if not isinstance(self.window_fn, WindowFn):
             raise InvalidType(
-                explain(
-                    f"`window_fn` must be a window function, got {self.window_fn!r}",
-                    hint="pass dm.FixedWindows('1 hour'), for example",
-                )
+                f"`window_fn` must be a window function, got {self.window_fn!r}",
+                hint="pass dm.FixedWindows('1 hour'), for example",
             )
         if not isinstance(self.trigger, Trigger):
             raise InvalidType(
-                explain(
-                    f"`trigger` must be a trigger, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example"
-                )
+                f"`trigger` must be a trigger, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example"
             )
         if self.allowed_lateness < Duration(0):
             raise InvalidArgument(f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}")
         if self.retracting and not self.accumulates:
             raise InvalidArgument(
-                explain(
-                    f"a retracting strategy must accumulate, got {self.accumulation_mode}",
-                    hint="use AccumulationMode.ACCUMULATE_ALWAYS",
-                )
+                f"a retracting strategy must accumulate, got {self.accumulation_mode}",
+                hint="use AccumulationMode.ACCUMULATE_ALWAYS",
             )
         self.trigger.check_for(merging=self.merges)
         if not self.may_lose_data and self.trigger.may_finish(allowed_lateness=self.allowed_lateness):
             raise InvalidArgument(
-                explain(
-                    f"{self.trigger!r} may finish before its window expires, and later elements would be dropped",
-                    hint="wrap it in dm.Repeatedly(…), or accept the loss with trigger(…, may_lose_data=True)",
-                )
+                f"{self.trigger!r} may finish before its window expires, and later elements would be dropped",
+                hint="wrap it in dm.Repeatedly(…), or accept the loss with trigger(…, may_lose_data=True)",
             )
 
     @property
@@ -155,19 +147,15 @@ class WindowingStrategy:
         trigger: object = self.trigger.continuation()
         if not isinstance(trigger, Trigger):
             raise InvalidType(
-                explain(
-                    f"the continuation of {self.trigger!r} after {label!r} must be a trigger, got {trigger!r}",
-                    hint=f"return one from {type(self.trigger).__name__}.continuation(), "
-                    "such as dm.Repeatedly(dm.AfterProcessingTime(0))",
-                )
+                f"the continuation of {self.trigger!r} after {label!r} must be a trigger, got {trigger!r}",
+                hint=f"return one from {type(self.trigger).__name__}.continuation(), "
+                "such as dm.Repeatedly(dm.AfterProcessingTime(0))",
             )
         if trigger.may_finish(allowed_lateness=self.allowed_lateness):
             raise InvalidArgument(
-                explain(
-                    f"{trigger!r}, which continues {self.trigger!r} after {label!r}, may finish before its window "
-                    "expires, and later elements would be dropped",
-                    hint=f"wrap it in dm.Repeatedly(…) in {type(self.trigger).__name__}.continuation()",
-                )
+                f"{trigger!r}, which continues {self.trigger!r} after {label!r}, may finish before its window "
+                "expires, and later elements would be dropped",
+                hint=f"wrap it in dm.Repeatedly(…) in {type(self.trigger).__name__}.continuation()",
             )
         return attrs.evolve(self, trigger=trigger, may_lose_data=False, merged=self.merged or self.window_fn.is_merging)
 

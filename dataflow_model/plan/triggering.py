@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import PlanError, explain
+from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
 from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.triggers import TriggerMachine
@@ -46,11 +46,9 @@ def check_percentiles(plan: Plan) -> None:
             unknown = _unknown_before(plan, node)
             if unknown is not None:
                 raise PlanError(
-                    explain(
-                        f"{node.label!r} asks for {ASKED!r}, but runs after {unknown!r}, where the watermark is not "
-                        "known yet",
-                        hint="put a grouping or dm.Reshuffle() between the two",
-                    )
+                    f"{node.label!r} asks for {ASKED!r}, but runs after {unknown!r}, where the watermark is not "
+                    "known yet",
+                    hint="put a grouping or dm.Reshuffle() between the two",
                 )
 
 

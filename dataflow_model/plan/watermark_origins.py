@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import Duration, DurationLike, duration, duration_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _WEIGHTS: Final = ("origins", "records")
 def _names(value: Iterable[object] | None) -> tuple[str, ...]:
     if isinstance(value, str):
         raise InvalidType(
-            explain(f"`partitions` must be a list of names, got the text {value!r}", hint=f"partitions=[{value!r}]")
+            f"`partitions` must be a list of names, got the text {value!r}", hint=f"partitions=[{value!r}]"
         )
     return () if value is None else tuple(sorted({str(name) for name in value}))
 
@@ -70,11 +70,8 @@ class WatermarkOrigins:
             raise InvalidArgument(f"`weight` must be 'origins' or 'records', got {self.weight!r}")
         if self.partitions and self.by is None:
             raise InvalidArgument(
-                explain(
-                    f"`partitions` declares the origins {', '.join(self.partitions)}, but the whole source is one "
-                    "origin",
-                    hint="pass watermark_origin=, the column that holds the origin of each row",
-                )
+                f"`partitions` declares the origins {', '.join(self.partitions)}, but the whole source is one origin",
+                hint="pass watermark_origin=, the column that holds the origin of each row",
             )
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import MIN_TIMESTAMP, Duration, DurationLike, EventTime, duration
 
 if TYPE_CHECKING:
@@ -59,10 +59,8 @@ def check_estimator(value: object) -> WatermarkEstimator:
     """Return `value` if it is an estimator; else an error that says what one looks like."""
     if not isinstance(value, WatermarkEstimator):
         raise InvalidType(
-            explain(
-                f"`watermark` must be an estimator, got {value!r}",
-                hint="pass watermark=dm.BoundedOutOfOrderness('30 minutes'), for example",
-            )
+            f"`watermark` must be an estimator, got {value!r}",
+            hint="pass watermark=dm.BoundedOutOfOrderness('30 minutes'), for example",
         )
     return value
 
@@ -149,10 +147,8 @@ class Explicit:
         """Check the predicate."""
         if not callable(self.punctuation):
             raise InvalidType(
-                explain(
-                    f"`punctuation` must be a function of a row, got {self.punctuation!r}",
-                    hint="pass dm.Explicit(lambda row: row.is_punctuation), for example",
-                )
+                f"`punctuation` must be a function of a row, got {self.punctuation!r}",
+                hint="pass dm.Explicit(lambda row: row.is_punctuation), for example",
             )
 
     def watermark(self, reached: EventTime) -> EventTime:
@@ -218,11 +214,8 @@ class AdaptiveLateness:
         """Check the fraction."""
         if not 0 < self.fraction < 1:
             raise InvalidArgument(
-                explain(
-                    f"`fraction` must be between 0 and 1, got {self.fraction!r}",
-                    hint="0.001 allows one late record in a thousand; for a fixed delay use "
-                    "dm.BoundedOutOfOrderness(d)",
-                )
+                f"`fraction` must be between 0 and 1, got {self.fraction!r}",
+                hint="0.001 allows one late record in a thousand; for a fixed delay use dm.BoundedOutOfOrderness(d)",
             )
 
     @property

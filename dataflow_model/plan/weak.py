@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import PlanError, explain
+from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.sinks import Sink
@@ -34,19 +34,14 @@ def check_weak(plan: Plan) -> None:
     if not able:
         labels = ", ".join(repr(write.label) for write in writes)
         raise PlanError(
-            explain(
-                f"productions='weak' has no effect here: none of {labels} can publish immediately",
-                hint="leave it out, or write with dm.io.WriteParquet, WriteJson, WriteTable or a sink that has "
-                "`open_weak`",
-            )
+            f"productions='weak' has no effect here: none of {labels} can publish immediately",
+            hint="leave it out, or write with dm.io.WriteParquet, WriteJson, WriteTable or a sink that has `open_weak`",
         )
     retracted = retracted_collections(plan)
     for write in able:
         if write.input in retracted:
             raise PlanError(
-                explain(
-                    f"{write.label!r} would immediately publish values that {retracted[write.input].label!r} may "
-                    "retract, and repeated productions could not be distinguished from new ones",
-                    hint="leave productions='weak' out, or use .accumulating()",
-                )
+                f"{write.label!r} would immediately publish values that {retracted[write.input].label!r} may "
+                "retract, and repeated productions could not be distinguished from new ones",
+                hint="leave productions='weak' out, or use .accumulating()",
             )

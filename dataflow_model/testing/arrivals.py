@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
 from dataflow_model.plan.triggering import awaited_signals
@@ -163,10 +163,8 @@ def _checked(elements: Any) -> list[Element]:
     for element in elements:
         if not isinstance(element, tuple) or len(element) != 2:  # noqa: PLR2004 - a pair
             raise InvalidArgument(
-                explain(
-                    f"elements must be pairs of a value and its event time, got {element!r}",
-                    hint="pass (('UA', 5), '2013-01-01T05:15Z'), for example",
-                )
+                f"elements must be pairs of a value and its event time, got {element!r}",
+                hint="pass (('UA', 5), '2013-01-01T05:15Z'), for example",
             )
         checked.append((element[0], event_time(element[1])))
     return checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import Duration, DurationLike, InstantLike, ProcessingTime, duration, processing_time
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ManualClock:
         length = duration(by)
         if length < Duration(0):
             raise InvalidArgument(
-                explain(f"a clock cannot go backward, got {length!r}", hint="create a new ManualClock for each test")
+                f"a clock cannot go backward, got {length!r}", hint="create a new ManualClock for each test"
             )
         self._now += length
         return self
@@ -59,10 +59,8 @@ class ManualClock:
         to = processing_time(instant)
         if to < self._now:
             raise InvalidArgument(
-                explain(
-                    f"a clock cannot go backward, got {to!r} after {self._now!r}",
-                    hint="create a new ManualClock for each test",
-                )
+                f"a clock cannot go backward, got {to!r} after {self._now!r}",
+                hint="create a new ManualClock for each test",
             )
         self._now = to
         return self

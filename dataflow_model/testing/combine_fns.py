@@ -72,7 +72,7 @@ def check_combine_fn(
     else:
         given = list(inputs)
         if not given:
-            raise InvalidArgument(explain("checking a combiner needs inputs, got none", hint="pass a few values"))
+            raise InvalidArgument("checking a combiner needs inputs, got none", hint="pass a few values")
         values = st.sampled_from(given)
     drawn = st.tuples(st.lists(values, max_size=_MOST_INPUTS), st.lists(st.integers(0, 2), max_size=_MOST_INPUTS))
     checked = _Checked(fn, by or _whole)

@@ -7,7 +7,7 @@ import tempfile
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.runners.sharded import faults
 
 if TYPE_CHECKING:
@@ -46,15 +46,11 @@ class CrashPoint:
 
     def __init__(self, point: str, micro_batch: int | None = None) -> None:
         if point not in faults.POINTS:
-            raise InvalidArgument(
-                explain(f"unknown crash point {point!r}", hint=f"the points are {', '.join(faults.POINTS)}")
-            )
+            raise InvalidArgument(f"unknown crash point {point!r}", hint=f"the points are {', '.join(faults.POINTS)}")
         if micro_batch is not None and micro_batch < 0:
             raise InvalidArgument(
-                explain(
-                    f"`micro_batch` must not be negative, got {micro_batch!r}",
-                    hint="leave it out to crash in the first micro-batch that reaches the point",
-                )
+                f"`micro_batch` must not be negative, got {micro_batch!r}",
+                hint="leave it out to crash in the first micro-batch that reaches the point",
             )
         self.point = point
         self.micro_batch = micro_batch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.io import Collect
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
@@ -127,10 +127,8 @@ class Subject:
         result = self.pipeline(pipeline | "elements" >> script)
         if not isinstance(result, PCollection):
             raise InvalidType(
-                explain(
-                    f"the pipeline must return the collection to compare, got {result!r}",
-                    hint="use prove(lambda elements: elements | …, data)",
-                )
+                f"the pipeline must return the collection to compare, got {result!r}",
+                hint="use prove(lambda elements: elements | …, data)",
             )
         _ = result | _RESULT >> Collect()
         plan = pipeline.plan()

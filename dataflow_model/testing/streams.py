@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.dofn import element_time
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import (
@@ -163,9 +163,7 @@ class TestStream(PTransform):
                     value, _, at = rest.partition("@")
                     script = script.add(int(value), f"{day}T{at}Z", key=key)
                 case _:
-                    raise InvalidArgument(
-                        explain(f"{text!r} is not a step", hint="start it with w, p, e or s: 'e 5@12:00:26'")
-                    )
+                    raise InvalidArgument(f"{text!r} is not a step", hint="start it with w, p, e or s: 'e 5@12:00:26'")
         return script
 
 
@@ -180,5 +178,5 @@ def _as_event_time(value: InstantLike) -> EventTime:
 def _check_forward(what: str, before: Instant, to: Instant) -> None:
     if int(to) < int(before):
         raise InvalidArgument(
-            explain(f"the {what} of a script cannot go backward, got {to!r} after {before!r}", hint="move the step up")
+            f"the {what} of a script cannot go backward, got {to!r} after {before!r}", hint="move the step up"
         )

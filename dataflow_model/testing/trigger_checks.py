@@ -85,7 +85,7 @@ def check_trigger(
     require_hypothesis("check_trigger")
     values = list(elements)
     if not values:
-        raise InvalidArgument(explain("checking a trigger needs elements, got none", hint="pass a few values"))
+        raise InvalidArgument("checking a trigger needs elements, got none", hint="pass a few values")
     combine = combine or GroupFn()
     merges = _merges(trigger, merging)
     _check_value(trigger)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.transforms.typehints import return_type
 
@@ -80,10 +80,8 @@ def as_combine_fn(given: Any, label: str) -> CombineFn[Any, Any, Any]:
             inspect.signature(given).bind()
         except TypeError as error:
             raise InvalidType(
-                explain(
-                    f"{label} got the class {given.__name__}, which cannot be instantiated without arguments: {error}",
-                    hint=f"pass an instance: {given.__name__}(…)",
-                )
+                f"{label} got the class {given.__name__}, which cannot be instantiated without arguments: {error}",
+                hint=f"pass an instance: {given.__name__}(…)",
             ) from error
         instance: CombineFn[Any, Any, Any] = given()
         return instance
@@ -94,8 +92,6 @@ def as_combine_fn(given: Any, label: str) -> CombineFn[Any, Any, Any]:
     if callable(given):
         return AssociativeFn(given)
     raise InvalidType(
-        explain(
-            f"{label} takes a CombineFn or an associative function, got {given!r}",
-            hint="pass dm.Sum(), or sum, for example",
-        )
+        f"{label} takes a CombineFn or an associative function, got {given!r}",
+        hint="pass dm.Sum(), or sum, for example",
     )

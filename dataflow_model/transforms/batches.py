@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.state import BagStateSpec, TimerSpec, ValueStateSpec, on_timer
 from dataflow_model.time import Duration, duration
@@ -61,13 +61,13 @@ class GroupIntoBatches(PTransform):
     ) -> None:
         if size is None and max_bytes is None and max_age is None:
             raise InvalidArgument(
-                explain("GroupIntoBatches() needs at least one bound, got none", hint="use dm.GroupIntoBatches(100)")
+                "GroupIntoBatches() needs at least one bound, got none", hint="use dm.GroupIntoBatches(100)"
             )
         age = None if max_age is None else duration(max_age)
         for name, bound in (("size", size), ("max_bytes", max_bytes), ("max_age", age)):
             if bound is not None and not isinstance(bound, int):
                 raise InvalidType(
-                    explain(f"`{name}` must be an int, got {bound!r}", hint="use dm.GroupIntoBatches(100), for example")
+                    f"`{name}` must be an int, got {bound!r}", hint="use dm.GroupIntoBatches(100), for example"
                 )
             if bound is not None and int(bound) <= 0:
                 raise InvalidArgument(f"`{name}` must be positive, got {bound!r}")

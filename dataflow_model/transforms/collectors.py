@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -26,9 +26,9 @@ __all__ = ["Distinct", "ToList", "ToSet", "Top"]
 
 def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidType(explain(f"`n` must be an int, got {value!r}", hint="use Top(3) to keep the three greatest"))
+        raise InvalidType(f"`n` must be an int, got {value!r}", hint="use Top(3) to keep the three greatest")
     if value < 1:
-        raise InvalidArgument(explain(f"`n` must be at least 1, got {value!r}", hint="use Top(1) to keep the greatest"))
+        raise InvalidArgument(f"`n` must be at least 1, got {value!r}", hint="use Top(1) to keep the greatest")
 
 
 @attrs.frozen
@@ -91,10 +91,8 @@ def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> 
     kinds = [type(rank) for rank in ranks]
     other = next((place for place, kind in enumerate(kinds) if kind is not kinds[0]), len(kinds) - 1)
     return InvalidType(
-        explain(
-            f"Top compares elements, and cannot compare {elements[0]!r} with {elements[other]!r}: {error}",
-            hint="pass a key to compare by, such as dm.Top(3, key=str), or convert the elements to one type first",
-        )
+        f"Top compares elements, and cannot compare {elements[0]!r} with {elements[other]!r}: {error}",
+        hint="pass a key to compare by, such as dm.Top(3, key=str), or convert the elements to one type first",
     )
 
 

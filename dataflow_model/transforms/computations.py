@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
 from dataflow_model.time import Duration, format_instant
 from dataflow_model.transforms.stream_records import StreamRecord
@@ -117,10 +117,8 @@ class Computation:
         scope = self._here("set_timer")
         if type(self).process_timer is Computation.process_timer:
             raise InvalidArgument(
-                explain(
-                    f"{type(self).__name__} sets the timer {tag!r}, but nothing runs when it fires",
-                    hint="define process_timer(self, timer)",
-                )
+                f"{type(self).__name__} sets the timer {tag!r}, but nothing runs when it fires",
+                hint="define process_timer(self, timer)",
             )
         timer = scope.timer(domain)
         if isinstance(time, Duration):
@@ -159,21 +157,16 @@ class Computation:
         if percentile not in (LOW_WATERMARK, *self.percentiles):
             named = ", ".join(f"{one:g}" for one in sorted({*self.percentiles, percentile}))
             raise InvalidArgument(
-                explain(
-                    f"{type(self).__name__} asks for percentile {percentile!r} of the watermark, which it does not "
-                    "declare",
-                    hint=f"declare it in the class: percentiles = ({named},)",
-                )
+                f"{type(self).__name__} asks for percentile {percentile!r} of the watermark, which it does not declare",
+                hint=f"declare it in the class: percentiles = ({named},)",
             )
         return scope.watermark.read(percentile)
 
     def _here(self, name: str) -> Scope:
         if self._scope is None:
             raise InvalidArgument(
-                explain(
-                    f"`{name}` of {type(self).__name__} belongs to a key, but no key is being processed",
-                    hint="use it only in process_record or process_timer",
-                )
+                f"`{name}` of {type(self).__name__} belongs to a key, but no key is being processed",
+                hint="use it only in process_record or process_timer",
             )
         return self._scope
 
@@ -216,10 +209,8 @@ class ComputationState:
         if not isinstance(encoded, bytes):
             rule = f"{self._coder!r} must encode" if self._coder is not None else f"the state of {self._name} must be"
             raise InvalidType(
-                explain(
-                    f"{rule} bytes, got {encoded!r} of type {type(encoded).__name__}",
-                    hint="set coder = dm.PickleCoder()",
-                )
+                f"{rule} bytes, got {encoded!r} of type {type(encoded).__name__}",
+                hint="set coder = dm.PickleCoder()",
             )
         self._value.write(encoded)
         if timestamp is None:
@@ -262,7 +253,7 @@ class Scope:
         """Return the handle of a domain's timers."""
         if not isinstance(domain, TimeDomain):
             raise InvalidType(
-                explain(f"a timer's domain must be a TimeDomain, got {domain!r}", hint="pass dm.TimeDomain.EVENT_TIME")
+                f"a timer's domain must be a TimeDomain, got {domain!r}", hint="pass dm.TimeDomain.EVENT_TIME"
             )
         return self.timers[domain]
 
@@ -270,27 +261,21 @@ class Scope:
         """Check a production, and keep it."""
         if not isinstance(record, StreamRecord):
             raise InvalidType(
-                explain(
-                    f"`produce` takes a StreamRecord, got {record!r}",
-                    hint="pass dm.StreamRecord(key, value, timestamp)",
-                )
+                f"`produce` takes a StreamRecord, got {record!r}",
+                hint="pass dm.StreamRecord(key, value, timestamp)",
             )
         if stream not in self.streams:
             declared = ", ".join(map(repr, self.streams)) or "none"
             raise InvalidArgument(
-                explain(
-                    f"{self.name!r} produces to {stream!r}, but only these streams are declared for it: {declared}",
-                    hint=f"use topology.add(…, produces=[{', '.join(map(repr, (*self.streams, stream)))}])",
-                )
+                f"{self.name!r} produces to {stream!r}, but only these streams are declared for it: {declared}",
+                hint=f"use topology.add(…, produces=[{', '.join(map(repr, (*self.streams, stream)))}])",
             )
         earliest = self.timestamp if self.since is None else min(self.timestamp, self.since)
         if record.timestamp < earliest:
             raise InvalidArgument(
-                explain(
-                    f"{self.name!r} produces a record at {format_instant(record.timestamp)} from input at "
-                    f"{format_instant(earliest)}: a production may not precede its input",
-                    hint="write the state with the timestamp of the record to produce: state.write(value, timestamp=…)",
-                )
+                f"{self.name!r} produces a record at {format_instant(record.timestamp)} from input at "
+                f"{format_instant(earliest)}: a production may not precede its input",
+                hint="write the state with the timestamp of the record to produce: state.write(value, timestamp=…)",
             )
         value = TimestampedValue((record.key, record.value), record.timestamp)
         self.produced.append(TaggedOutput(stream, value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.state import TimerSpec, ValueStateSpec, WatermarkHoldSpec, WatermarkSpec, on_timer
 from dataflow_model.transforms.computations import Computation, ComputationState, Scope
@@ -143,10 +143,8 @@ class ComputationFn(DoFn):
             running._scope = None  # noqa: SLF001
         if given is not None:
             raise InvalidType(
-                explain(
-                    f"a callback of {self.name!r} must return None, got {given!r}",
-                    hint="emit records with self.produce(dm.StreamRecord(key, value, timestamp), stream)",
-                )
+                f"a callback of {self.name!r} must return None, got {given!r}",
+                hint="emit records with self.produce(dm.StreamRecord(key, value, timestamp), stream)",
             )
         return scope.produced
 
@@ -195,28 +193,22 @@ def check_computation(computation: object) -> Computation:
     """
     if isinstance(computation, type) and issubclass(computation, Computation):
         name = computation.__name__
-        raise InvalidType(
-            explain(f"expected an instance of Computation, got the class {name}", hint=f"write {name}(…)")
-        )
+        raise InvalidType(f"expected an instance of Computation, got the class {name}", hint=f"write {name}(…)")
     if not isinstance(computation, Computation):
         raise InvalidType(
-            explain(
-                f"expected a Computation, got {computation!r}", hint="define a subclass: class Mine(dm.Computation): …"
-            )
+            f"expected a Computation, got {computation!r}", hint="define a subclass: class Mine(dm.Computation): …"
         )
     name = type(computation).__name__
     if type(computation).process_record is Computation.process_record:
         raise InvalidArgument(
-            explain(f"{name} must have process_record", hint="define process_record(self, record: dm.StreamRecord)")
+            f"{name} must have process_record", hint="define process_record(self, record: dm.StreamRecord)"
         )
     if computation.coder is not None and (
         isinstance(computation.coder, type) or not isinstance(computation.coder, Coder)
     ):
         raise InvalidType(
-            explain(
-                f"`coder` of {name} must have encode and decode, got {computation.coder!r}",
-                hint="set coder = dm.PickleCoder()",
-            )
+            f"`coder` of {name} must have encode and decode, got {computation.coder!r}",
+            hint="set coder = dm.PickleCoder()",
         )
     check_named_percentiles(computation.percentiles, f"`percentiles` of {name}")
     return computation

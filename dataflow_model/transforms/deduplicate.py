@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn, metadata_of
 from dataflow_model.time import duration
@@ -59,17 +59,15 @@ class Deduplicate(PTransform):
     def __init__(self, id_fn: Callable[..., Any] | None = None, *, horizon: DurationLike) -> None:
         if id_fn is not None and not callable(id_fn):
             raise InvalidType(
-                explain(
-                    f"`id_fn` must be a function of the element, got {id_fn!r}",
-                    hint="use dm.Deduplicate(lambda order: order.number, horizon='1 hour')",
-                )
+                f"`id_fn` must be a function of the element, got {id_fn!r}",
+                hint="use dm.Deduplicate(lambda order: order.number, horizon='1 hour')",
             )
         self._id_fn: Callable[..., Any] = _made_at_the_source if id_fn is None else id_fn
         metadata_of(self._id_fn)  # refuses parameters that nothing fills
         self._horizon = duration(horizon)
         if int(self._horizon) <= 0:
             raise InvalidArgument(
-                explain(f"`horizon` must be positive, got {self._horizon!r}", hint="pass horizon='10 minutes'")
+                f"`horizon` must be positive, got {self._horizon!r}", hint="pass horizon='10 minutes'"
             )
 
     def expand(self, pcoll: PCollection) -> PCollection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
 from dataflow_model.plan.sinks import Sink
@@ -38,7 +38,7 @@ class Read(PTransform):
 
     def __init__(self, source: Source, *, element_type: Any = Any, dead_letters: str | None = None) -> None:
         if not isinstance(source, Source):
-            raise InvalidType(explain(f"Read takes a source, got {source!r}", hint="use dm.Create([…]) for values"))
+            raise InvalidType(f"Read takes a source, got {source!r}", hint="use dm.Create([…]) for values")
         self.source = source
         self.element_type = element_type
         self.dead_letters = dead_letters
@@ -80,9 +80,7 @@ class Create(Read):
     def __init__(self, values: Iterable[Any]) -> None:
         if isinstance(values, str | bytes):
             raise InvalidType(
-                explain(
-                    f"Create takes an iterable of values, got the text {values!r}", hint=f"write Create([{values!r}])"
-                )
+                f"Create takes an iterable of values, got the text {values!r}", hint=f"write Create([{values!r}])"
             )
         rows = rows_of_table(values)
         if rows is None:
@@ -90,7 +88,7 @@ class Create(Read):
                 rows = iter(values.items() if isinstance(values, dict) else values)
             except TypeError as error:
                 raise InvalidType(
-                    explain(f"Create takes an iterable of values, got {values!r}", hint="write Create([value])")
+                    f"Create takes an iterable of values, got {values!r}", hint="write Create([value])"
                 ) from error
         given = tuple(rows)
         timed = any(isinstance(value, TimestampedValue) for value in given)
@@ -113,9 +111,7 @@ class Write(PTransform):
 
     def __init__(self, sink: Sink) -> None:
         if not isinstance(sink, Sink):
-            raise InvalidType(
-                explain(f"Write takes a sink, got {sink!r}", hint="dm.io.Collect() keeps results in memory")
-            )
+            raise InvalidType(f"Write takes a sink, got {sink!r}", hint="dm.io.Collect() keeps results in memory")
         self.sink = sink
 
     def expand(self, pcoll: PCollection) -> None:

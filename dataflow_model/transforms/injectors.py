@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
@@ -63,10 +63,8 @@ class Injector(Read):
         columns: list[str] = source.dataframe.columns if isinstance(source, DataFrameSource) else []
         if columns and partition_by is not None and partition_by not in columns:
             raise InvalidArgument(
-                explain(
-                    f"`partition_by` names the column {partition_by!r}, which does not exist",
-                    hint=f"the columns are {', '.join(columns)}",
-                )
+                f"`partition_by` names the column {partition_by!r}, which does not exist",
+                hint=f"the columns are {', '.join(columns)}",
             )
         evolved = attrs.evolve(source, watermark=estimator, watermark_origins=origins)
         super().__init__(evolved, element_type=read.element_type, dead_letters=read.dead_letters)
@@ -101,9 +99,7 @@ class FileInjector(Injector):
     def __init__(self, read: Read, *, created: str | Callable[[str], InstantLike]) -> None:
         if not isinstance(_source_of(read), ColumnSource):
             raise InvalidType(
-                explain(
-                    f"expected a source of files, got {read!r}", hint="pass dm.io.ReadJson('logs/', event_time='at')"
-                )
+                f"expected a source of files, got {read!r}", hint="pass dm.io.ReadJson('logs/', event_time='at')"
             )
         super().__init__(read, watermark=OldestFile(created), partition_by="file")
 
@@ -112,9 +108,7 @@ def _source_of(read: object) -> ColumnSource | DataFrameSource:
     source = read.source if isinstance(read, Read) else None
     if not isinstance(source, ColumnSource | DataFrameSource):
         raise InvalidType(
-            explain(
-                f"expected a source of rows, got {read!r}",
-                hint="pass dm.io.ReadParquet(…), for example; inject dm.Create and scripts directly",
-            )
+            f"expected a source of rows, got {read!r}",
+            hint="pass dm.io.ReadParquet(…), for example; inject dm.Create and scripts directly",
         )
     return source

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,22 +35,18 @@ def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrat
     for member in inputs:
         if not _windowed_alike(first.strategy, member.strategy):
             raise InvalidArgument(
-                explain(
-                    f"{label!r} merges collections that are windowed differently: "
-                    f"{first.ref.label!r} by {_windowed(first)}, {member.ref.label!r} by {_windowed(member)}",
-                    hint="apply the same dm.Window.into(…) to each of them first",
-                )
+                f"{label!r} merges collections that are windowed differently: "
+                f"{first.ref.label!r} by {_windowed(first)}, {member.ref.label!r} by {_windowed(member)}",
+                hint="apply the same dm.Window.into(…) to each of them first",
             )
         if all(other.strategy.trigger != member.strategy.trigger for other in triggered):
             triggered.append(member)
     for one, other in itertools.combinations(triggered, 2):
         if not (_continues(one, other) or _continues(other, one)):
             raise InvalidArgument(
-                explain(
-                    f"{label!r} merges collections that are triggered differently: "
-                    f"{one.ref.label!r} by {one.strategy.trigger!r}, {other.ref.label!r} by {other.strategy.trigger!r}",
-                    hint="apply the same dm.Window.trigger(…) to each of them first",
-                )
+                f"{label!r} merges collections that are triggered differently: "
+                f"{one.ref.label!r} by {one.strategy.trigger!r}, {other.ref.label!r} by {other.strategy.trigger!r}",
+                hint="apply the same dm.Window.trigger(…) to each of them first",
             )
     for member in triggered:
         if _continues(member, holding):

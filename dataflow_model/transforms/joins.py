@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
@@ -108,10 +108,8 @@ class Join(PTransform):
         sides = [] if isinstance(pcoll, dict) else list(pcoll)
         if len(sides) != _TWO or not all(isinstance(side, PCollection) for side in sides):
             raise InvalidType(
-                explain(
-                    f"{self.label!r} joins two collections, got {pcoll!r}",
-                    hint="pass a tuple: (left, right) | dm.Join.inner(); dm.CoGroupByKey() takes more than two",
-                )
+                f"{self.label!r} joins two collections, got {pcoll!r}",
+                hint="pass a tuple: (left, right) | dm.Join.inner(); dm.CoGroupByKey() takes more than two",
             )
         left, right = sides
         _check_panes(common_strategy(sides, left.pipeline.scope), left.pipeline.scope)
@@ -158,10 +156,8 @@ def _check_panes(strategy: WindowingStrategy, label: str) -> None:
     """Raise `InvalidArgument` where partners may come in different panes, of which none holds both."""
     if not strategy.accumulates and may_refine(strategy):
         raise InvalidArgument(
-            explain(
-                f"{label!r} joins only elements of the same pane, and under a discarding strategy with "
-                f"{strategy.trigger!r} and {strategy.allowed_lateness!r} of lateness a window may have several panes, "
-                "so that partners in different panes would never be joined",
-                hint="use .accumulating_and_retracting(), or .accumulating() if combinations may be repeated",
-            )
+            f"{label!r} joins only elements of the same pane, and under a discarding strategy with "
+            f"{strategy.trigger!r} and {strategy.allowed_lateness!r} of lateness a window may have several panes, "
+            "so that partners in different panes would never be joined",
+            hint="use .accumulating_and_retracting(), or .accumulating() if combinations may be repeated",
         )

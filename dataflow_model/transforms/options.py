@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TypeVar
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 
 __all__ = ["as_option"]
 
@@ -29,4 +29,4 @@ def as_option(options: type[E], value: E | str) -> E:
         if isinstance(value, str) and value.lower() in {option.name.lower(), str(option.value).lower()}:
             return option
     choices = " or ".join(repr(option.value) for option in options)
-    raise InvalidArgument(explain(f"{value!r} is not a valid {options.__name__}", hint=f"use {choices}"))
+    raise InvalidArgument(f"{value!r} is not a valid {options.__name__}", hint=f"use {choices}")

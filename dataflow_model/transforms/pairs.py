@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.elementwise import Map
@@ -51,21 +51,17 @@ class WithKeys(PTransform):
     def __init__(self, key: Callable[[Any], Any] | str | tuple[str, ...], *, value: str | None = None) -> None:
         if not callable(key) and not isinstance(key, str) and not _is_names(key):
             raise InvalidType(
-                explain(
-                    f"`key` must be a function, a field's name or a tuple of names, got {key!r}",
-                    hint="use WithKeys('carrier'), for example",
-                )
+                f"`key` must be a function, a field's name or a tuple of names, got {key!r}",
+                hint="use WithKeys('carrier'), for example",
             )
         if callable(key) and value is not None:
             raise InvalidArgument(
-                explain(
-                    f"`value` can be used only if `key` is a field's name, got {value!r} with a function as `key`",
-                    hint="use dm.Map(lambda x: (key, value))",
-                )
+                f"`value` can be used only if `key` is a field's name, got {value!r} with a function as `key`",
+                hint="use dm.Map(lambda x: (key, value))",
             )
         if value is not None and not isinstance(value, str):
             raise InvalidType(
-                explain(f"`value` must be a field's name, got {value!r}", hint="use dm.Map(lambda x: (key, value))")
+                f"`value` must be a field's name, got {value!r}", hint="use dm.Map(lambda x: (key, value))"
             )
         self.key = key
         self.value = value
@@ -183,8 +179,6 @@ def _field(row: Any, name: str, label: str) -> Any:
         return typehints.field_type(row, name)
     except KeyError as error:
         raise InvalidArgument(
-            explain(
-                f"{label!r} names the field {name!r}, which {row.__name__} does not have",
-                hint=f"its fields are {error.args[0]}",
-            )
+            f"{label!r} names the field {name!r}, which {row.__name__} does not have",
+            hint=f"its fields are {error.args[0]}",
         ) from None

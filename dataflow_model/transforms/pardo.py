@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
 from dataflow_model.plan.dofn import DeadLetter, DoFn, FlatMapFn, metadata_of
@@ -61,16 +61,14 @@ class ParDo(PTransform):
     def __init__(self, fn: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(fn, type) and issubclass(fn, DoFn):
             raise InvalidType(
-                explain(f"ParDo takes an instance of DoFn, got the class {fn.__name__}", hint=f"write {fn.__name__}(…)")
+                f"ParDo takes an instance of DoFn, got the class {fn.__name__}", hint=f"write {fn.__name__}(…)"
             )
         if not isinstance(fn, DoFn):
             fn = FlatMapFn(_callable(fn, self))
         if fn.late_data_horizon is not None and not isinstance(fn.late_data_horizon, Duration):
             raise InvalidType(
-                explain(
-                    f"`late_data_horizon` of {type(fn).__name__} must be a Duration, got {fn.late_data_horizon!r}",
-                    hint=f"write late_data_horizon = dm.duration({fn.late_data_horizon!r})",
-                )
+                f"`late_data_horizon` of {type(fn).__name__} must be a Duration, got {fn.late_data_horizon!r}",
+                hint=f"write late_data_horizon = dm.duration({fn.late_data_horizon!r})",
             )
         _check_retractable(fn.retractable, f"`retractable` of {type(fn).__name__}")
         check_named_percentiles(fn.watermark_percentiles, f"`watermark_percentiles` of {type(fn).__name__}")
@@ -93,9 +91,7 @@ class ParDo(PTransform):
         Source: Beam's `with_outputs`.
         """
         if not all(isinstance(tag, str) for tag in (*tags, main)):
-            raise InvalidType(
-                explain(f"a tag must be text, got {tags!r} and main={main!r}", hint='with_outputs("late")')
-            )
+            raise InvalidType(f"a tag must be text, got {tags!r} and main={main!r}", hint='with_outputs("late")')
         if len({*tags, main}) != len(tags) + 1 or nodes.MAIN in tags:
             raise InvalidArgument(f"each output needs a different tag, got {tags!r} and main={main!r}")
         return self._but(_tags=tags, _main=main)
@@ -213,10 +209,8 @@ class ParDo(PTransform):
 def _callable(fn: Any, transform: PTransform) -> Any:
     if not callable(fn):
         raise InvalidType(
-            explain(
-                f"{type(transform).__name__} takes a function, got {fn!r}",
-                hint="pass a lambda, a def, or a DoFn to dm.ParDo",
-            )
+            f"{type(transform).__name__} takes a function, got {fn!r}",
+            hint="pass a lambda, a def, or a DoFn to dm.ParDo",
         )
     return fn
 
@@ -224,10 +218,8 @@ def _callable(fn: Any, transform: PTransform) -> Any:
 def _check_retractable(how: object, name: str) -> None:
     if not (isinstance(how, bool) or how == "memoised"):
         raise InvalidArgument(
-            explain(
-                f"{name} must be True, False or 'memoised', got {how!r}",
-                hint="'memoised' keeps the outputs of a nondeterministic function",
-            )
+            f"{name} must be True, False or 'memoised', got {how!r}",
+            hint="'memoised' keeps the outputs of a nondeterministic function",
         )
 
 
@@ -246,8 +238,6 @@ def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     except TypeError as error:
         name = getattr(user, "__name__", repr(user))
         raise InvalidArgument(
-            explain(
-                f"{name}{signature} cannot be called with an element, {args!r} and {dict(kwargs)!r}: {error}",
-                hint="its first parameter receives the element; the others receive the transform's other arguments",
-            )
+            f"{name}{signature} cannot be called with an element, {args!r} and {dict(kwargs)!r}: {error}",
+            hint="its first parameter receives the element; the others receive the transform's other arguments",
         ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DoFn
@@ -64,12 +64,10 @@ class Pipeline:
     def __init__(self, runner: Runner | None = None, late_data: LateData | str = LateData.DROP) -> None:
         if isinstance(runner, type):
             raise InvalidType(
-                explain(f"`runner` must be an instance, got the class {runner!r}", hint=f"write {runner.__name__}(…)")
+                f"`runner` must be an instance, got the class {runner!r}", hint=f"write {runner.__name__}(…)"
             )
         if runner is not None and not callable(getattr(runner, "run", None)):
-            raise InvalidType(
-                explain(f"`runner` must be a runner, got {runner!r}", hint="pass dm.LocalRunner(), for example")
-            )
+            raise InvalidType(f"`runner` must be a runner, got {runner!r}", hint="pass dm.LocalRunner(), for example")
         self.runner = runner
         self.late_data = as_option(LateData, late_data)
         self.result: PipelineResult | None = None
@@ -91,16 +89,14 @@ class Pipeline:
             InvalidArgument: for a label that its scope has already, or collections of another pipeline.
         """
         if not isinstance(transform, PTransform):
-            raise InvalidType(explain(f"`|` applies only transforms, got {transform!r}", hint=_way_out(transform)))
+            raise InvalidType(f"`|` applies only transforms, got {transform!r}", hint=_way_out(transform))
         name = transform.label if label is None else label
         full = "/".join([*self._scope, name])
         if full in self._labels:
             raise InvalidArgument(
-                explain(
-                    f"the label {full!r} is already used by another transform; labels must be unique in their scope",
-                    hint=f'give the second transform another label: "another name" >> {written(transform)}; in a '
-                    "notebook, create the pipeline in the same cell, so that running it again starts a new one",
-                )
+                f"the label {full!r} is already used by another transform; labels must be unique in their scope",
+                hint=f'give the second transform another label: "another name" >> {written(transform)}; in a '
+                "notebook, create the pipeline in the same cell, so that running it again starts a new one",
             )
         _check_input(transform, pvalue, full)
         for member in _members(pvalue):
@@ -156,10 +152,8 @@ class Pipeline:
         """Raise `InvalidArgument` if `collection` belongs to another pipeline."""
         if collection.pipeline is not self:
             raise InvalidArgument(
-                explain(
-                    f"{label!r} is applied to {collection!r}, which belongs to another pipeline",
-                    hint="build all inputs of a transform from the same dm.Pipeline()",
-                )
+                f"{label!r} is applied to {collection!r}, which belongs to another pipeline",
+                hint="build all inputs of a transform from the same dm.Pipeline()",
             )
 
     # -------------------------------------------------------------------------------------------------- running
@@ -197,15 +191,13 @@ class Pipeline:
                 retractions.
         """
         if until not in {None, "drained"}:
-            raise InvalidArgument(
-                explain(f"`until` must be None or 'drained', got {until!r}", hint="use run(until='drained')")
-            )
+            raise InvalidArgument(f"`until` must be None or 'drained', got {until!r}", hint="use run(until='drained')")
         plan = self.plan()
         check(plan, drained=until == "drained")
         warn_about_refinements(plan)
         if self.runner is None:
             if not _default_runner:
-                raise PlanError(explain("the pipeline has no runner", hint="use dm.Pipeline(runner=dm.LocalRunner())"))
+                raise PlanError("the pipeline has no runner", hint="use dm.Pipeline(runner=dm.LocalRunner())")
             self.runner = _default_runner[0]()
         return self.runner.run(plan, until=until)
 
@@ -237,31 +229,23 @@ def _check_input(transform: PTransform, pvalue: Any, label: str) -> None:
     kind = transform.input_kind
     if kind == "pipeline" and not isinstance(pvalue, PBegin):
         raise InvalidType(
-            explain(
-                f"{label!r} must be applied to a pipeline, got {pvalue!r}",
-                hint=f"apply it to the pipeline: p | {written(transform)}",
-            )
+            f"{label!r} must be applied to a pipeline, got {pvalue!r}",
+            hint=f"apply it to the pipeline: p | {written(transform)}",
         )
     if kind == "collection" and isinstance(pvalue, PBegin):
         raise InvalidType(
-            explain(
-                f"{label!r} must be applied to a collection, got the pipeline itself",
-                hint=f"start with a source: p | dm.Create([…]) | {written(transform)}",
-            )
+            f"{label!r} must be applied to a collection, got the pipeline itself",
+            hint=f"start with a source: p | dm.Create([…]) | {written(transform)}",
         )
     if kind == "collection" and not isinstance(pvalue, PCollection):
         raise InvalidType(
-            explain(
-                f"{label!r} takes one collection, got {pvalue!r}",
-                hint=f"merge the collections first: (…) | dm.Flatten() | {written(transform)}",
-            )
+            f"{label!r} takes one collection, got {pvalue!r}",
+            hint=f"merge the collections first: (…) | dm.Flatten() | {written(transform)}",
         )
     if kind == "collections" and not isinstance(pvalue, tuple | list | dict | OutputTuple):
         raise InvalidType(
-            explain(
-                f"{label!r} takes several collections, got {pvalue!r}",
-                hint=f"pass a tuple: (first, second) | {written(transform)}",
-            )
+            f"{label!r} takes several collections, got {pvalue!r}",
+            hint=f"pass a tuple: (first, second) | {written(transform)}",
         )
 
 
@@ -293,11 +277,8 @@ def _apply_to_several(several: object, transform: PTransform) -> Any:
     size = len(several) if isinstance(several, tuple | list | dict) else -1
     if not members or size != len(members):
         raise InvalidType(
-            explain(
-                f"{transform.label!r} must be applied to a collection or a tuple or dict of collections, "
-                f"got {several!r}",
-                hint=f"start with a pipeline: p | dm.Create([…]) | {written(transform)}",
-            )
+            f"{transform.label!r} must be applied to a collection or a tuple or dict of collections, got {several!r}",
+            hint=f"start with a pipeline: p | dm.Create([…]) | {written(transform)}",
         )
     return members[0].pipeline.apply(transform, several)
 

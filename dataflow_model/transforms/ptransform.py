@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from dataflow_model.errors import InvalidArgument, InvalidType, encodable, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, encodable
 from dataflow_model.plan.combine import CombineFn
 
 if TYPE_CHECKING:
@@ -83,15 +83,13 @@ class PTransform:
 
     def __rrshift__(self, label: object) -> Self:
         if not isinstance(label, str):
-            raise InvalidType(explain(f"a label must be text, got {label!r}", hint=f"write 'name' >> {written(self)}"))
+            raise InvalidType(f"a label must be text, got {label!r}", hint=f"write 'name' >> {written(self)}")
         if not label.strip():
             raise InvalidArgument(f"a label must not be empty, got {label!r}")
         if encodable(label) != label:
             raise InvalidArgument(
-                explain(
-                    f"a label must be text that UTF-8 can encode, got {label!r}",
-                    hint="name.encode('utf-8', 'backslashreplace').decode() escapes what cannot be encoded",
-                )
+                f"a label must be text that UTF-8 can encode, got {label!r}",
+                hint="name.encode('utf-8', 'backslashreplace').decode() escapes what cannot be encoded",
             )
         return self._but(_label=label)
 

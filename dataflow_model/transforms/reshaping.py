@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn, TaggedOutput
 from dataflow_model.transforms import typehints
@@ -72,12 +72,10 @@ class Partition(PTransform):
 
     def __init__(self, fn: Callable[..., int], n: int, *args: Any, **kwargs: Any) -> None:
         if not callable(fn):
-            raise InvalidType(
-                explain(f"Partition takes a function, got {fn!r}", hint="use Partition(lambda element, n: …, n)")
-            )
+            raise InvalidType(f"Partition takes a function, got {fn!r}", hint="use Partition(lambda element, n: …, n)")
         if type(n) is not int or n < 1:
             raise InvalidArgument(
-                explain(f"`n` must be an int of at least 1, got {n!r}", hint="use Partition(fn, 2) for two partitions")
+                f"`n` must be an int of at least 1, got {n!r}", hint="use Partition(fn, 2) for two partitions"
             )
         self.fn = fn
         self.n = n

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan.nodes import SideInput
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.typehints import check_pairs
@@ -27,7 +27,7 @@ class AsView:
     def __init__(self, pcoll: PCollection) -> None:
         if not isinstance(pcoll, PCollection):
             raise InvalidType(
-                explain(f"a side input must be a collection, got {pcoll!r}", hint="pass plain values without dm.As…")
+                f"a side input must be a collection, got {pcoll!r}", hint="pass plain values without dm.As…"
             )
         self.pcoll = pcoll
 
@@ -102,10 +102,8 @@ def resolve(argument: Any, pipeline: Pipeline, label: str) -> Any:
     """
     if isinstance(argument, PCollection):
         raise InvalidType(
-            explain(
-                f"{label!r} has the collection {argument!r} as an argument, without a view of it",
-                hint="wrap it in dm.AsSingleton(…), dm.AsIter(…) or dm.AsDict(…)",
-            )
+            f"{label!r} has the collection {argument!r} as an argument, without a view of it",
+            hint="wrap it in dm.AsSingleton(…), dm.AsIter(…) or dm.AsDict(…)",
         )
     if not isinstance(argument, AsView):
         return argument

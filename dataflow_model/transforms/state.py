@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.transforms import typehints
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
@@ -35,19 +35,15 @@ def check_stateful_input(pcoll: PCollection, label: str) -> None:
     """
     if not typehints.may_be_pair(pcoll.element_type):
         raise InvalidType(
-            explain(
-                f"{label!r} keeps state by key, so its elements must be pairs (key, value), got elements of type "
-                f"{typehints.type_name(pcoll.element_type)}",
-                hint="put dm.WithKeys(…) before it",
-            )
+            f"{label!r} keeps state by key, so its elements must be pairs (key, value), got elements of type "
+            f"{typehints.type_name(pcoll.element_type)}",
+            hint="put dm.WithKeys(…) before it",
         )
     if pcoll.strategy.merges:
         raise InvalidArgument(
-            explain(
-                f"{label!r} keeps state by window, but windows under {pcoll.strategy.window_fn!r} may still merge",
-                hint="group first, since windows do not merge again after dm.GroupByKey(), or use windows that do not "
-                "merge",
-            )
+            f"{label!r} keeps state by window, but windows under {pcoll.strategy.window_fn!r} may still merge",
+            hint="group first, since windows do not merge again after dm.GroupByKey(), or use windows that do not "
+            "merge",
         )
 
 
@@ -66,8 +62,6 @@ def check_named_percentiles(percentiles: Iterable[float], of: str) -> None:
     for percentile in percentiles:
         if not 0 < percentile < LOW_WATERMARK:
             raise InvalidArgument(
-                explain(
-                    f"{of} must lie between 0 and 100, got {percentile!r}",
-                    hint="leave out 100, which is the low watermark and always available",
-                )
+                f"{of} must lie between 0 and 100, got {percentile!r}",
+                hint="leave out 100, which is the low watermark and always available",
             )

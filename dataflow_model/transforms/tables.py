@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan.rows import rows_of, values_of
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ def rows_of_table(given: Any) -> Iterator[Any] | None:
             return _rows(given.to_arrow())
         case "pyspark":
             raise InvalidType(
-                explain(
-                    "Create takes values of the program, got a Spark DataFrame",
-                    hint="read it with dm.io.ReadDataFrame(df, …)",
-                )
+                "Create takes values of the program, got a Spark DataFrame",
+                hint="read it with dm.io.ReadDataFrame(df, …)",
             )
         case _ if isinstance(given, pa.Table):
             return _rows(given)
@@ -70,8 +68,6 @@ def _from_pandas(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame.reset_index(level=named) if named else frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidType(
-            explain(
-                f"Create cannot take the rows of this DataFrame: {error}",
-                hint="make the values of each column one type, or pass dm.Create(list(frame.itertuples(index=False)))",
-            )
+            f"Create cannot take the rows of this DataFrame: {error}",
+            hint="make the values of each column one type, or pass dm.Create(list(frame.itertuples(index=False)))",
         ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import element_time
 from dataflow_model.time import Duration, DurationLike, EventTime, InstantLike, duration
@@ -49,7 +49,7 @@ class WithTimestamps(PTransform):
     def __init__(self, fn: Callable[[Any], InstantLike], late_data_horizon: DurationLike | None = None) -> None:
         if not callable(fn):
             raise InvalidType(
-                explain(f"WithTimestamps takes a function, got {fn!r}", hint="use WithTimestamps(lambda e: e.time)")
+                f"WithTimestamps takes a function, got {fn!r}", hint="use WithTimestamps(lambda e: e.time)"
             )
         self.fn = fn
         self.late_data_horizon = None if late_data_horizon is None else checked_horizon(late_data_horizon)

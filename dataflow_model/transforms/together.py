@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.rows import named_row_type
 from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -42,10 +42,8 @@ class Together(Combiner[Any, tuple[Any, ...], Any]):
     def __init__(self, **combiners: Any) -> None:
         if not combiners:
             raise InvalidArgument(
-                explain(
-                    "Together() needs at least one combiner, got none",
-                    hint="use Together(count=dm.Count(), mean=dm.Mean())",
-                )
+                "Together() needs at least one combiner, got none",
+                hint="use Together(count=dm.Count(), mean=dm.Mean())",
             )
         self.names = tuple(combiners)
         self.parts: tuple[CombineFn[Any, Any, Any], ...] = tuple(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.transforms.computing import ByKey, ComputationFn, KeyExtractor, check_computation
 from dataflow_model.transforms.elementwise import Map
@@ -140,9 +140,7 @@ class Topology:
         checked = check_computation(computation)
         name = type(checked).__name__
         if isinstance(produces, str):
-            raise InvalidType(
-                explain(f"`produces` must be a list of streams, got {produces!r}", hint=f"pass [{produces!r}]")
-            )
+            raise InvalidType(f"`produces` must be a list of streams, got {produces!r}", hint=f"pass [{produces!r}]")
         _check_subscriptions(subscribe, name)
         given = tuple(_named(stream, "a stream") for stream in produces)
         if len(set(given)) < len(given):
@@ -259,34 +257,30 @@ class Topology:
         taken = [part.label for part in parts]
         if label in taken:
             raise InvalidArgument(
-                explain(
-                    f"the topology {self.name!r} already has a part named {label!r}; its parts are "
-                    f"{', '.join(map(repr, taken))}",
-                    hint="choose another name with label='…'",
-                )
+                f"the topology {self.name!r} already has a part named {label!r}; its parts are "
+                f"{', '.join(map(repr, taken))}",
+                hint="choose another name with label='…'",
             )
         return _named(label, "a label")
 
 
 def _check_kind(transform: object, kind: str, wanted: str, example: str) -> None:
     if not isinstance(transform, PTransform) or transform.input_kind not in {kind, "any"}:
-        raise InvalidType(explain(f"{wanted}, got {transform!r}", hint=f"pass {example}, for example"))
+        raise InvalidType(f"{wanted}, got {transform!r}", hint=f"pass {example}, for example")
 
 
 def _check_subscriptions(subscribe: object, name: str) -> None:
     hint = "pass subscribe={'queries': lambda value: value.text}, for example"
     if not isinstance(subscribe, Mapping):
-        raise InvalidType(explain(f"`subscribe` of {name} must be a dict by stream, got {subscribe!r}", hint=hint))
+        raise InvalidType(f"`subscribe` of {name} must be a dict by stream, got {subscribe!r}", hint=hint)
     if not subscribe:
-        raise InvalidArgument(explain(f"{name} must subscribe to at least one stream, got {subscribe!r}", hint=hint))
+        raise InvalidArgument(f"{name} must subscribe to at least one stream, got {subscribe!r}", hint=hint)
     for stream, extractor in subscribe.items():
         _named(stream, "a stream")
         if extractor is not None and not callable(extractor):
             raise InvalidType(
-                explain(
-                    f"{name} needs a key extractor for {stream!r}, got {extractor!r}",
-                    hint=f"subscribe={{{stream!r}: lambda value: …}}",
-                )
+                f"{name} needs a key extractor for {stream!r}, got {extractor!r}",
+                hint=f"subscribe={{{stream!r}: lambda value: …}}",
             )
 
 
@@ -299,10 +293,8 @@ def _injected(pipeline: Pipeline, injected: Injected) -> PCollection:
     collection: PCollection = pipeline.apply(injected.source, PBegin(pipeline), injected.label)
     if not isinstance(collection, PCollection):
         raise InvalidType(
-            explain(
-                f"{injected.label!r} returns {collection!r}, but a stream takes one collection",
-                hint="write a dm.PTransform whose expand returns one collection and handles the others itself",
-            )
+            f"{injected.label!r} returns {collection!r}, but a stream takes one collection",
+            hint="write a dm.PTransform whose expand returns one collection and handles the others itself",
         )
     if collection.strategy.merges or not isinstance(collection.strategy.window_fn, GlobalWindows):
         collection = pipeline.apply(Window.into(GlobalWindows()), collection, f"Windows.{injected.label}")
@@ -311,7 +303,7 @@ def _injected(pipeline: Pipeline, injected: Injected) -> PCollection:
 
 def _named(name: object, what: str) -> str:
     if not isinstance(name, str):
-        raise InvalidType(explain(f"the name of {what} must be text, got {name!r}", hint="pass a str"))
+        raise InvalidType(f"the name of {what} must be text, got {name!r}", hint="pass a str")
     if not name.strip():
         raise InvalidArgument(f"the name of {what} must not be empty, got {name!r}")
     return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from dataflow_model.errors import PlanError, explain
+from dataflow_model.errors import PlanError
 
 if TYPE_CHECKING:
     from dataflow_model.transforms.topology import Added, Topology
@@ -36,9 +36,7 @@ def in_order(topology: Topology) -> list[Added]:
     """
     if not topology.injected:
         raise PlanError(
-            explain(
-                f"the topology {topology.name!r} has no injector", hint="add one with topology.inject(stream, source)"
-            )
+            f"the topology {topology.name!r} has no injector", hint="add one with topology.inject(stream, source)"
         )
     made, taken = makers(topology), takers(topology)
     for stream, by in taken.items():
@@ -50,7 +48,7 @@ def in_order(topology: Topology) -> list[Added]:
                 else f"use topology.inject({stream!r}, …) or produces=[{stream!r}]"
             )
             problem = f"{by[0]!r} reads the stream {stream!r}, which nothing writes"
-            raise PlanError(explain(f"{problem}; {picture(topology)}", hint=hint))
+            raise PlanError(f"{problem}; {picture(topology)}", hint=hint)
     _check_keys(topology)
     order: list[Added]
     waiting, order = list(topology.added), []
@@ -59,11 +57,9 @@ def in_order(topology: Topology) -> list[Added]:
         ready = [one for one in waiting if not any(unmade[stream] for stream in one.subscribes)]
         if not ready:
             raise PlanError(
-                explain(
-                    f"the streams form a cycle: {_circle(waiting)}; {picture(topology)}",
-                    hint="combine computations that exchange records into one, or write a stream to a sink and inject "
-                    "it again",
-                )
+                f"the streams form a cycle: {_circle(waiting)}; {picture(topology)}",
+                hint="combine computations that exchange records into one, or write a stream to a sink and inject "
+                "it again",
             )
         for one in ready:
             waiting.remove(one)
@@ -115,11 +111,9 @@ def _check_keys(topology: Topology) -> None:
         for injected in topology.injected:
             if injected.stream in added.subscribes and added.subscribes[injected.stream] is None:
                 raise PlanError(
-                    explain(
-                        f"{added.label!r} reads the stream {injected.stream!r} by the keys of its records, but the "
-                        f"records that {injected.label!r} injects have none; {picture(topology)}",
-                        hint=f"pass a key extractor: subscribe={{{injected.stream!r}: lambda value: …}}",
-                    )
+                    f"{added.label!r} reads the stream {injected.stream!r} by the keys of its records, but the "
+                    f"records that {injected.label!r} injects have none; {picture(topology)}",
+                    hint=f"pass a key extractor: subscribe={{{injected.stream!r}: lambda value: …}}",
                 )
 
 

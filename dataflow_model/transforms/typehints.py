@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_orig
 
 import attrs
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, TaggedOutput, TimestampedValue
 
@@ -175,10 +175,8 @@ def check_pairs(element_type: Any, label: str) -> None:
     """Raise `InvalidType` if elements of this type are certainly no pairs."""
     if not may_be_pair(element_type):
         raise InvalidType(
-            explain(
-                f"{label!r} groups pairs (key, value), got elements of type {type_name(element_type)}",
-                hint="put dm.WithKeys(…) before it, or dm.Map(lambda x: (key, value))",
-            )
+            f"{label!r} groups pairs (key, value), got elements of type {type_name(element_type)}",
+            hint="put dm.WithKeys(…) before it, or dm.Map(lambda x: (key, value))",
         )
 
 
@@ -188,10 +186,8 @@ def check_combiner_input(combine: CombineFn[Any, Any, Any], value_type: Any, lab
     unfit = arithmetic and all(_is_never_a_number(member) for member in _members(value_type))
     if unfit or clashes(value_type, declared_types(combine)[0]):
         raise InvalidType(
-            explain(
-                f"{label!r} combines by {combine!r}, which cannot take values of type {type_name(value_type)}",
-                hint="select the value with dm.WithKeys('key', value='field'), or map the values first",
-            )
+            f"{label!r} combines by {combine!r}, which cannot take values of type {type_name(value_type)}",
+            hint="select the value with dm.WithKeys('key', value='field'), or map the values first",
         )
 
 
@@ -209,11 +205,8 @@ def check_first_parameter(fn: Callable[..., Any], element_type: Any, label: str)
     if clashes(element_type, wanted):
         name = getattr(fn, "__name__", repr(fn))
         raise InvalidType(
-            explain(
-                f"{label!r} calls {name}({first.name}: {type_name(wanted)}) "
-                f"on elements of type {type_name(element_type)}",
-                hint="change the annotation or the elements, or correct the inferred type with .with_output_types(T)",
-            )
+            f"{label!r} calls {name}({first.name}: {type_name(wanted)}) on elements of type {type_name(element_type)}",
+            hint="change the annotation or the elements, or correct the inferred type with .with_output_types(T)",
         )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.strategy import (
     DEFAULT_STRATEGY,
@@ -73,7 +73,7 @@ class WindowInto(PTransform):
         """
         if not isinstance(trigger, Trigger):
             raise InvalidType(
-                explain(f"`trigger` must be a trigger, got {trigger!r}", hint="pass dm.AfterWatermark(), for example")
+                f"`trigger` must be a trigger, got {trigger!r}", hint="pass dm.AfterWatermark(), for example"
             )
         return self._set(trigger=trigger, may_lose_data=may_lose_data)
 
@@ -82,7 +82,7 @@ class WindowInto(PTransform):
         length = duration(lateness)
         if length < Duration(0):
             raise InvalidArgument(
-                explain(f"`allowed_lateness` must not be negative, got {length!r}", hint="use 0 to drop all late data")
+                f"`allowed_lateness` must not be negative, got {length!r}", hint="use 0 to drop all late data"
             )
         return self._set(allowed_lateness=length)
 
@@ -128,10 +128,8 @@ class WindowInto(PTransform):
         mode = as_option(AccumulationMode, mode)
         if retracting and mode in {AccumulationMode.CLEAR_ALWAYS, AccumulationMode.CLEAR_BY_DEFAULT}:
             raise InvalidArgument(
-                explain(
-                    f"a retracting strategy must accumulate, got {mode}",
-                    hint="use AccumulationMode.ACCUMULATE_ALWAYS",
-                )
+                f"a retracting strategy must accumulate, got {mode}",
+                hint="use AccumulationMode.ACCUMULATE_ALWAYS",
             )
         return self._set(accumulation_mode=mode, retracting=retracting)
 
@@ -182,10 +180,8 @@ class Window:
             return WindowInto(attrs.evolve(where, merged=False), {})
         if not isinstance(where, WindowFn):
             raise InvalidType(
-                explain(
-                    f"Window.into takes a window function, got {where!r}",
-                    hint="pass dm.FixedWindows('1 hour'), for example",
-                )
+                f"Window.into takes a window function, got {where!r}",
+                hint="pass dm.FixedWindows('1 hour'), for example",
             )
         return WindowInto(attrs.evolve(DEFAULT_STRATEGY, window_fn=where), {})
 

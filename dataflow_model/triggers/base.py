@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, Sight, TimeDomain, TriggerContext
 
 if TYPE_CHECKING:
@@ -128,10 +128,8 @@ class Trigger:
         tree = self.lowered()
         if merging and type(tree).on_merge is Trigger.on_merge:
             raise InvalidArgument(
-                explain(
-                    f"{self!r} does not define how its state is merged when windows merge",
-                    hint=f"define on_merge in {type(self).__name__}, or use windows that do not merge",
-                )
+                f"{self!r} does not define how its state is merged when windows merge",
+                hint=f"define on_merge in {type(self).__name__}, or use windows that do not merge",
             )
         for child in tree.children:
             child.check_for(merging=merging)
@@ -202,10 +200,8 @@ class CompositeTrigger(Trigger):
         """Refuse a window function that the tree cannot go with; see `Trigger.check_for`."""
         if merging and type(self).finished_from is CompositeTrigger.finished_from:
             raise InvalidArgument(
-                explain(
-                    f"{self!r} does not define whether it has finished when windows merge",
-                    hint=f"define finished_from in {type(self).__name__}, or use windows that do not merge",
-                )
+                f"{self!r} does not define whether it has finished when windows merge",
+                hint=f"define finished_from in {type(self).__name__}, or use windows that do not merge",
             )
         super().check_for(merging=merging)
 
@@ -236,9 +232,7 @@ def check_trigger_type(value: object, name: str) -> Trigger:
     """Return `value` if it is a trigger; else an error that says what was given where."""
     if not isinstance(value, Trigger):
         raise InvalidType(
-            explain(
-                f"`{name}` must be a trigger, got {value!r} of type {type(value).__name__}",
-                hint="pass dm.AfterCount(1), for example",
-            )
+            f"`{name}` must be a trigger, got {value!r} of type {type(value).__name__}",
+            hint="pass dm.AfterCount(1), for example",
         )
     return value

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.triggers.base import CompositeTrigger, SideBySide, Trigger, check_trigger_type
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ class _ManyTriggers(CompositeTrigger):
     def __init__(self, *parts: Trigger) -> None:
         if not parts:
             raise InvalidArgument(
-                explain(
-                    f"{type(self).__name__}() needs at least one trigger, got none",
-                    hint=f"pass the triggers as arguments: {type(self).__name__}(dm.AfterWatermark(), …)",
-                )
+                f"{type(self).__name__}() needs at least one trigger, got none",
+                hint=f"pass the triggers as arguments: {type(self).__name__}(dm.AfterWatermark(), …)",
             )
         for place, part in enumerate(parts):
             check_trigger_type(part, f"argument {place + 1}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.triggers.base import Trigger
 from dataflow_model.values import encode_key
 
@@ -23,9 +23,9 @@ _PICKLE_PROTOCOL: Final = 5
 def check_number(value: object, hint: str) -> None:
     """Refuse what is no whole number from 1 on."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidType(explain(f"`n` must be an int, got {value!r}", hint=hint))
+        raise InvalidType(f"`n` must be an int, got {value!r}", hint=hint)
     if value < 1:
-        raise InvalidArgument(explain(f"`n` must be at least 1, got {value!r}", hint=hint))
+        raise InvalidArgument(f"`n` must be at least 1, got {value!r}", hint=hint)
 
 
 class _Sum(Trigger):

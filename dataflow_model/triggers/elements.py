@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.base import Trigger
 from dataflow_model.values import encode_window
 
@@ -48,7 +48,7 @@ class AfterPunctuation(Trigger):
         """Check the predicate."""
         if not callable(self.predicate):
             raise InvalidType(
-                explain(f"`predicate` must be a function of an element, got {self.predicate!r}", hint="pass a function")
+                f"`predicate` must be a function of an element, got {self.predicate!r}", hint="pass a function"
             )
 
     def on_element(self, context: TriggerContext) -> None:
@@ -126,10 +126,8 @@ class DataTrigger(Trigger):
         answer: Any = self.should_emit(context.element, context.lookup_state(_TAG))
         if not isinstance(answer, tuple) or len(answer) != 2:  # noqa: PLR2004 - a pair
             raise InvalidType(
-                explain(
-                    f"should_emit of {self!r} must return a pair, whether to fire and the new state, got {answer!r}",
-                    hint="return (False, state) for an element that does not fire",
-                )
+                f"should_emit of {self!r} must return a pair, whether to fire and the new state, got {answer!r}",
+                hint="return (False, state) for an element that does not fire",
             )
         emits, state = answer
         context.store_state(_TAG, state)
@@ -153,10 +151,8 @@ class DataTrigger(Trigger):
         """Refuse windows that merge, without `merge_state`."""
         if merging and type(self).merge_state is DataTrigger.merge_state:
             raise InvalidArgument(
-                explain(
-                    f"{self!r} does not define how its states are merged when windows merge",
-                    hint=f"define merge_state in {type(self).__name__}, or use windows that do not merge",
-                )
+                f"{self!r} does not define how its states are merged when windows merge",
+                hint=f"define merge_state in {type(self).__name__}, or use windows that do not merge",
             )
 
     def describe(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import EventTime, Instant, ProcessingTime
 from dataflow_model.triggers.base import CompositeTrigger, Trigger
 from dataflow_model.triggers.contexts import LOW_WATERMARK, ChildResult, FiringMode, Outcome, TimeDomain
@@ -256,11 +256,8 @@ class TriggerMachine:
         """Refuse a percentile that nothing in the tree has named: no watermark of it comes."""
         if percentile != LOW_WATERMARK and percentile not in self.percentiles:
             raise InvalidArgument(
-                explain(
-                    f"{self.name} asks for percentile {percentile!r} of the watermark, which none of its triggers "
-                    "declares",
-                    hint=f"declare it in the class: percentiles: ClassVar = ({percentile!r},)",
-                )
+                f"{self.name} asks for percentile {percentile!r} of the watermark, which none of its triggers declares",
+                hint=f"declare it in the class: percentiles: ClassVar = ({percentile!r},)",
             )
 
     # Inside --------------------------------------------------------------------------------------------------------

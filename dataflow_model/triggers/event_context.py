@@ -6,7 +6,7 @@ import enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import EventTime
 from dataflow_model.triggers.contexts import LOW_WATERMARK, FiringMode
 
@@ -223,4 +223,4 @@ class EventContext:
 
     def _misuse(self, what: str, problem: str, way_out: str) -> InvalidArgument:
         trigger = self.machine.trigger_at(self.number)
-        return InvalidArgument(explain(f"{trigger!r} asked for {what}: {problem}", hint=way_out))
+        return InvalidArgument(f"{trigger!r} asked for {what}: {problem}", hint=way_out)

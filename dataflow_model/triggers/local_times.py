@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pendulum
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     Duration,
@@ -74,16 +74,14 @@ def period(value: DurationLike | Period) -> Period:
     elif isinstance(value, pendulum.Duration) and (value.years or value.months):
         if value != pendulum.duration(years=value.years, months=value.months):
             raise InvalidArgument(
-                explain(
-                    f"`period` must be in months, or in days and smaller units, got {value!r}",
-                    hint="use '2 months' or '60 days', for example, but not both together",
-                )
+                f"`period` must be in months, or in days and smaller units, got {value!r}",
+                hint="use '2 months' or '60 days', for example, but not both together",
             )
         length = Months(value.years * _MONTHS_A_YEAR + value.months)
     else:
         length = duration(value)
     if (length.n if isinstance(length, Months) else int(length)) <= 0:
-        raise InvalidArgument(explain(f"`period` must be positive, got {value!r}", hint="pass '1 hour', for example"))
+        raise InvalidArgument(f"`period` must be positive, got {value!r}", hint="pass '1 hour', for example")
     return length
 
 
@@ -114,10 +112,8 @@ def instant(value: InstantLike, timezone: str | None) -> int:
     micros = int(processing_time(value) if not _is_event_time(value) else event_time(value))
     if not _FIRST <= micros <= _LAST:
         raise InvalidArgument(
-            explain(
-                f"`reference` must be in the years 1 to 9999, got {value!r}",
-                hint="pass '2013-01-01T08:00', for example",
-            )
+            f"`reference` must be in the years 1 to 9999, got {value!r}",
+            hint="pass '2013-01-01T08:00', for example",
         )
     return micros
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -79,28 +79,22 @@ class AtPeriod(Deadline):
     ) -> None:
         if not isinstance(domain, TimeDomain):
             raise InvalidType(
-                explain(
-                    f"`domain` must be a TimeDomain, got {domain!r}",
-                    hint="use TimeDomain.PROCESSING_TIME, or TimeDomain.EVENT_TIME for the watermark",
-                )
+                f"`domain` must be a TimeDomain, got {domain!r}",
+                hint="use TimeDomain.PROCESSING_TIME, or TimeDomain.EVENT_TIME for the watermark",
             )
         of: type[EventTime | ProcessingTime] = EventTime if domain is TimeDomain.EVENT_TIME else ProcessingTime
         if isinstance(reference, (EventTime, ProcessingTime)) and not isinstance(reference, of):
             raise InvalidType(
-                explain(
-                    f"`reference` must be a time of the domain {domain.value}, got {reference!r}",
-                    hint="pass it as text, such as '2013-01-01T08:00'",
-                )
+                f"`reference` must be a time of the domain {domain.value}, got {reference!r}",
+                hint="pass it as text, such as '2013-01-01T08:00'",
             )
         length = local_times.period(period)
         if timezone is not None:
             check_zone(timezone)
         elif isinstance(length, local_times.Months):
             raise InvalidArgument(
-                explain(
-                    f"a period in months needs a time zone, since months differ in length, got {period!r}",
-                    hint="pass timezone='UTC' or another zone",
-                )
+                f"a period in months needs a time zone, since months differ in length, got {period!r}",
+                hint="pass timezone='UTC' or another zone",
             )
         at = of(local_times.instant(reference, timezone))
         self.__attrs_init__(length, domain, at, timezone)  # pyright: ignore[reportAttributeAccessIssue] - attrs makes it

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.base import Trigger
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class AfterSignal(Trigger):
         """Check the name."""
         given: object = self.name
         if not isinstance(given, str):
-            raise InvalidType(explain(f"`name` must be text, got {given!r}", hint="use AfterSignal('flush')"))
+            raise InvalidType(f"`name` must be text, got {given!r}", hint="use AfterSignal('flush')")
         if not given:
             raise InvalidArgument(
-                explain(f"`name` must not be empty, got {given!r}", hint="use AfterSignal('flush'), for example")
+                f"`name` must not be empty, got {given!r}", hint="use AfterSignal('flush'), for example"
             )
 
     @property

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import Duration
 from dataflow_model.triggers.base import Trigger, check_trigger_type
 from dataflow_model.triggers.contexts import LOW_WATERMARK, TimeDomain, TriggerContext
@@ -59,10 +59,8 @@ class AfterWatermark(Trigger):
             raise InvalidArgument(f"`percentile` must be in (0, 100], got {self.percentile!r}")
         if self.percentile != LOW_WATERMARK and not (self.early is None and self.late is None):
             raise InvalidArgument(
-                explain(
-                    f"`early` and `late` require `percentile` 100, the low watermark, got {self.percentile!r}",
-                    hint="use AfterEach(AfterWatermark(percentile=…), AfterWatermark(…))",
-                )
+                f"`early` and `late` require `percentile` 100, the low watermark, got {self.percentile!r}",
+                hint="use AfterEach(AfterWatermark(percentile=…), AfterWatermark(…))",
             )
 
     @property

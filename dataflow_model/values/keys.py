@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import KeyEncodingError, explain, shown
+from dataflow_model.errors import KeyEncodingError, shown
 from dataflow_model.time import Duration, Instant
 from dataflow_model.values.record_keys import compared_fields, equality_owner
 from dataflow_model.values.scalar_keys import (
@@ -75,7 +75,7 @@ def encode_key(key: Any) -> bytes:
         problem = (
             f"the key {shown(key)} of type {type(key).__name__} cannot be encoded: {type(error).__name__}: {error}"
         )
-        raise KeyEncodingError(explain(problem, hint="map it to plain values before grouping")) from error
+        raise KeyEncodingError(problem, hint="map it to plain values before grouping") from error
 
 
 def shown_key(key: Any) -> Any:
@@ -105,9 +105,7 @@ def _encode_int(key: int) -> bytes:
 def _encode_float(key: float) -> bytes:
     if math.isnan(key):
         raise KeyEncodingError(
-            explain(
-                "a key may not be the float NaN, which is not equal to itself", hint="map it to None before grouping"
-            )
+            "a key may not be the float NaN, which is not equal to itself", hint="map it to None before grouping"
         )
     return b"f" + _DOUBLE.pack(key + 0.0)  # + 0.0 turns -0.0 into 0.0
 
@@ -129,9 +127,7 @@ def _encode_time(key: datetime.time) -> bytes:
 def _encode_decimal(key: decimal.Decimal) -> bytes:
     if key.is_nan():
         raise KeyEncodingError(
-            explain(
-                "a key may not be the Decimal NaN, which is not equal to itself", hint="map it to None before grouping"
-            )
+            "a key may not be the Decimal NaN, which is not equal to itself", hint="map it to None before grouping"
         )
     if key.is_infinite() or not key:
         return b"m" + (b"0" if not key else b"inf" if key > 0 else b"-inf")
@@ -170,10 +166,8 @@ def _encode_nested(key: Any, depth: int) -> bytes:
     """Encode what has no entry of its own type: containers, records, enums, subclasses, foreign scalars."""
     if depth > _DEEPEST:
         raise KeyEncodingError(
-            explain(
-                f"a key may be nested at most {_DEEPEST} deep, and may not contain itself",
-                hint="group by an id, or encode the key as bytes",
-            )
+            f"a key may be nested at most {_DEEPEST} deep, and may not contain itself",
+            hint="group by an id, or encode the key as bytes",
         )
     kind: Any = type(key)
     if kind is tuple:
@@ -233,18 +227,14 @@ def _encode_numpy(key: Any, depth: int) -> bytes:
 
 def _refuse(key: Any, _: int) -> bytes:
     raise KeyEncodingError(
-        explain(
-            f"a key must be immutable and have a deterministic encoding, got {shown(key)} of type {type(key).__name__}",
-            hint="replace a list with a tuple, a set with a frozenset, a dict with tuple(sorted(d.items()))",
-        )
+        f"a key must be immutable and have a deterministic encoding, got {shown(key)} of type {type(key).__name__}",
+        hint="replace a list with a tuple, a set with a frozenset, a dict with tuple(sorted(d.items()))",
     )
 
 
 def _own_equality(kind: type[Any]) -> KeyEncodingError:
     return KeyEncodingError(
-        explain(
-            f"a key may not be of type {kind.__name__}: its `__eq__` does not compare field by field",
-            hint="let @dataclass(frozen=True) or @attrs.frozen define `__eq__`, and set compare=False (attrs: "
-            "eq=False) on fields to ignore; or map the key to a tuple or a plain value",
-        )
+        f"a key may not be of type {kind.__name__}: its `__eq__` does not compare field by field",
+        hint="let @dataclass(frozen=True) or @attrs.frozen define `__eq__`, and set compare=False (attrs: "
+        "eq=False) on fields to ignore; or map the key to a tuple or a plain value",
     )

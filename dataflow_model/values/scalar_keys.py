@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from typing import Any, Final
 
-from dataflow_model.errors import KeyEncodingError, explain
+from dataflow_model.errors import KeyEncodingError
 
 __all__ = ["encode_moment", "encode_period", "from_numpy", "from_pandas", "is_numpy_scalar", "is_pandas_scalar"]
 
@@ -59,12 +59,12 @@ def from_numpy(key: Any) -> Any:
     kind = key.dtype.kind
     if kind in "mM":
         if str(key) == "NaT":
-            raise KeyEncodingError(explain("a key may not be NaT, which is not equal to itself", hint=_MAP_TO_NONE))
+            raise KeyEncodingError("a key may not be NaT, which is not equal to itself", hint=_MAP_TO_NONE)
         return _numpy_time(key, is_instant=kind == "M")
     value = key.item()
     if type(value) is type(key):
         raise KeyEncodingError(
-            explain(f"a key may not be a {type(key).__name__}, got {key!r}", hint="convert it: float(key) or str(key)")
+            f"a key may not be a {type(key).__name__}, got {key!r}", hint="convert it: float(key) or str(key)"
         )
     return value
 
@@ -82,9 +82,7 @@ def from_pandas(key: Any) -> bytes:
             micros = (key.days * 86_400 + key.seconds) * 1_000_000 + key.microseconds
             return _counted(b"e", micros, key.nanoseconds * 10**9)
         case _:
-            raise KeyEncodingError(
-                explain(f"a key may not be {key!r}, which is not equal to itself", hint=_MAP_TO_NONE)
-            )
+            raise KeyEncodingError(f"a key may not be {key!r}, which is not equal to itself", hint=_MAP_TO_NONE)
 
 
 def _numpy_time(key: Any, *, is_instant: bool) -> Any:
@@ -100,7 +98,7 @@ def _numpy_time(key: Any, *, is_instant: bool) -> Any:
     if unit in _MONTHS:
         return b"eM%d" % (count * _MONTHS[unit])
     raise KeyEncodingError(
-        explain(f"a key may not be a time without a unit, got {key!r}", hint="convert it: key.astype('int64')")
+        f"a key may not be a time without a unit, got {key!r}", hint="convert it: key.astype('int64')"
     )
 
 
@@ -112,10 +110,8 @@ def _date(key: Any, count: int, unit: str) -> datetime.date:
         return datetime.date.fromordinal(_EPOCH_DAY + count * (7 if unit == "W" else 1))
     except (ValueError, OverflowError) as error:
         raise KeyEncodingError(
-            explain(
-                f"a key may not be a date outside the years 1 to 9999, got {key!r}",
-                hint="convert it: key.astype('int64')",
-            )
+            f"a key may not be a date outside the years 1 to 9999, got {key!r}",
+            hint="convert it: key.astype('int64')",
         ) from error
 
 

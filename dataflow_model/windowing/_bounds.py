@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.values import IntervalWindow
 from dataflow_model.values import interval as known_interval
@@ -48,6 +48,4 @@ def plus(times: NDArray[np.int64], lengths: NDArray[np.int64] | int) -> NDArray[
 def positive(name: str, value: Duration) -> None:
     """Raise `InvalidArgument` unless a length of time is positive."""
     if int(value) <= 0:
-        raise InvalidArgument(
-            explain(f"`{name}` must be positive, got {value!r}", hint="pass a duration such as '1 minute'")
-        )
+        raise InvalidArgument(f"`{name}` must be positive, got {value!r}", hint="pass a duration such as '1 minute'")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import attrs
 import numpy as np
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import check_zone
 from dataflow_model.windowing._bounds import inside, inside_many, interval
 from dataflow_model.windowing._local_dates import DAY, boundaries_around
@@ -51,14 +51,12 @@ def _date(value: datetime.date | str) -> datetime.date:
             return datetime.date.fromisoformat(value)
         except ValueError as error:
             raise InvalidArgument(
-                explain(f"`start` must be a date, got {value!r}", hint="pass '2013-01-01', for example")
+                f"`start` must be a date, got {value!r}", hint="pass '2013-01-01', for example"
             ) from error
     if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
         raise InvalidType(
-            explain(
-                f"`start` must be a date without a time, got {value!r} of type {type(value).__name__}",
-                hint="pass '2013-01-01' or datetime.date(2013, 1, 1), and the zone as `timezone`",
-            )
+            f"`start` must be a date without a time, got {value!r} of type {type(value).__name__}",
+            hint="pass '2013-01-01' or datetime.date(2013, 1, 1), and the zone as `timezone`",
         )
     return datetime.date(value.year, value.month, value.day)
 

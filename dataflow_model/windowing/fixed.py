@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.time import Duration, duration, duration_text
 from dataflow_model.values import IntervalWindow, encode_key, shard_hash
 from dataflow_model.windowing._bounds import inside, inside_many, interval, minus, plus, positive
@@ -84,10 +84,8 @@ class FixedWindows(WindowFn):
     def _phase(self, element: Any) -> int:
         if not isinstance(element, tuple) or len(element) != 2:  # noqa: PLR2004 - a pair
             raise InvalidType(
-                explain(
-                    f"windows with `phase_shift` need pairs, got {element!r} of type {type(element).__name__}",
-                    hint="make pairs first, for example with WithKeys",
-                )
+                f"windows with `phase_shift` need pairs, got {element!r} of type {type(element).__name__}",
+                hint="make pairs first, for example with WithKeys",
             )
         # Scaled, not taken modulo size: 2**32 microseconds are 71 minutes, which would not spread over a day.
         return int(self.size) * shard_hash(encode_key(element[0])) >> _HASH_BITS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.accumulators import column, finish
 from dataflow_model.runners.engine.columns.panes import PaneTable, from_ipc, to_ipc
@@ -115,7 +115,7 @@ class ColumnarEngine:
         for value, time, windows in zip(inbox.values, inbox.times, inbox.windows, strict=True):
             if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
                 problem = f"{self.label!r} groups (key, value) pairs, got {value!r}"
-                raise InvalidType(explain(problem, hint="add dm.WithKeys(…) before it"))
+                raise InvalidType(problem, hint="add dm.WithKeys(…) before it")
             self.counters["elements_in"] += 1
             key, inner = value
             try:

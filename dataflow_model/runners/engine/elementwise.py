@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import attrs
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType
 from dataflow_model.metrics.collecting import enter, gave, took
 from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import (
@@ -372,10 +372,8 @@ def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:
     windows = tuple(assigned) if isinstance(assigned, Iterable) else None
     if windows is None or not all(type(window) in _WINDOWS or isinstance(window, Window) for window in windows):
         raise InvalidType(
-            explain(
-                f"{node.strategy.window_fn!r} must assign a sequence of windows, got {assigned!r}",
-                hint="return [dm.IntervalWindow(start, end)] from its assign, or [] to leave the element out",
-            )
+            f"{node.strategy.window_fn!r} must assign a sequence of windows, got {assigned!r}",
+            hint="return [dm.IntervalWindow(start, end)] from its assign, or [] to leave the element out",
         )
     return windows
 
@@ -389,11 +387,9 @@ def _checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> in
         if isinstance(node, AssignTimestamps):
             way_out = "dm.WithTimestamps(…, late_data_horizon='1 hour')"
         raise InvalidType(
-            explain(
-                f"{node.label!r} moves an event time backward from {format_instant(before)} to "
-                f"{format_instant(after)}, but declares {bound} bound",
-                hint=f"declare how far back it may move; this holds the watermark back by as much: {way_out}",
-            )
+            f"{node.label!r} moves an event time backward from {format_instant(before)} to "
+            f"{format_instant(after)}, but declares {bound} bound",
+            hint=f"declare how far back it may move; this holds the watermark back by as much: {way_out}",
         )
     return after
 
@@ -413,6 +409,4 @@ def _getter(field: str | tuple[str, ...] | None) -> Callable[[Any], Any]:
 
 def _check_pair(value: Any, label: str) -> None:
     if not (isinstance(value, tuple) and len(value) == 2):  # noqa: PLR2004 - a pair
-        raise InvalidType(
-            explain(f"{label!r} needs (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
-        )
+        raise InvalidType(f"{label!r} needs (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidType, UserCodeError, explain
+from dataflow_model.errors import InvalidType, UserCodeError
 from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import encode_key
@@ -32,9 +32,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
     for value in inbox.values:
         if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
             raise InvalidType(
-                explain(
-                    f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
-                )
+                f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
             )
     engine.set_up()
     replacing, alone = _matched(inbox) if inbox.updates else ({}, {})

@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.runners.engine.cells_in_order import CellsInOrder
 from dataflow_model.values import Window, encode_window
@@ -43,10 +43,8 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
         twice = moved.intersection(members)
         if twice:
             raise InvalidArgument(
-                explain(
-                    f"{engine.strategy.window_fn!r} merges {min(twice, key=repr)!r} into two windows",
-                    hint="include each window in only one merge; testing.check_window_fn finds such cases",
-                )
+                f"{engine.strategy.window_fn!r} merges {min(twice, key=repr)!r} into two windows",
+                hint="include each window in only one merge; testing.check_window_fn finds such cases",
             )
         moved.update(members)
         if arriving in members:
@@ -77,11 +75,9 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
         members, target = merge if is_pair else ((), None)
         if not (isinstance(members, Collection) and given.issuperset(members) and isinstance(target, Window)):
             raise InvalidType(
-                explain(
-                    f"`merge` of {fn!r} must yield pairs of the windows to merge, which must be among the given "
-                    f"windows, and the merged window, got {merge!r} for {reprlib.repr(windows)}",
-                    hint="yield ([first, second], dm.IntervalWindow(first.start, second.end)) from its merge",
-                )
+                f"`merge` of {fn!r} must yield pairs of the windows to merge, which must be among the given "
+                f"windows, and the merged window, got {merge!r} for {reprlib.repr(windows)}",
+                hint="yield ([first, second], dm.IntervalWindow(first.start, second.end)) from its merge",
             )
         yield members, target
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidType, KeyEncodingError, explain
+from dataflow_model.errors import InvalidType, KeyEncodingError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
@@ -59,7 +59,7 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
     for value in bundle.values:
         if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
             raise InvalidType(
-                explain(f"{node.label!r} takes (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
+                f"{node.label!r} takes (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
             )
         key = value[0]
         place = (type(key), key) if type(key) in _PLAIN else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, KeyEncodingError, explain
+from dataflow_model.errors import InvalidArgument, KeyEncodingError
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.values import encode_key, encode_window
@@ -116,23 +116,19 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
             return dict(values)
         except (TypeError, ValueError) as error:
             raise InvalidArgument(
-                explain(f"the side input {side.ref.label!r} of AsDict must hold (key, value) pairs, got {values[:3]!r}")
+                f"the side input {side.ref.label!r} of AsDict must hold (key, value) pairs, got {values[:3]!r}"
             ) from error
     if len(values) > 1:
         raise InvalidArgument(
-            explain(
-                f"the side input {side.ref.label!r} of AsSingleton must have one value in each window, "
-                f"got {len(values)}: {values[:3]!r} …",
-                hint="combine them first, or use dm.AsIter",
-            )
+            f"the side input {side.ref.label!r} of AsSingleton must have one value in each window, "
+            f"got {len(values)}: {values[:3]!r} …",
+            hint="combine them first, or use dm.AsIter",
         )
     if values:
         return values[0]
     if side.default is ...:
         raise InvalidArgument(
-            explain(
-                f"the side input {side.ref.label!r} of AsSingleton has no value in the window",
-                hint="pass default=… to dm.AsSingleton",
-            )
+            f"the side input {side.ref.label!r} of AsSingleton has no value in the window",
+            hint="pass default=… to dm.AsSingleton",
         )
     return side.default

@@ -10,7 +10,7 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidType, KeyEncodingError, explain
+from dataflow_model.errors import InvalidType, KeyEncodingError
 from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.emission import AT, BEFORE, ELEMENT, WATERMARK
@@ -275,10 +275,8 @@ def feed_elements(engine: StatefulEngine, inbox: Bundle, *, follow: bool = False
     for row, (value, time, windows, pane, order, produced) in enumerate(columns):
         if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
             raise InvalidType(
-                explain(
-                    f"{engine.label!r} keeps state by key and takes (key, value) pairs, got {value!r}",
-                    hint="add dm.WithKeys(…) before it",
-                )
+                f"{engine.label!r} keeps state by key and takes (key, value) pairs, got {value!r}",
+                hint="add dm.WithKeys(…) before it",
             )
         if follow:  # elements at a time come before the timers at it
             engine.advance_watermark(max(time - 1, int(MIN_TIMESTAMP)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.declaration import EXPIRY, parameters_of
 from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import MAIN, SideInput
@@ -77,11 +77,9 @@ class Call:
         """Set or reset a timer, if it can ever fire and holds no watermark that has passed."""
         if domain is _EVENT and time > self.expiry:
             raise InvalidArgument(
-                explain(
-                    f"the timer {name!r} is set to {format_instant(time)} and would never fire: "
-                    f"the state of the window {self.window!r} is cleared at {format_instant(self.expiry)}",
-                    hint="set it no later than the end of the window plus its allowed lateness",
-                )
+                f"the timer {name!r} is set to {format_instant(time)} and would never fire: "
+                f"the state of the window {self.window!r} is cleared at {format_instant(self.expiry)}",
+                hint="set it no later than the end of the window plus its allowed lateness",
             )
         if output_time is None:
             inside = min(time, int(self.window.max_timestamp)) if domain is _EVENT else self.time
@@ -89,11 +87,9 @@ class Call:
         elif output_time < self.earliest or (domain is _EVENT and output_time > max(time, self.time)):
             latest = f" and {format_instant(max(time, self.time))}" if domain is _EVENT else " and later"
             raise InvalidArgument(
-                explain(
-                    f"the output timestamp of the timer {name!r} must lie between "
-                    f"{format_instant(self.earliest)}{latest}, got {format_instant(output_time)}",
-                    hint="declare how far back outputs may be: dm.ParDo(…).late_data_horizon('1 hour')",
-                )
+                f"the output timestamp of the timer {name!r} must lie between "
+                f"{format_instant(self.earliest)}{latest}, got {format_instant(output_time)}",
+                hint="declare how far back outputs may be: dm.ParDo(…).late_data_horizon('1 hour')",
             )
         if domain is not _EVENT:
             time = max(time, self.clock)
@@ -110,11 +106,9 @@ class Call:
         """Set or move a hold of the user's."""
         if time < self.earliest:
             raise InvalidArgument(
-                explain(
-                    f"the watermark cannot be held at {format_instant(time)}, which is before the current input at "
-                    f"{format_instant(self.earliest)}",
-                    hint="hold it from the first element on, and set the hold again at its old position",
-                )
+                f"the watermark cannot be held at {format_instant(time)}, which is before the current input at "
+                f"{format_instant(self.earliest)}",
+                hint="hold it from the first element on, and set the hold again at its old position",
             )
         self.clear_hold(name)
         self.cell.holds[name] = Hold(time, self._hold_at(time))
@@ -232,11 +226,9 @@ class UserCalls:
                 given = list(self._node.fn.finish_bundle() or ())
             if given:
                 raise InvalidType(
-                    explain(
-                        f"{self._node.label!r} is stateful, so its outputs must belong to a key and a window, "
-                        f"got {given[0]!r} from finish_bundle",
-                        hint="emit outputs in process, when a timer fires, or in on_window_expiry",
-                    )
+                    f"{self._node.label!r} is stateful, so its outputs must belong to a key and a window, "
+                    f"got {given[0]!r} from finish_bundle",
+                    hint="emit outputs in process, when a timer fires, or in on_window_expiry",
                 )
         self._cause = None
         output, self._output = self._output, {}
@@ -320,12 +312,10 @@ class UserCalls:
             check_tag(tag, self._tags, self._node.label)
             if at < call.earliest:
                 raise InvalidType(
-                    explain(
-                        f"{self._node.label!r} moves an event time backward from {format_instant(call.time)} "
-                        f"to {format_instant(at)}, further than it has declared",
-                        hint="declare how far back outputs may be with dm.ParDo(…).late_data_horizon('1 hour'), or set "
-                        "the timer with output_timestamp=…",
-                    )
+                    f"{self._node.label!r} moves an event time backward from {format_instant(call.time)} "
+                    f"to {format_instant(at)}, further than it has declared",
+                    hint="declare how far back outputs may be with dm.ParDo(…).late_data_horizon('1 hour'), or set "
+                    "the timer with output_timestamp=…",
                 )
             filed.append((tag, value, at))
         return filed

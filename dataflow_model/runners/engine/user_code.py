@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, encodable, explain, shown
+from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, encodable, shown
 from dataflow_model.plan.dofn import DeadLetter
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _report(error: Exception, place: str, hint: str | None) -> UserCodeError:
     said, _, own_hint = _where(error).partition("\nHint: ")
     own_hint, _, line = own_hint.partition("\n")
     said = f"{said}\n{line}" if line else said
-    found = UserCodeError(explain(f"{said}\n{place}", hint=own_hint or hint))
+    found = UserCodeError(f"{said}\n{place}", hint=own_hint or hint)
     found.__cause__ = error
     return found
 
@@ -87,10 +87,8 @@ def listed(results: Any, label: str, hint: str) -> list[Any]:
         return []
     if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
         raise InvalidType(
-            explain(
-                f"{label!r} must return an iterable of outputs, got {results!r} of type {type(results).__name__}",
-                hint=hint,
-            )
+            f"{label!r} must return an iterable of outputs, got {results!r} of type {type(results).__name__}",
+            hint=hint,
         )
     return list(results)
 
@@ -99,10 +97,8 @@ def check_tag(tag: str, tags: Collection[str], label: str) -> None:
     """Refuse an output for a collection that the transform does not have."""
     if tag not in tags:
         raise InvalidType(
-            explain(
-                f"{label!r} has no output tagged {tag!r}, only {sorted(tags)}",
-                hint=f"declare it with .with_outputs({tag!r})",
-            )
+            f"{label!r} has no output tagged {tag!r}, only {sorted(tags)}",
+            hint=f"declare it with .with_outputs({tag!r})",
         )
 
 

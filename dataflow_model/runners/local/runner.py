@@ -10,7 +10,7 @@ import uuid
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner, explain
+from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.nodes import Write
@@ -87,10 +87,8 @@ class LocalRunner:
             node.sink.check()
             if isinstance(node.sink, DataFrameSink):
                 raise UnsupportedOnRunner(
-                    explain(
-                        f"{node.label!r} creates a Spark DataFrame, which LocalRunner does not support",
-                        hint="use dm.io.Collect() here, or dm.SparkRunner(spark, mode='batch')",
-                    )
+                    f"{node.label!r} creates a Spark DataFrame, which LocalRunner does not support",
+                    hint="use dm.io.Collect() here, or dm.SparkRunner(spark, mode='batch')",
                 )
         rounds = plan if self._interval is None else in_rounds(plan, self._interval)
         clock = self._clock.now() if isinstance(self._clock, Clock) else self._clock

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import cloudpickle
 
-from dataflow_model.errors import SourceError, explain
+from dataflow_model.errors import SourceError
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
 from dataflow_model.plan.sinks import Fence
@@ -187,10 +187,8 @@ class PackedProgram:
             blob = path.read_bytes()
         except OSError as error:
             raise SourceError(
-                explain(
-                    f"a worker cannot read the run's functions in {str(path)!r}: {error}",
-                    hint="make sure that driver and workers share the checkpoint directory and run as the same user",
-                )
+                f"a worker cannot read the run's functions in {str(path)!r}: {error}",
+                hint="make sure that driver and workers share the checkpoint directory and run as the same user",
             ) from error
         if hashlib.sha256(blob).hexdigest() != self.digest:
             raise corrupt(repr(str(path)), "it is not the file that the driver wrote")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import cloudpickle
 
-from dataflow_model.errors import InvalidType, PlanError, explain, shown
+from dataflow_model.errors import InvalidType, PlanError, shown
 from dataflow_model.runners.sharded.rows import dump
 
 if TYPE_CHECKING:
@@ -33,15 +33,13 @@ def check_functions(plan: Plan) -> None:
             cloudpickle.dumps(node)
         except Exception as error:
             raise PlanError(
-                explain(f"{node.label!r} cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD)
+                f"{node.label!r} cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD
             ) from error
 
 
 def unpicklable_program(error: Exception) -> PlanError:
     """Return the error for a program whose transforms can be pickled, and the rest cannot."""
-    return PlanError(
-        explain(f"the values of a side input cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD)
-    )
+    return PlanError(f"the values of a side input cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD)
 
 
 def unpicklable_element(label: str, values: Iterable[Any], error: Exception) -> InvalidType:
@@ -54,21 +52,17 @@ def unpicklable_element(label: str, values: Iterable[Any], error: Exception) -> 
     """
     culprit = next((value for value in values if _fails(value)), None)
     return InvalidType(
-        explain(
-            f"an element cannot be pickled on its way to a transform: {_said(error)}\n  transform: {label!r}\n"
-            f"  element: {shown(culprit)}",
-            hint="emit plain values; " + _INSTEAD,
-        )
+        f"an element cannot be pickled on its way to a transform: {_said(error)}\n  transform: {label!r}\n"
+        f"  element: {shown(culprit)}",
+        hint="emit plain values; " + _INSTEAD,
     )
 
 
 def unpicklable_state(label: str, error: Exception) -> InvalidType:
     """Return the error for a transform whose state cannot be pickled."""
     return InvalidType(
-        explain(
-            f"the state of a transform cannot be pickled: {_said(error)}\n  transform: {label!r}",
-            hint="keep plain values in state and accumulators; " + _INSTEAD,
-        )
+        f"the state of a transform cannot be pickled: {_said(error)}\n  transform: {label!r}",
+        hint="keep plain values in state and accumulators; " + _INSTEAD,
     )
 
 

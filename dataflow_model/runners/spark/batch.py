@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner, explain
+from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
 from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
@@ -151,10 +151,8 @@ class BatchResult:
     def signal(self, name: str) -> None:
         """Refuse: a bounded job has no ticks at which a signal could take effect."""
         raise UnsupportedOnRunner(
-            explain(
-                f"a bounded job does not accept signals, got {name!r}",
-                hint="use mode='streaming', where result.signal(name) is durable",
-            )
+            f"a bounded job does not accept signals, got {name!r}",
+            hint="use mode='streaming', where result.signal(name) is durable",
         )
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
@@ -188,7 +186,7 @@ class BatchResult:
         node = self._staged.plan[label]
         sink = getattr(node, "sink", None)
         if not isinstance(sink, DataFrameSink):
-            raise InvalidArgument(explain(f"{label!r} is not a ToDataFrame sink", hint="use dm.io.ToDataFrame()"))
+            raise InvalidArgument(f"{label!r} is not a ToDataFrame sink", hint="use dm.io.ToDataFrame()")
         return self._spark.createDataFrame(sink.table(self.collected(label)))
 
     def _work(self, frame: DataFrame) -> None:

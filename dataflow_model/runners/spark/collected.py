@@ -9,7 +9,7 @@ from urllib.parse import quote
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import UnsupportedOnRunner, explain
+from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
@@ -86,11 +86,9 @@ def _collected(node: Any, directory: str) -> Any:
         size = _size(source.dataframe)
         if size > MOST_BYTES:
             raise UnsupportedOnRunner(
-                explain(
-                    f"{node.label!r} reads a bounded DataFrame of {size >> 20} MB in a streaming pipeline, "
-                    f"which takes at most {MOST_BYTES >> 20} MB",
-                    hint="write it to files and read them: df.write.parquet(…), dm.io.ReadParquet(…)",
-                )
+                f"{node.label!r} reads a bounded DataFrame of {size >> 20} MB in a streaming pipeline, "
+                f"which takes at most {MOST_BYTES >> 20} MB",
+                hint="write it to files and read them: df.write.parquet(…), dm.io.ReadParquet(…)",
             )
         _keep(path, _sorted(source.dataframe.toArrow(), source))
     kept = CollectedSource(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner, explain
+from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
 from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
@@ -53,18 +53,14 @@ def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
             continue
         if source.processing_time is not None and (source.origin is None or source.sequence is None):
             raise InvalidArgument(
-                explain(
-                    f"{read.label!r} replays the clock in {source.processing_time!r} of a streaming DataFrame, "
-                    "but no columns say where its rows come from",
-                    hint="name them (Kafka: origin='partition', sequence='offset'), or leave out processing_time=",
-                )
+                f"{read.label!r} replays the clock in {source.processing_time!r} of a streaming DataFrame, "
+                "but no columns say where its rows come from",
+                hint="name them (Kafka: origin='partition', sequence='offset'), or leave out processing_time=",
             )
         if until == "drained":
             raise UnsupportedOnRunner(
-                explain(
-                    f"{read.label!r} reads a streaming DataFrame, and only Spark knows where its input currently ends",
-                    hint="use run() without until=, and call result.drain() when it has read enough",
-                )
+                f"{read.label!r} reads a streaming DataFrame, and only Spark knows where its input currently ends",
+                hint="use run() without until=, and call result.drain() when it has read enough",
             )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from dataflow_model import errors
-from dataflow_model.errors import DataflowError, SessionStopped, encodable, explain
+from dataflow_model.errors import DataflowError, SessionStopped, encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +114,6 @@ def is_stopped(spark: SparkSession) -> bool:
 
 def session_stopped(hint: str, cause: BaseException | None = None) -> SessionStopped:
     """Return the error of a run whose session was stopped."""
-    error = SessionStopped(explain("the Spark session was stopped before the run ended", hint=hint))
+    error = SessionStopped("the Spark session was stopped before the run ended", hint=hint)
     error.__cause__ = cause
     return error

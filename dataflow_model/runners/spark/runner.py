@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, PlanError, UnsupportedOnRunner, explain
+from dataflow_model.errors import InvalidArgument, PlanError, UnsupportedOnRunner
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.rounds import check_interval, in_rounds
@@ -77,10 +77,8 @@ class SparkRunner:
             raise InvalidArgument(f"`mode` must be 'batch', 'streaming' or 'microbatch', got {mode!r}")
         if mode != "batch" and not checkpoint:
             raise InvalidArgument(
-                explain(
-                    "a streaming run needs `checkpoint`, got none",
-                    hint="pass a separate directory such as checkpoint='/data/checkpoints/flights'",
-                )
+                "a streaming run needs `checkpoint`, got none",
+                hint="pass a separate directory such as checkpoint='/data/checkpoints/flights'",
             )
         for name, value in (("max_rows_per_batch", max_rows_per_batch), ("shards", shards)):
             given: object = value
@@ -90,10 +88,8 @@ class SparkRunner:
             raise InvalidArgument(f"`productions` must be 'strong' or 'weak', got {productions!r}")
         if productions == "weak" and mode == "batch":
             raise InvalidArgument(
-                explain(
-                    "mode='batch' has no weak productions: a bounded job publishes once, at its end",
-                    hint="use mode='streaming', or leave `productions` out",
-                )
+                "mode='batch' has no weak productions: a bounded job publishes once, at its end",
+                hint="use mode='streaming', or leave `productions` out",
             )
         self.spark = spark
         self.mode = mode
@@ -127,10 +123,8 @@ class SparkRunner:
                 node.sink.check()
                 if streams and isinstance(node.sink, DataFrameSink):
                     raise UnsupportedOnRunner(
-                        explain(
-                            f"{node.label!r} creates a DataFrame, which is complete only at the end of a bounded job",
-                            hint="use mode='batch', or use dm.io.WriteParquet(…) here and read its files",
-                        )
+                        f"{node.label!r} creates a DataFrame, which is complete only at the end of a bounded job",
+                        hint="use mode='batch', or use dm.io.WriteParquet(…) here and read its files",
                     )
                 if streams and node.input in unbounded:
                     node.sink.check_unbounded()
@@ -139,10 +133,8 @@ class SparkRunner:
             if unbounded:
                 label = min(ref.label for ref in unbounded)
                 raise PlanError(
-                    explain(
-                        f"mode='batch' takes only bounded sources, but {label!r} is unbounded",
-                        hint="use mode='streaming'",
-                    )
+                    f"mode='batch' takes only bounded sources, but {label!r} is unbounded",
+                    hint="use mode='streaming'",
                 )
             return batch.start(self, cut_into_stages(plan))
         return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)

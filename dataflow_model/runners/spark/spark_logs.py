@@ -6,7 +6,7 @@ import json
 import pathlib
 from typing import Any, Final
 
-from dataflow_model.errors import CheckpointMismatch, explain
+from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
 
 __all__ = ["HOST", "is_input_over", "last_committed", "offset_of"]
@@ -50,7 +50,7 @@ def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
         (ours,) = found
     except (OSError, ValueError) as error:
         raise CheckpointMismatch(
-            explain(f"the offsets of micro-batch {batch} in {str(path)!r} cannot be read: {error}")
+            f"the offsets of micro-batch {batch} in {str(path)!r} cannot be read: {error}"
         ) from error
     check_format(ours.get("format"), repr(str(path)))
     return ours, others

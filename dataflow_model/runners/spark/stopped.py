@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import StateCorruption, explain
+from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.session import STREAM_SETTINGS, local_session, settings_of
@@ -57,10 +57,8 @@ class StoppedSparkRun:
                 missing = set(labels) - heads.keys()
                 if missing:
                     raise StateCorruption(
-                        explain(
-                            f"the state in {self.path!r} lacks the shards {sorted(missing)} after micro-batch {batch}",
-                            hint="run the old pipeline for one more micro-batch, or restore the checkpoint from a copy",
-                        )
+                        f"the state in {self.path!r} lacks the shards {sorted(missing)} after micro-batch {batch}",
+                        hint="run the old pipeline for one more micro-batch, or restore the checkpoint from a copy",
                     )
                 # A partition holds one shard.
                 for label, rows in itertools.groupby(parts.toLocalIterator(), key=_shard):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from dataflow_model.errors import PlanError, UnsupportedOnRunner, explain
+from dataflow_model.errors import PlanError, UnsupportedOnRunner
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import (
     ClockStep,
@@ -85,22 +85,16 @@ def instants_of(
     for read in reads:
         if not isinstance(read.source, ColumnSource | ElementsSource | ScriptSource) or not read.source.is_bounded:
             raise UnsupportedOnRunner(
-                explain(
-                    "LocalRunner reads only bounded files, Create and TestStream, "
-                    f"got {read.label!r} ({read.source!r})",
-                    hint="use dm.SparkRunner(spark, mode='streaming'), or read without follow=True",
-                )
+                f"LocalRunner reads only bounded files, Create and TestStream, got {read.label!r} ({read.source!r})",
+                hint="use dm.SparkRunner(spark, mode='streaming'), or read without follow=True",
             )
     static = [read for read in reads if isinstance(read.source, ElementsSource)]
     scripts = [read for read in reads if isinstance(read.source, ScriptSource)]
     files = [read for read in reads if isinstance(read.source, ColumnSource)]
     if scripts and files:
         raise PlanError(
-            explain(
-                f"a pipeline must have one clock, but {scripts[0].label!r} scripts it and {files[0].label!r} has "
-                "another",
-                hint="add the rows to the script, or test the two separately",
-            )
+            f"a pipeline must have one clock, but {scripts[0].label!r} scripts it and {files[0].label!r} has another",
+            hint="add the rows to the script, or test the two separately",
         )
     if scripts:
         if static:

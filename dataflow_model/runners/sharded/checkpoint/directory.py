@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch, SinkError, explain
+from dataflow_model.errors import CheckpointMismatch, SinkError
 from dataflow_model.plan.fingerprint import added_sources, differences
 from dataflow_model.plan.lifting import lift_by_elements
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
@@ -106,10 +106,8 @@ class Checkpoint:
         if before is None:
             if any((checkpoint.path / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(
-                    explain(
-                        f"{path!r} contains a checkpoint that was not written by dataflow_model",
-                        hint="pass a separate directory as checkpoint=",
-                    )
+                    f"{path!r} contains a checkpoint that was not written by dataflow_model",
+                    hint="pass a separate directory as checkpoint=",
                 )
             checkpoint.record = adopt(path, checkpoint.ours, staged, checkpoint.record) or checkpoint.record
             checkpoint._write(path)
@@ -118,11 +116,9 @@ class Checkpoint:
         added = checkpoint._check(path, before, staged)
         if added and is_over(checkpoint.own):
             raise CheckpointMismatch(
-                explain(
-                    f"the input of the run in {path!r} is complete, so {', '.join(map(repr, sorted(added)))} cannot be "
-                    "added",
-                    hint="pass a new directory as checkpoint=",
-                )
+                f"the input of the run in {path!r} is complete, so {', '.join(map(repr, sorted(added)))} cannot be "
+                "added",
+                hint="pass a new directory as checkpoint=",
             )
         checkpoint.record = attrs.evolve(
             checkpoint.record,
@@ -162,10 +158,8 @@ class Checkpoint:
             make_folder(pathlib.Path(self.own))  # after the record, without which it would be another query's
         except OSError as error:
             raise SinkError(
-                explain(
-                    f"the checkpoint directory {path!r} cannot be written: {error}",
-                    hint="pass another directory as checkpoint=",
-                )
+                f"the checkpoint directory {path!r} cannot be written: {error}",
+                hint="pass another directory as checkpoint=",
             ) from error
 
     def _check(self, path: str, before: RunRecord, staged: StagedPlan) -> frozenset[str]:
@@ -183,18 +177,14 @@ class Checkpoint:
             lost += [label for label, line in before.fingerprint.items() if line.startswith("source ")]
             drop = [label for label in lost if before.definitions[label] != now.definitions.get(label)]
             raise CheckpointMismatch(
-                explain(
-                    f"the checkpoint {path!r} was made by another pipeline:\n  " + "\n  ".join(changed),
-                    hint="restore the old pipeline; or stop the run, carry over the state that has not changed, and "
-                    f"start the new pipeline with the new checkpoint:\n  {upgrade_command(path, drop)}",
-                )
+                f"the checkpoint {path!r} was made by another pipeline:\n  " + "\n  ".join(changed),
+                hint="restore the old pipeline; or stop the run, carry over the state that has not changed, and "
+                f"start the new pipeline with the new checkpoint:\n  {upgrade_command(path, drop)}",
             )
         if (self.requests / "drained").exists():
             raise CheckpointMismatch(
-                explain(
-                    f"the run in {path!r} was drained and cannot be resumed: its windows have emitted their last panes",
-                    hint="pass a new directory as checkpoint=",
-                )
+                f"the run in {path!r} was drained and cannot be resumed: its windows have emitted their last panes",
+                hint="pass a new directory as checkpoint=",
             )
         return added
 
@@ -203,9 +193,7 @@ class Checkpoint:
         for host, runner in _HOSTS.items():
             if host != self.host and (self.path / host).exists():
                 raise CheckpointMismatch(
-                    explain(
-                        f"the run in {path!r} was made by {runner}, and this is {_HOSTS[self.host]}",
-                        hint="go on with that runner; or stop the run, carry its state over, and start with the new "
-                        f"checkpoint:\n  {upgrade_command(path)}",
-                    )
+                    f"the run in {path!r} was made by {runner}, and this is {_HOSTS[self.host]}",
+                    hint="go on with that runner; or stop the run, carry its state over, and start with the new "
+                    f"checkpoint:\n  {upgrade_command(path)}",
                 )

@@ -12,7 +12,7 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from dataflow_model.errors import CheckpointMismatch, StateCorruption, explain
+from dataflow_model.errors import CheckpointMismatch, StateCorruption
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
@@ -141,21 +141,17 @@ def check_format(found: Any, name: str) -> None:
     newer = isinstance(found, int) and found > FORMAT
     was = f"in format {found}" if found else "without a format number"
     raise CheckpointMismatch(
-        explain(
-            f"{name} was written {was} by {'a newer' if newer else 'an older'} version of dataflow_model; "
-            f"this version reads format {FORMAT}",
-            hint="run the pipeline with that version, or start over with another checkpoint",
-        )
+        f"{name} was written {was} by {'a newer' if newer else 'an older'} version of dataflow_model; "
+        f"this version reads format {FORMAT}",
+        hint="run the pipeline with that version, or start over with another checkpoint",
     )
 
 
 def corrupt(name: str, problem: str) -> StateCorruption:
     """Return the error for a record that cannot be what was written."""
     return StateCorruption(
-        explain(
-            f"{name} is damaged: {problem}",
-            hint="restore the checkpoint directory from a copy, or start over with another checkpoint",
-        )
+        f"{name} is damaged: {problem}",
+        hint="restore the checkpoint directory from a copy, or start over with another checkpoint",
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch, explain
+from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.fingerprint import definitions, fingerprint
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, write_file
@@ -82,10 +82,8 @@ class RunRecord:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointMismatch(
-                explain(
-                    f"{str(path)!r} cannot be read: {error!r}",
-                    hint="restore it from a copy, or pass a new directory as checkpoint=",
-                )
+                f"{str(path)!r} cannot be read: {error!r}",
+                hint="restore it from a copy, or pass a new directory as checkpoint=",
             ) from error
 
     def write(self, folder: str) -> None:

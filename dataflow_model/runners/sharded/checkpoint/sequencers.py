@@ -13,7 +13,7 @@ import platform
 import time
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import SinkError, explain
+from dataflow_model.errors import SinkError
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, open_new
 
 if TYPE_CHECKING:
@@ -49,10 +49,8 @@ def take_sequencer(directory: str) -> int:
         return _take(folder)
     except OSError as error:
         raise SinkError(
-            explain(
-                f"the checkpoint directory {str(folder.parent.parent)!r} cannot be written: {error}",
-                hint="check free space and permissions, and start the run again: it resumes where it stopped",
-            )
+            f"the checkpoint directory {str(folder.parent.parent)!r} cannot be written: {error}",
+            hint="check free space and permissions, and start the run again: it resumes where it stopped",
         ) from error
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from dataflow_model.errors import SinkError, SupersededRun, explain
+from dataflow_model.errors import SinkError, SupersededRun
 from dataflow_model.runners.engine.draws import Draws
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder, seal, unseal, write_file
@@ -102,17 +102,13 @@ class KeptDraws:
             shutil.rmtree(fresh, ignore_errors=True)
             if self._place.exists():
                 raise SupersededRun(
-                    explain(
-                        f"another attempt of this micro-batch has kept different outputs in {str(self._place)!r}",
-                        hint="nothing is lost: a retry or a restart uses those outputs; do not enable Spark's "
-                        "speculative execution",
-                    )
+                    f"another attempt of this micro-batch has kept different outputs in {str(self._place)!r}",
+                    hint="nothing is lost: a retry or a restart uses those outputs; do not enable Spark's "
+                    "speculative execution",
                 ) from error
             raise SinkError(
-                explain(
-                    f"{str(self._place)!r} in the checkpoint directory cannot be written: {error}",
-                    hint="check free space and permissions, and start the run again: it resumes where it stopped",
-                )
+                f"{str(self._place)!r} in the checkpoint directory cannot be written: {error}",
+                hint="check free space and permissions, and start the run again: it resumes where it stopped",
             ) from error
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch, explain
+from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ScriptSource
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
@@ -74,12 +74,10 @@ def adopt(path: str, ours: str, staged: StagedPlan, record: RunRecord) -> RunRec
     if lost:
         lines = [_loss(label, manifest, record) for label in lost]
         raise CheckpointMismatch(
-            explain(
-                f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
-                + "\n  ".join(lines),
-                hint="keep their labels and definitions; or upgrade again and name the state that may be dropped:\n  "
-                + upgrade_command(manifest.old, [*manifest.drop, *lost]),
-            )
+            f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
+            + "\n  ".join(lines),
+            hint="keep their labels and definitions; or upgrade again and name the state that may be dropped:\n  "
+            + upgrade_command(manifest.old, [*manifest.drop, *lost]),
         )
     sources = {node.label for node in staged.sources}
     # A source whose watermark is made otherwise keeps its place.
@@ -126,12 +124,10 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
     others = {node.label for node in staged.sources} - set(manifest.offset["begun"])
     if before != scripts or (scripts and others):
         raise CheckpointMismatch(
-            explain(
-                f"{path!r} was upgraded from a run with the scripts {sorted(before)}; a script's steps are numbered "
-                "together with those of all sources, so no source may be added or removed, got "
-                f"{sorted(scripts | others)}",
-                hint="start the new pipeline with a new checkpoint",
-            )
+            f"{path!r} was upgraded from a run with the scripts {sorted(before)}; a script's steps are numbered "
+            "together with those of all sources, so no source may be added or removed, got "
+            f"{sorted(scripts | others)}",
+            hint="start the new pipeline with a new checkpoint",
         )
 
 

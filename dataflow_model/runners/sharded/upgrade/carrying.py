@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError, explain
+from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder
@@ -68,15 +68,13 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
     record = RunRecord.read(str(before / "dataflow"))
     if record is None:
         raise CheckpointMismatch(
-            explain(
-                f"{str(old)!r} contains no checkpoint of a dataflow_model run",
-                hint="pass the directory that an earlier run used as checkpoint=",
-            )
+            f"{str(old)!r} contains no checkpoint of a dataflow_model run",
+            hint="pass the directory that an earlier run used as checkpoint=",
         )
     if target.exists():
-        raise InvalidArgument(explain(f"{str(new)!r} already exists", hint="pass a directory that does not exist yet"))
+        raise InvalidArgument(f"{str(new)!r} already exists", hint="pass a directory that does not exist yet")
     if target.is_relative_to(before):
-        raise InvalidArgument(explain(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it"))
+        raise InvalidArgument(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it")
     batch, offset = _standing(str(old), before, stopped)
     _check_drop(record, offset, drop)
     fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
@@ -87,7 +85,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         fresh.replace(target)
     except OSError as error:
         raise SinkError(
-            explain(f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory")
+            f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
         ) from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -136,7 +134,7 @@ def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int,
 
 
 def _refusal(problem: str, hint: str) -> CheckpointMismatch:
-    return CheckpointMismatch(explain(problem, hint=hint))
+    return CheckpointMismatch(problem, hint=hint)
 
 
 def _check_drop(record: RunRecord, offset: Mapping[str, Any], drop: Collection[str]) -> None:
@@ -144,10 +142,8 @@ def _check_drop(record: RunRecord, offset: Mapping[str, Any], drop: Collection[s
     for label in drop:
         if label not in known:
             raise InvalidArgument(
-                explain(
-                    f"`drop` must name transforms of the old pipeline that have state, got {label!r}",
-                    hint=f"these have state: {', '.join(map(repr, known))}",
-                )
+                f"`drop` must name transforms of the old pipeline that have state, got {label!r}",
+                hint=f"these have state: {', '.join(map(repr, known))}",
             )
 
 

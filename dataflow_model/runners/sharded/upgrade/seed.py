@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import attrs
 
-from dataflow_model.errors import StateCorruption, explain
+from dataflow_model.errors import StateCorruption
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.resharding import Share
 from dataflow_model.runners.sharded.checkpoint.durable import (
@@ -181,8 +181,6 @@ def _place_of(label: str, shard: int) -> str:
 
 def _damaged(path: pathlib.Path, what: str) -> StateCorruption:
     return StateCorruption(
-        explain(
-            f"the initial state of an upgraded run is damaged in {str(path)!r}: {what}",
-            hint="upgrade the old checkpoint again into a new directory; it was not modified",
-        )
+        f"the initial state of an upgraded run is damaged in {str(path)!r}: {what}",
+        hint="upgrade the old checkpoint again into a new directory; it was not modified",
     )
