@@ -6,7 +6,7 @@ import abc
 import pickle
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
 import pyarrow as pa
@@ -45,6 +45,7 @@ class FileSink(Sink):
         panes: whether window and pane are columns too.
         retractions: whether values may be taken back; the column `is_retraction` then says which rows do so.
         label: what dead letters call the transform.
+        is_synced: whether tasks and commits return only once their files are on disk; see `Sink.synced`.
     """
 
     path: str = attrs.field(converter=absolute_path)
@@ -52,6 +53,7 @@ class FileSink(Sink):
     panes: bool = False
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = attrs.field(default="Write", repr=False)
+    is_synced: bool = attrs.field(default=False, repr=False)
     suffix: ClassVar[str] = ""
 
     @abc.abstractmethod
@@ -90,6 +92,10 @@ class FileSink(Sink):
         if self.schema is None:
             raise unknown_columns(self.label)
 
+    def synced(self) -> Self:
+        """Return the sink as it syncs what is staged when a task closes, and the final names in each commit."""
+        return attrs.evolve(self, is_synced=True)
+
     def open(self, commit_id: str, task_id: str) -> FileSinkWriter:
         """Begin one task's file; nothing is written before the first row."""
         return FileSinkWriter(self, commit_id, task_id)
@@ -107,15 +113,16 @@ class FileSink(Sink):
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Rename the tasks' files into place as `part-<commit>-<number>`, once however often it is called.
 
+        After a crash in the middle it may be called with the same messages, or with those of tasks that have run again.
+
         Raises:
             SinkError: when the files cannot be published, or tasks have inferred columns that do not go together.
         """
         staged = sorted(_opened(messages), key=lambda one: one.task_id)
         files = [file for number, one in enumerate(staged) for file in self.published(commit_id, f"{number:05d}", one)]
-        directory = staging_directory(self.path, commit_id)
-        if self.schema is None and directory.exists():
-            self.unify(directory, [one for one in staged if one.file is not None])
-        publish(self.path, commit_id, files)
+        if self.schema is None:
+            self.unify(staging_directory(self.path, commit_id), [one for one in staged if one.file is not None])
+        publish(self.path, commit_id, files, sync=self.is_synced)
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Remove what is staged."""
@@ -139,14 +146,17 @@ class ParquetSink(FileSink):
         return pq.ParquetWriter(path, schema)
 
     def unify(self, directory: Path, staged: Sequence[Staged]) -> None:
-        """Rewrite the files whose inferred schema is narrower than that of all."""
+        """Rewrite the files whose inferred schema is narrower than that of all.
+
+        Files that are no longer staged were renamed by an interrupted commit, which had unified them before.
+        """
         schemas = {one.task_id: one.schema for one in staged if one.schema is not None}
         if len({str(schema) for schema in schemas.values()}) < 2:  # noqa: PLR2004
             return
         common = unified_schema(schemas.values(), self.label)
         for one in staged:
-            if one.schema is not None and not one.schema.equals(common):
-                file = directory / str(one.file)
+            file = directory / str(one.file)
+            if one.schema is not None and not one.schema.equals(common) and file.exists():
                 with pq.ParquetFile(file) as narrow:  # not read_table, which adds columns from directory names
                     table = narrow.read()
                 columns = [
@@ -181,7 +191,8 @@ class _WeakFileWriter(FileSinkWriter):
 
     def close(self) -> bytes:
         message = super().close()
-        publish_part(self._sink.path, self._place[0], self._sink.published(*self._place, pickle.loads(message)))
+        files = self._sink.published(*self._place, pickle.loads(message))
+        publish_part(self._sink.path, self._place[0], files, sync=self._sink.is_synced)
         return message
 
 

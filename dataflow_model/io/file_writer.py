@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import SinkError, shown
 from dataflow_model.io.json_lines import JsonLinesWriter
-from dataflow_model.io.publishing import safe_name, staging_directory
+from dataflow_model.io.publishing import safe_name, staging_directory, sync_staged
 from dataflow_model.io.schemas import RETRACTION_FIELD
 from dataflow_model.io.shapes import Misfit, fit, infer_schema_of_values
 from dataflow_model.plan.sinks import Record, SinkWriter, values_of
@@ -47,6 +47,7 @@ class FileSinkWriter(SinkWriter):
 
     def __init__(self, sink: FileSink, commit_id: str, task_id: str) -> None:
         self._sink = sink
+        self._commit_id = commit_id
         self._task_id = task_id
         self._directory = staging_directory(sink.path, commit_id)
         # A name of its own: another attempt at the same task may still be writing.
@@ -100,20 +101,16 @@ class FileSinkWriter(SinkWriter):
         if self._schema is None:
             self._infer()
         self._flush()
+        name = None if self._file is None else self._name + self._sink.suffix
+        dead_name = None if self._dead_file is None else self._name + ".dead"
+        names = [staged for staged in (name, dead_name) if staged is not None]
         with self._explained():
             for file in (self._file, self._dead_file):
                 if file is not None:
                     file.close()
-        return pickle.dumps(
-            Staged(
-                self._task_id,
-                None if self._file is None else self._name + self._sink.suffix,
-                self._rows,
-                None if self._dead_file is None else self._name + ".dead",
-                self._dead_letters,
-                self._schema,
-            )
-        )
+            if self._sink.is_synced and names:
+                sync_staged(self._sink.path, self._commit_id, names)
+        return pickle.dumps(Staged(self._task_id, name, self._rows, dead_name, self._dead_letters, self._schema))
 
     def abort(self) -> None:
         """Remove this task's files."""

@@ -3,11 +3,16 @@
 Below the output directory, readers see `part-…` files only; `_staging/<commit>/` holds what tasks write,
 `_dead_letters/` the rows that did not fit, and `_commits/` one file per commit:
 
-* `<commit>+pending` lists the final names and is written before the first rename, so that whatever a crash left behind
-  is found and removed when the commit comes again;
-* `<commit>` is the same file, renamed after the last one: the commit is published, and coming again it changes nothing.
+* `<commit>+pending` lists the final names and is written before the first rename;
+* `<commit>` is the same file, renamed after the last one: the commit is published, and repeating it changes nothing.
 
-This holds when a process dies; when a machine does, it holds as far as its file system keeps the order of renames.
+A commit that was interrupted can be repeated in two ways. Repeated with the same staged files, it is rolled forward: a
+file that is no longer staged and has its final name was renamed earlier and is left alone. Repeated with files that
+were staged anew, it first removes what the earlier attempt had renamed, which `<commit>+pending` lists.
+
+This holds when a process dies. For it to hold when the machine does, pass `sync=True`: `sync_staged` then puts the
+staged files and their names on disk, and `publish` returns once the final names are there. Otherwise it holds as far as
+the file system keeps the order of renames.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ __all__ = [
     "publish_part",
     "safe_name",
     "staging_directory",
+    "sync_staged",
 ]
 
 STAGING: Final = "_staging"
@@ -56,11 +62,30 @@ def staging_directory(path: str, commit_id: str) -> Path:
     return Path(path, STAGING, safe_name(commit_id))
 
 
-def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]]) -> None:
-    """Rename files of a commit into place: `(name in the staging directory, final name below path)` pairs.
+def sync_staged(path: str, commit_id: str, names: Sequence[str]) -> None:
+    """Return once staged files and their names are on disk.
 
     Raises:
-        SinkError: when a staged file is gone, or a name cannot be written.
+        OSError: when one is not there or cannot be synced.
+    """
+    staged = staging_directory(path, commit_id)
+    for name in names:
+        _sync(staged / name)
+    for directory in (staged, staged.parent, Path(path)):
+        _sync(directory)
+
+
+def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync: bool = False) -> None:
+    """Rename files of a commit into place, apart from those that an interrupted attempt has renamed already.
+
+    Args:
+        path: the output directory.
+        commit_id: the commit.
+        files: `(name in the staging directory, final name below path)` pairs.
+        sync: whether to return only once the final names are on disk.
+
+    Raises:
+        SinkError: when a file is neither staged nor published, or a name cannot be written.
     """
     staged = staging_directory(path, commit_id)
     published = Path(path, COMMITS, safe_name(commit_id))
@@ -69,16 +94,16 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]]) -> None
         discard(path, commit_id)
         return
     try:
+        renamed = {name for source, name in files if not (staged / source).exists() and Path(path, name).exists()}
         if pending.exists():
-            for name in json.loads(pending.read_text()):
+            for name in set(json.loads(pending.read_text())) - renamed:
                 Path(path, name).unlink(missing_ok=True)
         if files:
             published.parent.mkdir(parents=True, exist_ok=True)
             _write_whole(pending, json.dumps([name for _, name in files]))
-            for source, name in files:
-                final = Path(path, name)
-                final.parent.mkdir(parents=True, exist_ok=True)
-                (staged / source).replace(final)
+            _rename(path, staged, [file for file in files if file[1] not in renamed])
+            if sync:
+                _sync_names(path, files)
             pending.replace(published)
         else:
             pending.unlink(missing_ok=True)
@@ -90,18 +115,18 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]]) -> None
     discard(path, commit_id)
 
 
-def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]]) -> None:
+def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync: bool = False) -> None:
     """Rename a part of a commit into place at once, over what an earlier attempt at it has left there.
+
+    The arguments are those of `publish`.
 
     Raises:
         SinkError: when a name cannot be written.
     """
-    staged = staging_directory(path, commit_id)
     try:
-        for source, name in files:
-            final = Path(path, name)
-            final.parent.mkdir(parents=True, exist_ok=True)
-            (staged / source).replace(final)
+        _rename(path, staging_directory(path, commit_id), files)
+        if sync:
+            _sync_names(path, files)
     except OSError as error:
         raise SinkError(
             f"a part of commit {commit_id} cannot be published in {path}: {error}",
@@ -117,6 +142,28 @@ def discard(path: str, commit_id: str) -> None:
         staged.parent.rmdir()
     except OSError:  # another commit's files are in it, or it is gone
         return
+
+
+def _rename(path: str, staged: Path, files: Sequence[tuple[str, str]]) -> None:
+    for source, name in files:
+        final = Path(path, name)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        (staged / source).replace(final)
+
+
+def _sync_names(path: str, files: Sequence[tuple[str, str]]) -> None:
+    """Return once the final names are on disk."""
+    for directory in sorted({Path(path), *(Path(path, name).parent for _, name in files)}, reverse=True):
+        _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    """Return once the content of a file, or the names in a directory, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -106,9 +106,11 @@ class SinkWriter(abc.ABC):
 class Sink(abc.ABC):
     """Where a collection goes. Sinks are values and pickle; `open` runs on workers, the rest on the driver.
 
-    `commit` must be idempotent: the same `commit_id` comes again after a crash, with messages that hold the same
-    records, and must publish them once. So a commit id may be used for one micro-batch of one run only: another run
-    that writes to the same place needs ids of its own, or its output counts as published already.
+    `commit` must be idempotent: after a crash at any moment it is called again with the same `commit_id`, and must
+    publish the records once. Its messages are either the same ones, from a host that has recorded them and rolls the
+    commit forward, or those of tasks that ran again and have staged the same records anew, which is what Spark does.
+    So a commit id may be used for one micro-batch of one run only: another run that writes to the same place needs ids
+    of its own, or its output counts as published already.
     """
 
     @abc.abstractmethod
@@ -137,6 +139,16 @@ class Sink(abc.ABC):
         Whatever the sink, the runner looks for newer starts before each commit.
         """
         del fence
+        return self
+
+    def synced(self) -> Sink:
+        """Return the sink as a host uses it that records a commit before publishing it, and then never runs it again.
+
+        When the machine loses power, such a host needs what was staged: `SinkWriter.close` returns only once that is
+        on disk. And it forgets a commit that was published: `commit` returns only once what it published is on disk.
+        Spark keeps the input of a micro-batch until it is committed, and does without. A sink whose rows are in the
+        messages, or that writes to a database, returns itself.
+        """
         return self
 
     def claim(self) -> None:  # noqa: B027 - most sinks leave it to the runner
