@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 import pyarrow as pa
@@ -44,6 +44,8 @@ class Staged:
 
 class FileSinkWriter(SinkWriter):
     """One task's file and its dead letters, in the staging directory."""
+
+    takes_columns: ClassVar[bool] = True
 
     def __init__(self, sink: FileSink, commit_id: str, task_id: str) -> None:
         self._sink = sink

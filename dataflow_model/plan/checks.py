@@ -14,7 +14,6 @@ from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.state_checks import check_state
 from dataflow_model.plan.triggering import check_percentiles
 from dataflow_model.time import Duration
-from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
@@ -72,7 +71,7 @@ def _check_that_groupings_fire(plan: Plan) -> None:
             continue
         strategy = node.strategy
         waits_for_the_end = not strategy.trigger.may_fire(allowed_lateness=Duration(0))
-        if isinstance(strategy.window_fn, GlobalWindows) and waits_for_the_end:
+        if strategy.window_fn.is_global and waits_for_the_end:
             raise PlanError(
                 f"{node.label!r} would never emit anything: its input is unbounded, so under {strategy.trigger!r} "
                 "the watermark never passes the end of the global window",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.sinks import CollectSink, DataFrameSink
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
@@ -31,7 +30,7 @@ def check_collected(plan: Plan, label: str) -> None:
         Hint: the labels are ['kept']
     """
     sinks = [node for node in plan.nodes if isinstance(node, Write)]
-    labels = [node.label for node in sinks if isinstance(node.sink, CollectSink | DataFrameSink)]
+    labels = [node.label for node in sinks if node.sink.keeps_records]
     if label not in labels:
         hint = f"the labels are {labels}" if labels else f"add one to the pipeline: {label!r} >> dm.io.Collect()"
         raise InvalidArgument(f"no dm.io.Collect() sink has the label {label!r}", hint=hint)

@@ -18,13 +18,13 @@ from dataflow_model.plan.triggering import asks_for_percentile
 from dataflow_model.time import Duration
 from dataflow_model.triggers import AfterWatermark, DefaultTrigger
 from dataflow_model.triggers.contexts import LOW_WATERMARK
-from dataflow_model.windowing import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.windowing import WindowFn
 
 __all__ = ["Lift", "lift_by_elements", "lifts", "may_lift"]
 
@@ -144,15 +144,14 @@ def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
         and late_data is LateData.DROP
         and not strategy.merged
         and not strategy.retracting
-        and _has_columns(strategy.window_fn, streaming=streaming)
+        and _assigns_columns(strategy.window_fn, streaming=streaming)
     )
 
 
-def _has_columns(window_fn: object, *, streaming: bool) -> bool:
-    if type(window_fn) is FixedWindows:
-        return not window_fn.phase_shift and int(window_fn.size) <= _LONGEST
-    if type(window_fn) is SlidingWindows:
-        return int(window_fn.size) <= _LONGEST
-    if type(window_fn) is Sessions:
-        return not streaming and int(window_fn.gap) <= _LONGEST
-    return type(window_fn) is GlobalWindows and not streaming
+def _assigns_columns(window_fn: WindowFn, *, streaming: bool) -> bool:
+    """Tell whether the windows can be columns; in a stream, only those that do not grow and end before the input."""
+    if not window_fn.assigns_columns or (window_fn.length or Duration(0)) > Duration(_LONGEST):
+        return False
+    if window_fn.is_merging:
+        return window_fn.merges_intersecting and not streaming
+    return not (streaming and window_fn.is_global)

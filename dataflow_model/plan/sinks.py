@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import cloudpickle
@@ -88,11 +88,29 @@ class Fence:
 
 
 class SinkWriter(abc.ABC):
-    """Writes one task's records to where no reader sees them yet."""
+    """Writes one task's records to where no reader sees them yet.
+
+    Attributes:
+        takes_columns: whether runners may call `write_columns`; a subclass that gives it sets this.
+    """
+
+    takes_columns: ClassVar[bool] = False
 
     @abc.abstractmethod
     def write(self, records: Sequence[Record]) -> None:
         """Stage some records."""
+
+    def write_columns(self, table: pa.Table) -> None:
+        """Stage panes that are columns already, none of them a retraction; called only if `takes_columns`.
+
+        The columns are `key` and `value`, then those of window and pane if the sink has `panes`.
+        """
+        raise NotImplementedError
+
+    @property
+    def kept(self) -> Sequence[Record]:
+        """The records that `close` puts into the message; none where they are staged elsewhere."""
+        return ()
 
     @abc.abstractmethod
     def close(self) -> bytes:
@@ -111,7 +129,14 @@ class Sink(abc.ABC):
     commit forward, or those of tasks that ran again and have staged the same records anew, which is what Spark does.
     So a commit id may be used for one micro-batch of one run only: another run that writes to the same place needs ids
     of its own, or its output counts as published already.
+
+    Attributes:
+        panes: whether window and pane are columns too.
+        keeps_records: whether the runner keeps what `records` returns for `PipelineResult.collected`.
     """
+
+    panes: bool = False
+    keeps_records: ClassVar[bool] = False
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -171,6 +196,11 @@ class Sink(abc.ABC):
         del commit_id, part
         return None
 
+    def records(self, messages: Sequence[bytes]) -> list[Record]:
+        """Return the records of one commit in emission order, if they travel to the driver inside the messages."""
+        del messages
+        return []
+
     @abc.abstractmethod
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Publish what the tasks have staged."""
@@ -184,18 +214,22 @@ class _MessageWriter(SinkWriter):
     """Keeps the records and puts them into the message."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self._records: list[Record] = []
+
+    @property
+    def kept(self) -> Sequence[Record]:
+        return self._records
 
     def write(self, records: Sequence[Record]) -> None:
-        self.records.extend(records)
+        self._records.extend(records)
 
     def close(self) -> bytes:
         # cloudpickle, since the values may be of classes that live in the user's main program.
-        message: bytes = cloudpickle.dumps(self.records, protocol=5) if self.records else b""
+        message: bytes = cloudpickle.dumps(self._records, protocol=5) if self._records else b""
         return message
 
     def abort(self) -> None:
-        self.records.clear()
+        self._records.clear()
 
 
 class MessageSink(Sink):
@@ -238,9 +272,13 @@ class MessageSink(Sink):
 class CollectSink(MessageSink):
     """Keeps records for `PipelineResult.collected`: `io.Collect`."""
 
+    keeps_records: ClassVar[bool] = True
+
 
 class DataFrameSink(MessageSink):
     """Gives the records of a bounded run as a DataFrame: `io.ToDataFrame`."""
+
+    keeps_records: ClassVar[bool] = True
 
     @abc.abstractmethod
     def table(self, records: Sequence[Record]) -> pa.Table:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import cloudpickle
+import numpy as np
 
 from dataflow_model.errors import explain
 from dataflow_model.testing.drawing import require_hypothesis
 from dataflow_model.testing.window_values import problem_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration
-from dataflow_model.values import Window, encode_window
+from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, Window, encode_window
 from dataflow_model.windowing import WindowFn
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
     * merges idempotently and free of order: in whatever order elements come, they end in the same windows;
     * is deterministic as the papers ask: when the watermark passes a window's end, all that could merge with it is
       known, so that no later element changes it;
-    * merges exactly the windows that intersect, if it declares `merges_intersecting`.
+    * merges exactly the windows that intersect, if it declares `merges_intersecting`;
+    * assigns a column of event times as it assigns them one by one, if it gives `assign_many`, to windows of the
+      `length` that it declares.
 
     Args:
         fn: the window function.
@@ -88,6 +91,8 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
     @given(arrivals)
     def check(stamped: list[_Stamped]) -> None:
         _check_grouping(fn, stamped)
+        if fn.assigns_columns:
+            _check_columns(fn, stamped)
 
     check()
 
@@ -129,6 +134,24 @@ def _check_grouping(fn: WindowFn, stamped: list[_Stamped]) -> None:
         _check_ready(fn, stamped, in_time_order)
     if fn.merges_intersecting:
         _check_spans(fn, stamped)
+
+
+def _check_columns(fn: WindowFn, stamped: list[_Stamped]) -> None:
+    times = [int(time) for time, _ in stamped]
+    assigned = fn.assign_many(np.array(times, dtype=np.int64))
+    if assigned is None:
+        return
+    rows, starts, ends = assigned
+    made = [
+        GLOBAL_WINDOW if fn.is_global else IntervalWindow(*map(EventTime, bounds))
+        for bounds in zip(starts, ends, strict=True)
+    ]
+    places = range(len(stamped)) if rows is None else rows.tolist()
+    expected = [(row, window) for row, item in enumerate(stamped) for window in _assign(fn, item)]
+    if list(zip(places, made, strict=True)) != expected:
+        _fail(fn, f"must assign a column as it assigns one by one, but `assign_many` makes {made}", stamped)
+    if fn.length is not None and any(int(window.end) - int(window.start) != int(fn.length) for window in made):
+        _fail(fn, f"declares windows of the length {fn.length!r}, but assigns {made}", stamped)
 
 
 def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[int]) -> None:

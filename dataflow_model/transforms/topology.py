@@ -296,7 +296,7 @@ def _injected(pipeline: Pipeline, injected: Injected) -> PCollection:
             f"{injected.label!r} returns {collection!r}, but a stream takes one collection",
             hint="write a dm.PTransform whose expand returns one collection and handles the others itself",
         )
-    if collection.strategy.merges or not isinstance(collection.strategy.window_fn, GlobalWindows):
+    if collection.strategy.merges or not collection.strategy.window_fn.is_global:
         collection = pipeline.apply(Window.into(GlobalWindows()), collection, f"Windows.{injected.label}")
     return collection
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dataflow_model.time import EventTime
+    from dataflow_model.time import Duration, EventTime
     from dataflow_model.values import Window
 
     AssignedColumn: TypeAlias = tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[np.int64]]
@@ -31,23 +31,45 @@ class WindowFn(abc.ABC):
             window that spans them, and does nothing else. The engine then shows it only the windows that intersect
             an arriving one, which keeps an element cheap for a key with thousands of open windows. A class that
             overrides `merge` has to declare it again; `testing.check_window_fn` checks it.
+        is_global: whether `assign` puts every element in the `GlobalWindow`, which ends when the input does.
+
+    A subclass that also gives `assign_many` has elements assigned a column at a time where a grouping is combined
+    before the shuffle. A class that overrides `assign` has to give `assign_many`, `length` and `is_global` again.
 
     Source: the Dataflow Model paper, section 2.2.
     """
 
     is_merging: ClassVar[bool] = False
     merges_intersecting: ClassVar[bool] = False
+    is_global: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Drop what a base class declares of its `merge` where the subclass has a `merge` of its own."""
+        """Drop what a base class declares of its `assign` and `merge` where the subclass has its own."""
         super().__init_subclass__(**kwargs)
         if "merge" in vars(cls) and "merges_intersecting" not in vars(cls):
             cls.merges_intersecting = False
+        if "assign" in vars(cls):
+            inherited = {"assign_many", "length", "is_global"} - vars(cls).keys()
+            for name in inherited:
+                setattr(cls, name, vars(WindowFn)[name])
 
     @property
     def needs_pairs(self) -> bool:
         """Whether `assign` looks at `element[0]`, so that elements must be pairs where the function is applied."""
         return False
+
+    @property
+    def assigns_columns(self) -> bool:
+        """Whether `assign_many` assigns a column of event times; if the elements are needed too, it cannot."""
+        return type(self).assign_many is not WindowFn.assign_many and not self.needs_pairs
+
+    @property
+    def length(self) -> Duration | None:
+        """The length of every window that `assign` returns, unless cut off at ±∞; `None` where lengths differ.
+
+        The engine then handles columns of windows by their starts alone.
+        """
+        return None
 
     @abc.abstractmethod
     def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
@@ -65,8 +87,9 @@ class WindowFn(abc.ABC):
     def assign_many(self, event_times: NDArray[np.int64]) -> AssignedColumn | None:
         """Assign a column of event times at once: `(row, start, end)`, or `None` where only `assign` will do.
 
-        `row` maps each window back to its event time and is `None` when there is one window for each. The result must
-        be what `assign` gives row by row, in the same order.
+        `row` maps each window back to its event time and is `None` when there is one window for each. The windows must
+        be those that `assign` returns row by row, in the same order: plain `IntervalWindow`s with these bounds, or the
+        `GlobalWindow` from −∞ to +∞. `testing.check_window_fn` checks it.
         """
         del event_times
         return None

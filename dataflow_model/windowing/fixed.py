@@ -66,6 +66,11 @@ class FixedWindows(WindowFn):
         """Whether windows are shifted by key."""
         return self.phase_shift
 
+    @property
+    def length(self) -> Duration:
+        """The size."""
+        return self.size
+
     def assign(self, event_time: EventTime, element: Any) -> tuple[IntervalWindow]:
         """Return the one window that contains the event time."""
         time, size = inside(event_time), int(self.size)

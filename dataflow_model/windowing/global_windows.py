@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
+import numpy as np
 
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, GlobalWindow
 from dataflow_model.windowing.base import WindowFn
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dataflow_model.time import EventTime
 
 __all__ = ["GlobalWindows"]
@@ -21,7 +25,7 @@ _ONLY: Final = (GLOBAL_WINDOW,)
 class GlobalWindows(WindowFn):
     """Put every element in the one `GlobalWindow`, where each fresh element is anyway.
 
-    The window ends when the input does. `assign_many` is not for it: its window is no interval.
+    The window ends when the input does.
 
     Source: Beam's `GlobalWindows`.
 
@@ -31,7 +35,14 @@ class GlobalWindows(WindowFn):
         (GlobalWindow(),)
     """
 
+    is_global: ClassVar[bool] = True
+
     def assign(self, event_time: EventTime, element: Any) -> tuple[GlobalWindow]:
         """Return the global window."""
         del event_time, element
         return _ONLY
+
+    def assign_many(self, event_times: NDArray[np.int64]) -> tuple[None, NDArray[np.int64], NDArray[np.int64]]:
+        """Return the bounds of the global window for each event time."""
+        count = len(event_times)
+        return None, np.full(count, int(MIN_TIMESTAMP)), np.full(count, int(MAX_TIMESTAMP))

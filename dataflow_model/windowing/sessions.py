@@ -54,6 +54,11 @@ class Sessions(WindowFn):
         """Check the gap."""
         positive("gap", self.gap)
 
+    @property
+    def length(self) -> Duration:
+        """The gap: the length of each proto-window."""
+        return self.gap
+
     def assign(self, event_time: EventTime, element: Any) -> tuple[IntervalWindow]:
         """Return the proto-window that the event opens."""
         del element

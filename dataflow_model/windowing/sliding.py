@@ -59,6 +59,11 @@ class SlidingWindows(WindowFn):
         positive("period", self.period)
         object.__setattr__(self, "offset", Duration(int(self.offset) % int(self.period)))
 
+    @property
+    def length(self) -> Duration:
+        """The size."""
+        return self.size
+
     def assign(self, event_time: EventTime, element: Any) -> tuple[IntervalWindow, ...]:
         """Return the windows that contain the event time, the earliest first."""
         del element

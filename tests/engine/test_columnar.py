@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.lifting import Lift
+from dataflow_model.plan.lifting import Lift, lifts
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.strategy import WindowingStrategy
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
@@ -26,9 +28,55 @@ from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.values import Window
+
+
+@attrs.frozen
+class TwoLengths(dm.WindowFn):
+    """A user's window function: every element is in 10 seconds and in the 20 seconds that begin with them."""
+
+    def assign(self, event_time: EventTime, element: Any) -> list[dm.IntervalWindow]:
+        del element
+        time = min(int(event_time), FAR - 1)
+        start = time - time % (10 * SECOND)
+        ends = [min(start + 10 * SECOND, FAR), min(start + 20 * SECOND, FAR)]
+        first = EventTime(max(start, int(MIN_TIMESTAMP)))
+        return [dm.IntervalWindow(first, EventTime(end)) for end in ends]
+
+    def assign_many(
+        self, event_times: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        rows = np.repeat(np.arange(len(event_times)), 2)
+        starts = (event_times - event_times % (10 * SECOND))[rows]
+        return rows, starts, starts + np.tile([10 * SECOND, 20 * SECOND], len(event_times))
+
+
+@attrs.frozen
+class UnevenSessions(dm.WindowFn):
+    """A user's sessions: an event in an even second is followed by a gap of 5 seconds, any other by one of 9."""
+
+    is_merging: ClassVar[bool] = True
+    merges_intersecting: ClassVar[bool] = True
+
+    def assign(self, event_time: EventTime, element: Any) -> list[dm.IntervalWindow]:
+        del element
+        time = min(int(event_time), FAR - 1)
+        gap = 5 if time // SECOND % 2 == 0 else 9
+        return [dm.IntervalWindow(EventTime(time), EventTime(min(time + gap * SECOND, FAR)))]
+
+    def assign_many(self, event_times: NDArray[np.int64]) -> tuple[None, NDArray[np.int64], NDArray[np.int64]]:
+        gaps = np.where(event_times // SECOND % 2 == 0, 5, 9) * SECOND
+        return None, event_times, event_times + gaps
+
+    def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
+        return dm.Sessions(1).merge(windows)
+
 
 COMBINERS: list[CombineFn[Any, Any, Any]] = [dm.Sum(), dm.Count(), dm.Mean(), dm.Min(), dm.Max()]
 WINDOWS: list[dm.WindowFn] = [
@@ -36,6 +84,8 @@ WINDOWS: list[dm.WindowFn] = [
     dm.FixedWindows(7, offset=3),
     dm.SlidingWindows(10, 4),
     dm.SlidingWindows(3, 5),
+    dm.CalendarWindows.days(),
+    TwoLengths(),
 ]
 TRIGGERS = [dm.DefaultTrigger(), dm.AfterWatermark()]
 FAR = int(MAX_TIMESTAMP)
@@ -212,7 +262,7 @@ def test_micro_batches_give_the_panes_of_the_general_path(
 
 @given(
     micro_batches(),
-    st.sampled_from([*WINDOWS, dm.Sessions(5), dm.GlobalWindows()]),
+    st.sampled_from([*WINDOWS, dm.Sessions(5), dm.GlobalWindows(), UnevenSessions()]),
     st.sampled_from(TRIGGERS),
     st.sampled_from(COMBINERS),
 )
@@ -242,6 +292,26 @@ def bounded(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
         feed_pairs(engine, inbox.take(sorted(rows, key=inbox.times.__getitem__)), follow=True)
         engine.advance_watermark(FAR)
     return told([engine.take_output()], engine.counters, FAR)
+
+
+@pytest.mark.parametrize("fn", [TwoLengths(), UnevenSessions(), dm.CalendarWindows.days()], ids=repr)
+def test_a_window_function_that_assigns_columns_is_lifted_whoever_wrote_it(fn: dm.WindowFn, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": [5], "carrier": ["UA"], "delay": [3]}), tmp_path / "a.parquet")
+    p = dm.Pipeline()
+    rows = p | dm.io.ReadParquet(str(tmp_path), event_time="at") | dm.Window.into(fn)
+    _ = rows | dm.WithKeys("carrier", value="delay") | "sums" >> dm.Sum.per_key()
+    assert list(lifts(cut_into_stages(p.plan()), streaming=False)) == ["sums"]
+    assert bool(lifts(cut_into_stages(p.plan()), streaming=True)) is not fn.is_merging
+
+
+def test_a_subclass_with_an_assign_of_its_own_does_not_inherit_the_columns_of_another() -> None:
+    class Rounded(dm.FixedWindows):
+        def assign(self, event_time: EventTime, element: Any) -> tuple[dm.IntervalWindow]:
+            return super().assign(EventTime(int(event_time) + SECOND), element)
+
+    assert dm.FixedWindows(10).assigns_columns
+    assert not Rounded(10).assigns_columns
+    assert Rounded(10).length is None
 
 
 def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:

@@ -16,6 +16,9 @@ from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindow
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 @attrs.frozen
 class ValidityWindows(WindowFn):
@@ -142,6 +145,19 @@ class NamesAWindowTwice(_Rule):
 
 
 @attrs.frozen
+class AssignsAColumnOtherwise(FixedWindows):
+    def assign_many(self, event_times: NDArray[np.int64]) -> tuple[None, NDArray[np.int64], NDArray[np.int64]]:
+        return None, event_times, event_times + int(self.size)
+
+
+@attrs.frozen
+class DeclaresAnotherLength(FixedWindows):
+    @property
+    def length(self) -> Duration:
+        return Duration(1)
+
+
+@attrs.frozen
 class MergesIntoABystander(_Rule):
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
         return [(windows[:1], windows[-1])] if len(windows) > 1 else []
@@ -188,6 +204,8 @@ def test_elements_may_be_given_where_the_function_looks_at_them() -> None:
         (DeclaresToMergeWhatIntersects(), "must merge exactly the windows that intersect, into their span"),
         (NamesAWindowTwice(), "must merge each window of .* at most once, but .* is named twice"),
         (MergesIntoABystander(), "must also name .* as a source"),
+        (AssignsAColumnOtherwise(10), "must assign a column as it assigns one by one"),
+        (DeclaresAnotherLength(10), "declares windows of the length"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, WindowFn) else "",
 )

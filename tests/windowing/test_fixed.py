@@ -147,6 +147,7 @@ def test_a_phase_shift_refuses_keys_that_have_no_encoding() -> None:
 @given(TIMES)
 def test_the_global_window_takes_every_element(time: EventTime) -> None:
     assert GlobalWindows().assign(time, None) == (GLOBAL_WINDOW,)
-    assert GlobalWindows().assign_many(np.array([time], dtype=np.int64)) is None
+    _, starts, ends = GlobalWindows().assign_many(np.array([time], dtype=np.int64))
+    assert (starts.tolist(), ends.tolist()) == ([int(MIN_TIMESTAMP)], [int(MAX_TIMESTAMP)])
     assert not GlobalWindows().is_merging
     assert not GlobalWindows().needs_pairs

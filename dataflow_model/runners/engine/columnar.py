@@ -25,7 +25,6 @@ from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import TriggerMachine
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, encode_key
 from dataflow_model.values.keys import shown_key
-from dataflow_model.windowing import GlobalWindows, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -255,7 +254,9 @@ class ColumnarEngine:
         if "window_end" in table.column_names:
             ends = column(table, "window_end")
         else:
-            ends = column(table, "window_start") + int(self._window_fn.size)  # type: ignore[attr-defined]
+            length = self._window_fn.length
+            assert length is not None  # noqa: S101 - otherwise the ends are a column
+            ends = column(table, "window_start") + int(length)
         return ends
 
     def _between(self, table: pa.Table, after: int, until: int) -> list[pa.Table]:
@@ -280,7 +281,7 @@ class ColumnarEngine:
 
     def _merged(self, tables: list[pa.Table]) -> PaneTable | None:
         """Merge in columns; `None` when a sum of whole numbers leaves 64 bits."""
-        merge = merge_sessions if isinstance(self._window_fn, Sessions) else merge_partials
+        merge = merge_sessions if self._window_fn.is_merging else merge_partials
         try:
             table = merge(tables, self.lift.kernel)
         except OverflowError:
@@ -301,15 +302,14 @@ class ColumnarEngine:
             self._merge_into(rows, self._rows_of(table))
         for some in folded:
             self._merge_into(rows, some)
-        if isinstance(self._window_fn, Sessions):
+        if self._window_fn.is_merging:
             rows = self._merged_sessions(rows)
         info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.ON_TIME, trigger=self.trigger)
         bundle = Bundle()
         for (end, start, encoded), (key, accumulator) in sorted(
             (((end, start, encoded), held) for (encoded, start, end), held in rows.items()), key=_place
         ):
-            is_global = isinstance(self._window_fn, GlobalWindows)
-            window = GLOBAL_WINDOW if is_global else IntervalWindow(EventTime(start), EventTime(end))
+            window = GLOBAL_WINDOW if self._window_fn.is_global else IntervalWindow(EventTime(start), EventTime(end))
             with at_window(self.label, key, window):
                 value = (key, self.combine.extract_output(accumulator))
             bundle.append(value, end - 1, (window,), info, (_WATERMARK, (end, end, start, b"", encoded), 0), self.clock)

@@ -15,7 +15,6 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.metrics.collecting import collecting, enter, took
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.sinks import MessageSink, Record
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.reporting import Measured
 from dataflow_model.runners.sharded.checkpoint.durable import (
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.sinks import Sink, SinkWriter
+    from dataflow_model.plan.sinks import Record, Sink, SinkWriter
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.task import Task
 
@@ -118,11 +117,10 @@ class Stager:
         """Stage panes in columns, if the sink takes columns."""
         writer, records = self._writer(packed.cut), packed.records()
         took(packed.cut, len(records))
-        write_columns = getattr(writer, "write_columns", None)
-        if write_columns is None:
-            writer.write(records)
+        if writer.takes_columns:
+            writer.write_columns(records.panes.columns(panes=self._sink(packed.cut).panes))
         else:
-            write_columns(records.panes.columns(panes=bool(getattr(self._sink(packed.cut), "panes", False))))
+            writer.write(records)
 
     def close(self) -> Staging:
         """Finish, publish what is weak, and return the sinks' messages."""
@@ -139,13 +137,12 @@ class Stager:
 
     def _close(self, label: str) -> bytes:
         writer = self._writers[label]
-        if not isinstance(self._sink(label), MessageSink):
-            return writer.close()
         try:
             return writer.close()
         except Exception as error:
-            kept: list[Record] = getattr(writer, "records", [])
-            raise unpicklable_element(label, [record.value for record in kept], error) from error
+            if not writer.kept:
+                raise
+            raise unpicklable_element(label, [record.value for record in writer.kept], error) from error
 
     def _writer(self, label: str) -> SinkWriter:
         if label not in self._writers:
@@ -224,11 +221,11 @@ class Publisher:
                 _fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
             published = [staging.published[write.label] for staging in staged if write.label in staging.published]
             rows[write.label] = Counter(write.sink.counts([*messages, *published]))
-            if isinstance(write.sink, MessageSink):
-                records = write.sink.records(messages)
+            records = write.sink.records(messages)
+            if records:
                 rows[write.label]["elements_in"] += len(records)
-                if records:
-                    _keep(self._collected(write.label), commit_id(self.program, batch), records)
+            if records and write.sink.keeps_records:
+                _keep(self._collected(write.label), commit_id(self.program, batch), records)
             self.program.fault.reach("while_publishing", batch)
         self.program.fault.reach("after_publishing", batch)
         for staging in staged:

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from dataflow_model.runners.engine.columns.accumulators import fits
 from dataflow_model.runners.engine.columns.partials import partials
-from dataflow_model.runners.engine.columns.sessions import session_partials
+from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
-from dataflow_model.windowing import GlobalWindows, Sessions, WindowFn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.lifting import Lift
+    from dataflow_model.windowing import WindowFn
 
 __all__ = ["Chunk", "chunk_partials"]
 
@@ -56,26 +56,26 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | 
         return None  # a timestamp is a datetime, or a number where datetime ends: its rows know which
     if len(times) and not -_FAR < int(times.min()) <= int(times.max()) < _FAR:
         return None
+    assigned = window_fn.assign_many(times)
+    if assigned is None:
+        return None
+    rows, starts, ends = assigned
+    if not window_fn.is_global and _is_cut_off(starts, ends):
+        return None
     try:
-        if isinstance(window_fn, Sessions):
-            table = session_partials(keys, values, times, int(window_fn.gap), lift.kernel)
+        if window_fn.is_merging and rows is None and window_fn.length is not None and np.array_equal(starts, times):
+            table = session_partials(keys, values, times, int(window_fn.length), lift.kernel)
             return table.drop_columns(["earliest", "latest", "first_sequence"])
-        rows, starts, ends = _windows(window_fn, times)
         if rows is not None:
             places = pa.array(rows)
             keys, times = keys.take(places), times[rows]
             values = None if values is None else values.take(places)
-        return partials(keys, values, starts, ends, times, lift.kernel, only_counts=True)
+        known = ends if window_fn.is_merging or window_fn.length is None else None
+        table = partials(keys, values, starts, known, times, lift.kernel, only_counts=True)
+        return merge_sessions([table], lift.kernel) if window_fn.is_merging else table
     except OverflowError:
         return None
 
 
-def _windows(
-    window_fn: WindowFn, times: NDArray[np.int64]
-) -> tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[np.int64] | None]:
-    if isinstance(window_fn, GlobalWindows):
-        return None, np.full(len(times), int(MIN_TIMESTAMP)), np.full(len(times), int(MAX_TIMESTAMP))
-    assigned = window_fn.assign_many(times)
-    assert assigned is not None  # noqa: S101 - only window functions that assign columns are lifted
-    rows, starts, _ = assigned
-    return rows, starts, None
+def _is_cut_off(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
+    return bool(len(starts)) and (int(starts.min()) == int(MIN_TIMESTAMP) or int(ends.max()) == int(MAX_TIMESTAMP))
