@@ -6,20 +6,20 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support.settings import REPOSITORY, SPARK_SETTINGS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.faults.telling"]
-
-REPOSITORY = Path(__file__).resolve().parent.parent
+pytest_plugins = ["tests.support.faults.telling"]
 
 # The machine's zone must not show anywhere. Set before the JVM and the Python workers inherit it.
 os.environ["TZ"] = "UTC"
@@ -33,23 +33,6 @@ settings.register_profile("dev", _CALM, max_examples=50)
 settings.register_profile("ci", _CALM, max_examples=100, derandomize=True, database=None, print_blob=True)
 settings.register_profile("nightly", _CALM, max_examples=2_000, phases=tuple(Phase))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
-
-SPARK_SETTINGS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "2g",
-    # Many small jobs: the thorough compiler costs them more than it gives.
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.log.level": "ERROR",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-}
 
 
 @pytest.hookimpl(tryfirst=True)

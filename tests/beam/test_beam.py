@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import run_script
-from tests.beam.drawing import scripts, windowing_strategies
-from tests.engine.scripting import fixed, script, sessions
-from tests.runners.jobs import draw
+from tests.support.beam.drawing import scripts, windowing_strategies
+from tests.support.pipelines import draw
+from tests.support.scripting import fixed, script, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ Brief = list[tuple[int, str]]
 def comparing() -> ModuleType:
     """Return the comparison; skip without Beam."""
     pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
-    from tests.beam import comparing
+    from tests.support.beam import comparing
 
     return comparing
 
@@ -38,7 +38,7 @@ def comparing() -> ModuleType:
 @pytest.fixture
 def both(comparing: ModuleType) -> Callable[[str, dm.WindowInto], tuple[Brief, Brief]]:
     """Return what runs a script on both sides, ours first; values and timings, by window and then in order."""
-    from tests.beam.beam_side import Pane, ours, run_on_beam
+    from tests.support.beam.beam_side import Pane, ours, run_on_beam
 
     def brief(panes: list[Pane]) -> Brief:
         in_order = sorted(panes, key=lambda pane: (pane.window or (0, 0), pane.index))

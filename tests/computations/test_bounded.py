@@ -19,11 +19,11 @@ from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.batch import _staging
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
-from tests.computations import scribe
-from tests.computations.counting import counting, told
-from tests.runners.jobs import difference, seen
-from tests.runners.test_spark_lifecycle import write_rows
-from tests.watermarks.streamed import Streamed
+from tests.support.computations import scribe
+from tests.support.computations.counting import counting, told
+from tests.support.inputs import write_rows
+from tests.support.micro_batches import Streamed
+from tests.support.pipelines import difference, seen
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.computations.scribe import run
+from tests.support.computations.scribe import run
 
 SECOND = dm.duration("1 second")
 

@@ -10,10 +10,10 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.computations.scribe import run
-from tests.runners.jobs import difference, seen, streaming
-from tests.runners.test_spark_lifecycle import wait_for_batch
-from tests.watermarks.streamed import Streamed
+from tests.support.computations.scribe import run
+from tests.support.micro_batches import Streamed
+from tests.support.pipelines import difference, seen, streaming
+from tests.support.waiting import wait_for_batch
 
 if TYPE_CHECKING:
     from pathlib import Path

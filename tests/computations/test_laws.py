@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow_model.testing import TestStream
-from tests.computations import scribe
-from tests.laws.test_laws import recut
-from tests.runners.jobs import difference, seen
-from tests.runners.test_side_state import streamed
+from tests.support.computations import scribe
+from tests.support.laws.recutting import recut
+from tests.support.pipelines import difference, seen
+from tests.support.side_inputs import streamed
 
 
 @given(st.data(), scribe.scripts())

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dataflow_model as dm
-from tests.computations import scribe
-from tests.computations.counting import counting, told
-from tests.runners.jobs import counters, difference, draw, seen, streaming
-from tests.runners.test_spark_lifecycle import wait_for_batch, write_rows
+from tests.support.computations import scribe
+from tests.support.computations.counting import counting, told
+from tests.support.inputs import write_rows
+from tests.support.pipelines import counters, difference, draw, seen, streaming
+from tests.support.waiting import wait_for_batch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.testing import TestStream
-from tests.runners.jobs import run
+from tests.support.pipelines import run
 
 
 def passed(script: TestStream, horizon: Any = "16 seconds", **options: Any) -> tuple[list[Any], dict[str, Any]]:

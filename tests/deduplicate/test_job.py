@@ -14,11 +14,10 @@ import dataflow_model as dm
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.spark.collected import CollectedSource
 from dataflow_model.testing import TestStream
-from tests.deduplicate.jobs import run_as_job
-from tests.deduplicate.redelivery import build, numbered, redelivered
-from tests.deduplicate.test_laws import HORIZONS
-from tests.laws.drawing import windowing_strategies
-from tests.runners.jobs import difference, run, seen
+from tests.support.bounded_jobs import run_as_job
+from tests.support.deduplicate.redelivery import HORIZONS, build, numbered, redelivered
+from tests.support.laws.drawing import windowing_strategies
+from tests.support.pipelines import difference, run, seen
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.sources import AddStep, WatermarkStep
 from dataflow_model.runners.engine import id_store
-from tests.deduplicate.redelivery import numbered, redelivered, run_locally
-from tests.laws.drawing import windowing_strategies
-from tests.laws.test_laws import recut
-from tests.runners.jobs import difference, seen
-from tests.runners.test_side_state import streamed
+from tests.support.deduplicate.redelivery import HORIZONS, numbered, redelivered, run_locally
+from tests.support.laws.drawing import windowing_strategies
+from tests.support.laws.recutting import recut
+from tests.support.pipelines import difference, seen
+from tests.support.side_inputs import streamed
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
-
-HORIZONS = st.sampled_from(["1 second", "16 seconds", "90 seconds", "1 day"])
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5])
@@ -107,7 +105,7 @@ def test_the_watermark_passes_as_it_is(script: TestStream, strategy: WindowingSt
 
 def test_drawn_scripts_have_watermarks_that_pass_horizons() -> None:
     """Else the laws would not see ids go."""
-    from tests.runners.jobs import draw
+    from tests.support.pipelines import draw
 
     steps = [step for script in draw(numbered(), 50, 1) for step in script.steps]
     assert sum(isinstance(step, WatermarkStep) for step in steps) > 50

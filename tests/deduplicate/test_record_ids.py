@@ -10,7 +10,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.runners.jobs import run
+from tests.support.pipelines import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

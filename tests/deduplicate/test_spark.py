@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import CrashPoint, TestStream
-from tests.deduplicate.redelivery import build, numbered, redelivered
-from tests.deduplicate.test_laws import HORIZONS
-from tests.laws.drawing import windowing_strategies
-from tests.runners.jobs import counters, difference, draw, run, seen, start, streaming
-from tests.runners.test_spark_dataframes import wait_for
-from tests.runners.test_spark_lifecycle import wait_for_batch
+from tests.support.deduplicate.redelivery import HORIZONS, build, numbered, redelivered
+from tests.support.laws.drawing import windowing_strategies
+from tests.support.pipelines import counters, difference, draw, run, seen, start, streaming
+from tests.support.waiting import wait_for, wait_for_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, run_script, strategies
-from tests.engine.scripting import fixed, run, script, sessions
+from tests.support.scripting import fixed, run, script, sessions
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy

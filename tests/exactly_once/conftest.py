@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.exactly_once.databases import execute, postgres_programs, postgres_server
+from tests.support.exactly_once.databases import execute, postgres_programs, postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

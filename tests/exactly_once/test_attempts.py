@@ -16,9 +16,9 @@ import dataflow_model as dm
 from dataflow_model.runners.sharded import in_process
 from dataflow_model.runners.sharded.keyed_stage import run_shard
 from dataflow_model.runners.sharded.task import Worker
-from tests.exactly_once.job import SCRIPT
-from tests.runners.jobs import seen
-from tests.watermarks.streamed import Streamed
+from tests.support.exactly_once.job import SCRIPT
+from tests.support.micro_batches import Streamed
+from tests.support.pipelines import seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

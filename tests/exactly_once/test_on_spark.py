@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
@@ -18,19 +17,21 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import CrashPoint
-from tests.exactly_once.databases import rows
-from tests.exactly_once.job import SCRIPT, build
-from tests.exactly_once.test_weak_productions import builder, printed, published
-from tests.runners.jobs import run, seen, start, streaming
+from tests.support.exactly_once.databases import rows
+from tests.support.exactly_once.job import SCRIPT, build
+from tests.support.exactly_once.weak import builder, printed, published
+from tests.support.pipelines import run, seen, start, streaming
+from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-JOB = Path(__file__).with_name("job.py")
+JOB = REPOSITORY / "tests/support/exactly_once/job.py"
 PATIENCE = 240
 
 

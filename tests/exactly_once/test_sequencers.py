@@ -16,8 +16,8 @@ from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, t
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.publishing import Publisher, Stager, Staging, claim_sinks, read_progress
 from dataflow_model.runners.sharded.task import Task, Worker
-from tests.exactly_once.databases import rows
-from tests.exactly_once.test_table_sinks import PAIRS, record
+from tests.support.exactly_once.databases import rows
+from tests.support.exactly_once.tables import PAIRS, record
 
 if TYPE_CHECKING:
     from pathlib import Path

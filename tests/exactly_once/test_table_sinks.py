@@ -19,17 +19,11 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.io.table_sinks import TableSink
 from dataflow_model.plan.sinks import Fence, Record
-from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-from tests.exactly_once.databases import execute, rows, tables
+from tests.support.exactly_once.databases import execute, rows, tables
+from tests.support.exactly_once.tables import PAIRS, record
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-PAIRS = pa.schema({"key": pa.string(), "value": pa.int64()})
-
-
-def record(place: int, value: Any, *, is_retraction: bool = False) -> Record:
-    return Record(value, dm.EventTime(0), GLOBAL_WINDOW, NO_FIRING, is_retraction, order=(place,))
 
 
 def commit(sink: TableSink, commit_id: str, *tasks: list[Record]) -> list[bytes]:

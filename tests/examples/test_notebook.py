@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.figures.test_documents import code_cells, execute
+from tests.support.notebooks import code_cells, execute
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,7 +37,7 @@ from examples.zeitgeist.__main__ import main
 from examples.zeitgeist.detection import DIPPED, SPIKED, Run, evidence
 from examples.zeitgeist.topology import OUT_OF_ORDER
 from examples.zeitgeist.values import SECOND
-from tests.examples import plain
+from tests.support.examples import plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,16 +8,16 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.demo.running import first_rows
-from tests.faults.flights_job import LABELS, Job, build
-from tests.faults.outcomes import files_of
-from tests.faults.telling import COUNTS
-from tests.runners.jobs import run, seen
+from tests.support.faults.flights_job import LABELS, Job, build
+from tests.support.faults.outcomes import files_of
+from tests.support.faults.telling import COUNTS
+from tests.support.pipelines import run, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.faults.tally import Tally
+    from tests.support.faults.tally import Tally
 
 ROWS = 20_000
 

@@ -16,10 +16,10 @@ from dataflow_model.plan.sources import Source
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded import faults
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
-from tests.faults.injected import DAY, JumpingClock
-from tests.faults.summing import SINK, Sums
-from tests.runners.jobs import run, start
-from tests.runners.test_spark_lifecycle import wait_for_batch
+from tests.support.faults.injected import DAY, JumpingClock
+from tests.support.faults.summing import SINK, Sums
+from tests.support.pipelines import run, start
+from tests.support.waiting import wait_for_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.watermarks import Arrival
-    from tests.faults.tally import Tally
+    from tests.support.faults.tally import Tally
 
 
 @attrs.frozen

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.summing import SINK, Sums
-from tests.faults.victims import PATIENCE, WORKER, descendants, kill
-from tests.runners.jobs import start
+from tests.support.faults.summing import SINK, Sums
+from tests.support.faults.victims import PATIENCE, WORKER, descendants, kill
+from tests.support.pipelines import start
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.faults.tally import Tally
+    from tests.support.faults.tally import Tally
 
 INTERVAL = 6
 """Seconds from one micro-batch to the next, of which most are rest."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from tests.faults.outcomes import outcome_of
-from tests.faults.victims import EXECUTOR, PYTHON, Victim
+from tests.support.faults.outcomes import outcome_of
+from tests.support.faults.victims import EXECUTOR, PYTHON, Victim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.faults.flights_job import Job
-    from tests.faults.tally import Tally
+    from tests.support.faults.flights_job import Job
+    from tests.support.faults.tally import Tally
 
 KILLS = 20
 """Of executors, and of Python processes; of drivers there are fifty."""

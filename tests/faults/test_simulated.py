@@ -9,13 +9,13 @@ import pytest
 
 from dataflow_model.errors import StateCorruption
 from dataflow_model.testing import CrashPoint
-from tests.faults.simulated import Simulation
-from tests.faults.summing import SINK, Sums
+from tests.support.faults.simulated import Simulation
+from tests.support.faults.summing import SINK, Sums
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.faults.tally import Tally
+    from tests.support.faults.tally import Tally
 
 SEEDS = range(12)
 

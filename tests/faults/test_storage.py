@@ -12,11 +12,11 @@ import pytest
 
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.sharded.publishing import read_collected
-from tests.faults.injected import DamagedState, marks
-from tests.faults.outcomes import outcome_of
-from tests.faults.summing import SINK, Sums
-from tests.faults.victims import Victim
-from tests.runners.jobs import seen
+from tests.support.faults.injected import DamagedState, marks
+from tests.support.faults.outcomes import outcome_of
+from tests.support.faults.summing import SINK, Sums
+from tests.support.faults.victims import Victim
+from tests.support.pipelines import seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.faults.flights_job import Job
-    from tests.faults.tally import Tally
+    from tests.support.faults.flights_job import Job
+    from tests.support.faults.tally import Tally
 
 TIMES = 5
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.tally import Count, Tally
+from tests.support.faults.tally import Count, Tally
 
 
 def test_faults_that_change_nothing_are_added_up_by_kind() -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.injected import FailingTasks, marks
-from tests.faults.outcomes import outcome_of
-from tests.faults.summing import Sums
-from tests.faults.victims import Victim
+from tests.support.faults.injected import FailingTasks, marks
+from tests.support.faults.outcomes import outcome_of
+from tests.support.faults.summing import Sums
+from tests.support.faults.victims import Victim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.faults.flights_job import Job
-    from tests.faults.tally import Tally
+    from tests.support.faults.flights_job import Job
+    from tests.support.faults.tally import Tally
 
 SEVERAL = 30
 AFTER_STATE = "task failed after its state write"

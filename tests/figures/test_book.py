@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dataflow_model.figures import FIGURES, run
-from tests.figures.expected import BOOK_NAMES, check
+from tests.support.figures.expected import BOOK_NAMES, check
 
 
 @pytest.mark.parametrize("name", BOOK_NAMES)

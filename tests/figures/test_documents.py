@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dataflow_model.figures import FIGURES, find
+from tests.support.notebooks import code_cells, execute
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_BYTES = 2_000_000
-EXECUTE = """
-import sys, nbclient, nbformat
-notebook = nbformat.read(sys.argv[1], as_version=4)
-resources = {"metadata": {"path": sys.argv[2]}}
-nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
-"""
-
-
-def execute(notebook: Path) -> subprocess.CompletedProcess[str]:
-    """Run a notebook from top to bottom, or skip where nothing can."""
-    pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
-    command = [sys.executable, "-c", EXECUTE, str(notebook), str(notebook.parent)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.fixture
 def notebook(repository: Path) -> Path:
     return repository / "notebooks" / "01_the_model.ipynb"
-
-
-def code_cells(path: Path) -> list[dict[str, Any]]:
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
 def test_the_notebook_draws_every_figure(notebook: Path) -> None:

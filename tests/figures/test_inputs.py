@@ -7,7 +7,7 @@ import pytest
 from dataflow_model.figures import example
 from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
 from dataflow_model.testing import TestStream
-from tests.figures.expected import BOOK, PAPER
+from tests.support.figures.expected import BOOK, PAPER
 
 
 def test_the_points_are_those_of_the_data_file() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.figures import FIGURES, run
-from tests.figures.expected import PAPER_NAMES, check
+from tests.support.figures.expected import PAPER_NAMES, check
 
 
 @pytest.mark.parametrize("name", PAPER_NAMES)

@@ -9,7 +9,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.figures import FIGURES
 from dataflow_model.testing import panes_of
-from tests.figures.expected import BOUNDED, check
+from tests.support.figures.expected import BOUNDED, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from dataflow_model.errors import SourceError
 from dataflow_model.io import lines, parquet_source
 from dataflow_model.io.file_source import FileVersion
 from dataflow_model.runners.sharded.feed.followed import rows_read
-from tests.io.folders import Folder, Reader
+from tests.support.folders import Folder, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -298,7 +298,7 @@ def test_whatever_happens_to_the_files_each_row_is_read_once_or_counted_as_lost(
 
 
 def test_a_name_that_comes_back_has_record_ids_of_its_own(tmp_path: Path) -> None:
-    from tests.watermarks.streamed import Streamed  # which needs the lowering of the streaming runner
+    from tests.support.micro_batches import Streamed  # which needs the lowering of the streaming runner
 
     folder = Folder(tmp_path / "in")
     folder.put("export", [1, 2, 3])

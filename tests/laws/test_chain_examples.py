@@ -11,7 +11,7 @@ from dataflow_model.testing import TestStream, panes_of
 from dataflow_model.testing.chains import Chain, ChainedGrouping
 from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
 from dataflow_model.testing.runner_proof import Copied
-from tests.runners.jobs import run, streaming
+from tests.support.pipelines import run, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

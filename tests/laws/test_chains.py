@@ -17,9 +17,9 @@ from dataflow_model.testing.arrivals import recut, schedules
 from dataflow_model.testing.comparing import same as same_values
 from dataflow_model.testing.micro_batches import MicroBatchRunner
 from dataflow_model.testing.proof_runs import Subject, groupings_of
-from tests.laws.chain_answers import added_up, batch_answers, what_stands
-from tests.laws.chain_sightings import sightings
-from tests.laws.chains import (
+from tests.support.laws.chain_answers import added_up, batch_answers, what_stands
+from tests.support.laws.chain_sightings import sightings
+from tests.support.laws.chains import (
     Case,
     Outcome,
     adding_up,
@@ -32,14 +32,14 @@ from tests.laws.chains import (
     outcome_of,
     refining,
 )
-from tests.runners.jobs import difference
-from tests.spec.comparing import comparable
+from tests.support.pipelines import difference
+from tests.support.spec.comparing import comparable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dataflow_model.testing.chains import Chain
-    from tests.spec.drawing import Pick
+    from tests.support.spec.drawing import Pick
 
     Check = Callable[[Case, int], None]
 

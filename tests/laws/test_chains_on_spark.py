@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dataflow_model as dm
-from tests.laws.chains import DROPPED, many, side_by_side, sinks_of
-from tests.runners.jobs import difference, run, seen, streaming
+from tests.support.laws.chains import DROPPED, many, side_by_side, sinks_of
+from tests.support.pipelines import difference, run, seen, streaming
 
 if TYPE_CHECKING:
     from pathlib import Path

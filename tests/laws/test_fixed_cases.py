@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spec.comparing import differs
-from tests.spec.drawing import case as one_grouping
-from tests.spec.drawing import chain, random_case
+from tests.support.spec.comparing import differs
+from tests.support.spec.drawing import case as one_grouping
+from tests.support.spec.drawing import chain, random_case
 
 CASES, PARTS = 600, 20
 

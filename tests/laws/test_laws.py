@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep, SignalStep
+from dataflow_model.plan.sources import AddStep
 from dataflow_model.testing import TestStream, assert_panes, panes_of, run_script, strategies
-from tests.engine.scripting import run
-from tests.laws.answers import batch_answer, elements_of
-from tests.laws.drawing import ENDLESS, FOREVER, scripts, windowing_strategies
+from tests.support.laws.answers import batch_answer, elements_of
+from tests.support.laws.drawing import ENDLESS, FOREVER, scripts, windowing_strategies
+from tests.support.laws.recutting import recut
+from tests.support.scripting import run
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
@@ -100,22 +101,6 @@ def test_discarding_panes_add_up_through_two_groupings(
 
 
 # Bundles.
-
-
-@st.composite
-def recut(draw: st.DrawFn, script: TestStream) -> TestStream:
-    """Cut the same events into other steps, and repeat watermarks and clock values."""
-    steps: list[Any] = []
-    for step in script.steps:
-        if not isinstance(step, AddStep):
-            steps += [step] * (1 if isinstance(step, SignalStep) else draw(st.integers(1, 3)))
-            continue
-        for element in step.elements:
-            if steps and isinstance(steps[-1], AddStep) and draw(st.booleans()):
-                steps[-1] = AddStep((*steps[-1].elements, element))
-            else:
-                steps.append(AddStep((element,)))
-    return TestStream(steps)
 
 
 @given(st.data(), scripts(), windowing_strategies())

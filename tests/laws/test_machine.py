@@ -14,8 +14,8 @@ import dataflow_model as dm
 from dataflow_model.runners.engine.bundle import Update
 from dataflow_model.testing import assert_panes, strategies
 from dataflow_model.triggers import TriggerMachine
-from tests.laws.drawing import BUSY, ENDLESS, windowing_strategies
-from tests.laws.shards import Element, Shards, staged
+from tests.support.laws.drawing import BUSY, ENDLESS, windowing_strategies
+from tests.support.laws.shards import Element, Shards, staged
 
 SECOND = 1_000_000
 KEYS = st.sampled_from("abc")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, panes_of, run_script, strategies
-from tests.laws.answers import batch_answer, elements_of
-from tests.laws.drawing import BUSY, ENDLESS, FOREVER, scripts, windowing_strategies
+from tests.support.laws.answers import batch_answer, elements_of
+from tests.support.laws.drawing import BUSY, ENDLESS, FOREVER, scripts, windowing_strategies
+from tests.support.laws.retracting import by_parity, standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,20 +25,6 @@ RETRACTING = windowing_strategies(retracting=True, trees=st.one_of(BUSY, ENDLESS
 MENDABLE = windowing_strategies(  # what may stand behind a retracting grouping: windows that stay, nothing dropped
     fns=strategies.window_fns(merging=False), trees=st.one_of(BUSY, ENDLESS), lateness=FOREVER
 ).filter(lambda strategy: strategy.accumulates)
-
-
-def standing(panes: Iterable[dm.Pane]) -> dict[tuple[Any, Any], Any]:
-    """Return what stands after these panes by key and window; each retraction must repeat what it takes back."""
-    values: dict[tuple[Any, Any], dm.Pane] = {}
-    for pane in panes:
-        place = (pane.key, pane.window)
-        if pane.is_retraction:
-            taken = values.pop(place)
-            assert (taken.value, taken.timestamp, taken.info) == (pane.value, pane.timestamp, pane.info)
-        else:
-            assert place not in values, "two values of one window at a time"
-            values[place] = pane
-    return {place: pane.value for place, pane in values.items()}
 
 
 # One grouping.
@@ -65,11 +52,6 @@ def test_retractions_change_no_value(script: TestStream, strategy: WindowingStra
 
 
 # Chains.
-
-
-def by_parity(key: Any, value: Any) -> tuple[str, Any]:
-    """Give a key that changes with the value, so that a retraction and its replacement part."""
-    return f"{value.bit_count() % 2}", value
 
 
 def to_one(key: Any, value: Any) -> tuple[str, Any]:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import panes_of, strategies
-from tests.laws.answers import batch_answer
-from tests.laws.drawing import BUSY, ENDLESS, FOREVER, scripts, windowing_strategies
-from tests.laws.test_retractions import by_parity, standing
-from tests.runners.jobs import counters, difference, draw, run, seen, streaming
+from tests.support.laws.answers import batch_answer
+from tests.support.laws.drawing import BUSY, ENDLESS, FOREVER, scripts, windowing_strategies
+from tests.support.laws.retracting import by_parity, standing
+from tests.support.pipelines import counters, difference, draw, run, seen, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from dataflow_model.runners.sharded import in_process
 from dataflow_model.runners.sharded.keyed_stage import run_shard
 from dataflow_model.runners.sharded.publishing import Publisher, read_measured
 from dataflow_model.testing import TestStream
-from tests.metrics import counting
-from tests.watermarks.streamed import SHARDS, Streamed
+from tests.support.metrics import counting
+from tests.support.micro_batches import SHARDS, Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import dataflow_model as dm
-from tests.metrics import counting
+from tests.support.metrics import counting
 
 if TYPE_CHECKING:
     from dataflow_model.metrics import RunReport

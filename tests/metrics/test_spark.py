@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from tests.metrics import counting
-from tests.runners.jobs import run, start, streaming
-from tests.runners.test_spark_lifecycle import PATIENCE, wait_for_batch, write_rows
+from tests.support.inputs import write_rows
+from tests.support.metrics import counting
+from tests.support.pipelines import run, start, streaming
+from tests.support.waiting import PATIENCE, wait_for_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

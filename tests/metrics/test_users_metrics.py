@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.metrics import counting
+from tests.support.metrics import counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

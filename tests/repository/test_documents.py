@@ -6,39 +6,19 @@ to be read, ``python spark`` one that uses the name ``spark``.
 
 from __future__ import annotations
 
-import doctest
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.documents import blocks, name_of, run_document
+from tests.support.settings import REPOSITORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 DOCUMENTS = sorted(path for pattern in ("*.md", "docs/**/*.md", "data/*.md") for path in REPOSITORY.glob(pattern))
-FENCE = re.compile(r"^```python(?P<how>[^\n]*)\n(?P<code>.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(REPOSITORY).as_posix()
-
-
-def blocks(path: Path) -> list[tuple[int, str, str]]:
-    """Return line, marks and code of each block that is to run."""
-    text = path.read_text(encoding="utf-8")
-    found = [(text.count("\n", 0, m.start("code")), m["how"].strip(), m["code"]) for m in FENCE.finditer(text)]
-    return [block for block in found if block[1] != "no-run"]
-
-
-def run_document(path: Path, names: dict[str, object]) -> None:
-    for line, _, code in blocks(path):
-        if ">>>" in code:
-            test = doctest.DocTestParser().get_doctest(code, names, name_of(path), str(path), line)
-            runner = doctest.DebugRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-            runner.run(test, clear_globs=False)
-            names.update(test.globs)
-        else:
-            # Blank lines first, so that a traceback names the line of the page.
-            exec(compile("\n" * line + code, str(path), "exec"), names)
 
 
 def needs_spark(path: Path) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
-from tests.retractions.accounts import Account, batch, elements_of, retracting, run
+from tests.support.retractions.accounts import Account, batch, elements_of, retracting, run
 
 KINDS = {"inner": dm.Join.inner, "left": dm.Join.left, "full": dm.Join.full}
 EACH = dm.Repeatedly(dm.AfterCount(1))

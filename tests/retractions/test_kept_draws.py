@@ -21,10 +21,10 @@ from dataflow_model.runners.sharded.faults import NO_FAULT, Crash
 from dataflow_model.runners.sharded.keyed_stage import run_shard
 from dataflow_model.runners.sharded.task import Worker
 from dataflow_model.testing import CrashPoint, TestStream
-from tests.retractions.accounts import net
-from tests.runners.jobs import run as run_to_end
-from tests.runners.jobs import streaming
-from tests.watermarks.streamed import Streamed
+from tests.support.micro_batches import Streamed
+from tests.support.pipelines import run as run_to_end
+from tests.support.pipelines import streaming
+from tests.support.retractions.accounts import net
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

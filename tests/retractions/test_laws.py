@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import run_script, strategies
-from tests.retractions.accounts import Account, batch, elements_of, instants, retracting, run
+from tests.support.retractions.accounts import Account, batch, elements_of, instants, retracting, run
+from tests.support.retractions.drawing import ANYTHING, ENDLESS, FOREVER, UNMERGED, AtEachChange
 
 if TYPE_CHECKING:
     from dataflow_model.plan.combine import CombineFn
@@ -19,15 +20,7 @@ if TYPE_CHECKING:
     from dataflow_model.testing import TestStream
 
 # Nothing is lost: trees that never finish, and windows that outlive the script.
-ENDLESS = strategies.triggers(2).map(dm.Repeatedly)
-FOREVER = st.just("1000 days")
 EVERYTHING = strategies.windowing_strategies(trees=ENDLESS, lateness=FOREVER).map(retracting)
-QUIET = {"on_time": dm.OnTimeBehavior.FIRE_IF_NON_EMPTY, "closing": dm.ClosingBehavior.FIRE_IF_NON_EMPTY}
-"""A window whose elements have all been taken back sends no pane: a batch job would not have it at all."""
-UNMERGED = strategies.windowing_strategies(
-    fns=strategies.window_fns(merging=False), trees=ENDLESS, lateness=FOREVER
-).map(lambda strategy: retracting(strategy, **QUIET))
-ANYTHING = strategies.windowing_strategies().map(retracting)
 COMBINERS: st.SearchStrategy[CombineFn[Any, Any, Any]] = st.sampled_from(
     [dm.Sum(), dm.Count(), dm.Max(), dm.Min(), dm.Top(2), dm.ToSet(), dm.Together(n=dm.Count(), most=dm.Max())]
 )
@@ -147,20 +140,3 @@ def test_the_second_grouping_never_counts_what_was_taken_back(
         answer = {(key, window): Counter(values) for key, window, values in batch(elements, second.window_fn)}
         shown = {home: Counter(values) for home, values in lists.by_window().items() if values}
         assert shown == answer
-
-
-@attrs.frozen
-class AtEachChange(dm.Trigger):
-    """Fires at each element, and at each that is taken back for good."""
-
-    def on_element(self, context: Any) -> None:
-        context.trigger()
-
-    def on_retraction(self, context: Any) -> None:
-        context.trigger()
-
-    def on_merge(self, context: Any) -> None:
-        pass
-
-    def may_finish(self, *, allowed_lateness: dm.Duration) -> bool:
-        return False

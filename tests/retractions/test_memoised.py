@@ -17,7 +17,7 @@ from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.testing import TestStream
-from tests.retractions.accounts import net, run
+from tests.support.retractions.accounts import net, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

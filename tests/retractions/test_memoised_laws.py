@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +21,22 @@ from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.sharding import split_by_shard
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.values import NO_FIRING
-from tests.laws.test_laws import recut
-from tests.retractions.accounts import instants, run
-from tests.retractions.test_laws import ANYTHING, UNMERGED, AtEachChange
-from tests.runners.jobs import difference, seen
-from tests.runners.test_side_state import by_sink
+from tests.support.laws.recutting import recut
+from tests.support.pipelines import difference
+from tests.support.retractions.accounts import instants, run
+from tests.support.retractions.drawing import ANYTHING, UNMERGED
+from tests.support.retractions.memoised import (
+    AT_ONCE,
+    FOREVER,
+    KEPT_SINKS,
+    balanced,
+    drawn_and_grouped,
+    into_one_place,
+    named_anew,
+    plain_and_kept,
+    told,
+)
+from tests.support.side_inputs import by_sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,52 +45,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
 
 SCRIPTS = strategies.test_streams(keys=("a", "b", "c"), max_steps=12)
-FOREVER: dict[str, Any] = {
-    "allowed_lateness": dm.duration("1000 days"),
-    "timestamp_combiner": dm.TimestampCombiner.END_OF_WINDOW,
-}
-
-
-def plain_and_kept(
-    p: dm.Pipeline, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, *, keeps: bool, name: str = ""
-) -> None:
-    """Send what a grouping says through functions of every kind, and into a second grouping."""
-
-    def named(label: str, transform: Any) -> Any:
-        return f"{name}{label}" >> (transform.retractable("memoised") if keeps and label in _FUNCTIONS else transform)
-
-    elements = p | named("script", script)
-    sums = elements | named("w1", dm.Window.into(one)) | named("g1", dm.Sum.per_key())
-    mapped = sums | named("map", dm.MapTuple(_by_parity))
-    flat = sums | named("flat", dm.FlatMap(_apart).with_outputs("odd", main="all").with_exception_handling())
-    for label, collection in {"mapped": mapped, "all": flat[0]["all"], "odd": flat[0].odd, "dead": flat[1]}.items():
-        _ = collection | named(label, dm.io.Collect())
-    placed = mapped | named("filter", dm.Filter(lambda pair: pair[1] % 5)) | named("w2", dm.Window.into(two))
-    _ = placed | named("g2", dm.ToList.per_key()) | named("lists", dm.io.Collect())
-
-
-_FUNCTIONS = ("map", "flat", "filter")
-KEPT_SINKS = ("mapped", "all", "odd", "dead", "lists")
-
-
-def _by_parity(key: Any, value: Any) -> tuple[str, Any]:
-    del key
-    return f"{value % 2}", value
-
-
-def _apart(pair: tuple[str, int], window: Any) -> Any:
-    if pair[1] % 7 == 3:
-        raise ValueError("three")
-    yield pair
-    if pair[1] % 2:
-        yield dm.TaggedOutput("odd", (pair, window))
-
-
-def told(result: Callable[[str], Any], name: str = "") -> dict[str, list[Any]]:
-    """Return what the sinks received; of dead letters what does not name lines of code."""
-    found = {label: seen(result(f"{name}{label}")) for label in KEPT_SINKS}
-    found["dead"] = [(entry[0].element, entry[0].reason, *entry[1:]) for entry in found["dead"]]
-    return found
 
 
 @given(SCRIPTS, ANYTHING, UNMERGED)
@@ -93,40 +57,6 @@ def test_a_function_that_is_deterministic_gives_the_same_panes_with_its_outputs_
         for keeps in (False, True)
     )
     assert told(kept.collected) == told(plain.collected)
-
-
-def drawn_and_grouped(
-    p: dm.Pipeline, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, name: str = ""
-) -> None:
-    """Give each sum a name of its own, and list those that stand."""
-    sums = p | f"{name}script" >> script | f"{name}w1" >> dm.Window.into(one) | f"{name}g1" >> dm.Sum.per_key()
-    drawn = sums | f"{name}draw" >> dm.Map(_named_anew).retractable("memoised")
-    lists = drawn | f"{name}w2" >> dm.Window.into(two) | f"{name}g2" >> dm.ToList.per_key()
-    for label, collection in {"sums": sums, "drawn": drawn, "lists": lists}.items():
-        _ = collection | f"{name}{label}" >> dm.io.Collect()
-
-
-def _named_anew(pair: Any) -> Any:
-    return "all", (pair, uuid.uuid4().hex)
-
-
-def balanced(sums: list[Record], drawn: list[Record], lists: list[Record]) -> None:
-    """Check that at any time each sum that stands has one name, and that the lists hold just those."""
-    for said, named, listed in instants(sums, drawn, lists):
-        names = [(record.value[1], record.window) for record in named.standing]
-        assert Counter((pair, window) for (pair, _), window in names) == Counter(
-            (record.value, record.window) for record in said.standing
-        )
-        found = [entry for record in listed.standing for entry in record.value[1]]
-        assert Counter(found) == Counter(entry for entry, _ in names)
-
-
-AT_ONCE = UNMERGED.map(lambda strategy: attrs.evolve(strategy, trigger=dm.Repeatedly(AtEachChange())))
-
-
-def into_one_place(strategy: WindowingStrategy) -> WindowingStrategy:
-    """Return a strategy under which each element is in one window, so that the lists count it once."""
-    return attrs.evolve(strategy, window_fn=dm.FixedWindows(7))
 
 
 @given(st.data(), SCRIPTS, ANYTHING, AT_ONCE)
@@ -147,7 +77,7 @@ def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStrea
     def build(p: dm.Pipeline) -> None:
         sums = p | script | dm.Window.into(one) | dm.Sum.per_key()
         _ = sums | "said" >> dm.io.Collect()
-        _ = sums | "draw" >> dm.Map(_named_anew).retractable("memoised") | "drawn" >> dm.io.Collect()
+        _ = sums | "draw" >> dm.Map(named_anew).retractable("memoised") | "drawn" >> dm.io.Collect()
 
     result = run(build)
     for said, named in instants(result.collected("said"), result.collected("drawn")):
@@ -189,7 +119,7 @@ class Shards:
     def __init__(self, count: int) -> None:
         pipeline = dm.Pipeline()
         sums = pipeline | TestStream() | dm.Window.into(dm.GlobalWindows()).accumulating_and_retracting()
-        drawn = sums | _BEFORE >> dm.Sum.per_key() | _DRAW >> dm.Map(_named_anew).retractable("memoised")
+        drawn = sums | _BEFORE >> dm.Sum.per_key() | _DRAW >> dm.Map(named_anew).retractable("memoised")
         _ = drawn | _SINK >> dm.io.Collect()
         self.staged = cut_into_stages(pipeline.plan())
         self.shards = self._new(count)

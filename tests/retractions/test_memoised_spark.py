@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import strategies
-from tests.retractions.accounts import net
-from tests.retractions.test_laws import UNMERGED
-from tests.retractions.test_memoised_laws import (
+from tests.support.inputs import write_rows
+from tests.support.pipelines import counters, difference, draw, run, start, streaming
+from tests.support.retractions.accounts import net
+from tests.support.retractions.drawing import FIRST, UNMERGED
+from tests.support.retractions.memoised import (
     AT_ONCE,
     FOREVER,
     KEPT_SINKS,
@@ -23,9 +25,7 @@ from tests.retractions.test_memoised_laws import (
     plain_and_kept,
     told,
 )
-from tests.retractions.test_spark import FIRST
-from tests.runners.jobs import counters, difference, draw, run, start, streaming
-from tests.runners.test_spark_lifecycle import wait_for_batch, write_rows
+from tests.support.waiting import wait_for_batch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.testing import TestStream
 from dataflow_model.values import NO_FIRING, interval
-from tests.retractions.accounts import run
-from tests.runners.test_side_state import streamed
+from tests.support.retractions.accounts import run
+from tests.support.side_inputs import streamed
 
 if TYPE_CHECKING:
     from dataflow_model.values import Window

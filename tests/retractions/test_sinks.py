@@ -15,7 +15,7 @@ from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.sinks import Record
 from dataflow_model.testing import TestStream
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-from tests.retractions.accounts import run
+from tests.support.retractions.accounts import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

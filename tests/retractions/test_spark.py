@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import strategies
-from tests.retractions.accounts import Account, retracting
-from tests.runners.jobs import counters, difference, draw, run, seen, streaming
+from tests.support.pipelines import counters, difference, draw, run, seen, streaming
+from tests.support.retractions.accounts import Account
+from tests.support.retractions.drawing import FIRST, LATER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,18 +23,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
-EACH = dm.Repeatedly(dm.AfterCount(1))
-QUIET: dict[str, Any] = {
-    "trigger": EACH,
-    "allowed_lateness": dm.duration("1000 days"),
-    "on_time": dm.OnTimeBehavior.FIRE_IF_NON_EMPTY,
-    "closing": dm.ClosingBehavior.FIRE_IF_NON_EMPTY,
-    "timestamp_combiner": dm.TimestampCombiner.END_OF_WINDOW,
-}
-FIRST = strategies.windowing_strategies().map(lambda strategy: retracting(strategy, **QUIET))
-LATER = strategies.windowing_strategies(fns=strategies.window_fns(merging=False)).map(
-    lambda strategy: retracting(strategy, **QUIET)
-)
 SINKS = ("first", "second", "third", "cogrouped", "joined", "flattened", "distinct", "odd", "sets", "looked")
 Case = tuple["TestStream", "WindowingStrategy", "WindowingStrategy", "WindowingStrategy"]
 

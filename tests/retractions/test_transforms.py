@@ -12,7 +12,7 @@ import dataflow_model as dm
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.testing import TestStream, strategies
-from tests.retractions.accounts import Account, batch, elements_of, net, run
+from tests.support.retractions.accounts import Account, batch, elements_of, net, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

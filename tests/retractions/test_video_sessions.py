@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.retractions.accounts import Account, ends_of_ticks, run, ticking, until
-from tests.retractions.viewing import (
+from tests.support.pipelines import difference, draw, seen, streaming
+from tests.support.pipelines import run as run_on
+from tests.support.retractions.accounts import Account, ends_of_ticks, run, ticking, until
+from tests.support.retractions.viewing import (
     ads_strategy,
     is_unpopular,
     sessions_of,
@@ -20,8 +22,6 @@ from tests.retractions.viewing import (
     story,
     uploads,
 )
-from tests.runners.jobs import difference, draw, seen, streaming
-from tests.runners.jobs import run as run_on
 
 if TYPE_CHECKING:
     from pathlib import Path

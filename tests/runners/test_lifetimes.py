@@ -16,7 +16,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all, torn_down
 from dataflow_model.testing import TestStream
-from tests.watermarks.streamed import Streamed
+from tests.support.micro_batches import Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import UserCodeError
 from dataflow_model.testing import TestStream
-from tests.engine.scripting import fixed, script
+from tests.support.scripting import fixed, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from tests.engine.scripting import fixed
+from tests.support.inputs import Row, write_seconds
+from tests.support.scripting import fixed
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-Row = tuple[int, int, int]  # event time, processing time, value; in seconds
-
-
-def write(path: Path, rows: list[Row]) -> None:
-    """Write a file of rows."""
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(("at", "seen", "value"))}
-    micros = {name: [number * 10**6 for number in columns[name]] for name in ("at", "seen")}
-    pq.write_table(pa.table({**micros, "value": columns["value"]}), path)
 
 
 def replay(folder: Path, windowing: dm.WindowInto, **options: Any) -> list[tuple[Any, str, float]]:
@@ -42,7 +32,7 @@ EARLY_AND_LATE = dm.AfterWatermark(early=dm.AfterProcessingTime(5), late=dm.Afte
 
 
 def test_panes_come_when_they_would_have_come_live(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", [(1, 100, 1), (2, 103, 2), (12, 110, 4), (3, 111, 8), (13, 112, 16)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (2, 103, 2), (12, 110, 4), (3, 111, 8), (13, 112, 16)])
     given = replay(tmp_path, fixed(EARLY_AND_LATE, lateness=60).accumulating())
     assert given == [
         (3, "EARLY", 105),
@@ -54,20 +44,20 @@ def test_panes_come_when_they_would_have_come_live(tmp_path: Path) -> None:
 
 def test_the_watermark_moves_only_when_the_tick_is_complete(tmp_path: Path) -> None:
     # All three rows are seen at 100: the second takes the watermark past the first window only after the third.
-    write(tmp_path / "a.parquet", [(1, 100, 1), (12, 100, 2), (2, 100, 4)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (12, 100, 2), (2, 100, 4)])
     assert replay(tmp_path, fixed()) == [(5, "ON_TIME", 100), (2, "ON_TIME", 100)]
 
 
 def test_rows_of_several_files_meet_in_their_ticks(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", [(1, 100, 1), (12, 102, 2)])
-    write(tmp_path / "b.parquet", [(2, 101, 4), (3, 102, 8)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (12, 102, 2)])
+    write_seconds(tmp_path / "b.parquet", [(2, 101, 4), (3, 102, 8)])
     given = replay(tmp_path, fixed(dm.AfterWatermark(late=dm.AfterCount(1)), lateness=60))
     assert given[0] == (13, "ON_TIME", 102)
 
 
 def test_within_a_tick_the_order_is_that_of_the_files_names_and_rows(tmp_path: Path) -> None:
-    write(tmp_path / "b.parquet", [(1, 100, 4), (1, 100, 8), (1, 101, 64)])
-    write(tmp_path / "a.parquet", [(1, 100, 1), (1, 100, 2), (1, 101, 32)])
+    write_seconds(tmp_path / "b.parquet", [(1, 100, 4), (1, 100, 8), (1, 101, 64)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (1, 100, 2), (1, 101, 32)])
     given = replay(tmp_path, fixed(dm.Repeatedly(dm.AfterCount(1))))
     assert [value for value, _, _ in given] == [1, 2, 4, 8, 32, 64]
 
@@ -79,7 +69,7 @@ def test_how_rows_are_spread_over_files_does_not_matter(tmp_path: Path) -> None:
         folder.mkdir()
         for place in range(files):
             some = [row for row in rows if row[1] % files == place]
-            write(folder / f"{place}.parquet", some)
+            write_seconds(folder / f"{place}.parquet", some)
     windowing = fixed(EARLY_AND_LATE, lateness=20)
     one, *others = [replay(tmp_path / str(files), windowing) for files in (1, 2, 3)]
     assert len(one) > 4
@@ -87,19 +77,19 @@ def test_how_rows_are_spread_over_files_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_bounded_out_of_orderness_holds_the_watermark_back(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", [(1, 100, 1), (12, 110, 2), (2, 111, 4), (15, 112, 8)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (12, 110, 2), (2, 111, 4), (15, 112, 8)])
     given = replay(tmp_path, fixed(), watermark=dm.BoundedOutOfOrderness(5))
     assert given == [(5, "ON_TIME", 112), (10, "ON_TIME", 112)]
 
 
 def test_a_file_that_is_not_sorted_by_the_replay_clock_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", [(1, 100, 1), (2, 99, 2)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (2, 99, 2)])
     with pytest.raises(dm.DataflowError, match=r"a\.parquet"):
         replay(tmp_path, fixed())
 
 
 def test_a_replay_clock_and_a_wall_clock_are_refused_together(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", [(1, 100, 1)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1)])
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     replayed = pipeline | "replayed" >> dm.io.ReadParquet(tmp_path, event_time="at", processing_time="seen")
     walled = pipeline | "walled" >> dm.io.ReadParquet(tmp_path, event_time="at")
@@ -109,7 +99,7 @@ def test_a_replay_clock_and_a_wall_clock_are_refused_together(tmp_path: Path) ->
 
 
 def test_created_elements_come_with_the_first_tick_of_a_replay(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", [(1, 100, 1), (2, 101, 2)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (2, 101, 2)])
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     rows = pipeline | dm.io.ReadParquet(tmp_path, event_time="at", processing_time="seen")
     pairs = rows | dm.Map(lambda row: ("k", row.value))

@@ -19,7 +19,7 @@ from dataflow_model.runners.spark.job import do_work, plan_work
 from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shipping import MOST_ALONG, ship_program
 from dataflow_model.runners.spark.stages import program_options
-from tests.upgrade.runs import Run
+from tests.support.micro_batches import Run
 
 SPARK: Any = object()
 """Stands for a session that is not asked for anything."""

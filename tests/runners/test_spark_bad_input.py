@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from tests.runners.jobs import run, start, streaming
+from tests.support.pipelines import run, start, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.stages import cut_into_stages
-from tests.runners.jobs import difference, run, streaming
+from tests.support.pipelines import difference, run, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import CheckpointMismatch, SourceError, UnsupportedOnRunner
 from dataflow_model.runners.spark import collected
-from tests.runners.jobs import difference, run, seen, start, streaming
+from tests.support.pipelines import difference, run, seen, start, streaming
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,14 +54,6 @@ def actual_sums(result: Any) -> Counter[Any]:
         key, value = record.value
         found[key, int(record.window.start) // (10 * SECOND)] += value
     return found
-
-
-def wait_for(result: Any, condition: Callable[[], bool]) -> None:
-    """Wait until a run has come so far; raise what it failed with."""
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert result.wait_until_finish(timeout=0.1) is dm.RunnerState.RUNNING
-        assert time.monotonic() < deadline, result.metrics()
 
 
 def write(folder: Path, number: int, rows: list[tuple[Any, ...]]) -> None:

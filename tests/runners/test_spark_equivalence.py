@@ -6,14 +6,13 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import strategies
-from tests.runners.jobs import counters, difference, draw, run, seen, streaming
+from tests.support.inputs import write_replay
+from tests.support.pipelines import counters, difference, draw, run, seen, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.strategy import WindowingStrategy
 
-SECOND = 1_000_000
 
 # Drawn scripts, each with a watermark of its own: a hundred in one query.
 
@@ -57,22 +55,6 @@ def _assert_same(expected: Any, actual: Any, described: dict[str, str]) -> None:
 
 
 # Drawn files under a replay clock: late data, shared ticks, one and several files.
-
-
-def write_replay(folder: Path, rng: random.Random, *, cases: int, files: int, rows: int) -> None:
-    """Write rows of many cases, sorted by the clock in each file; many share a tick, many are late."""
-    folder.mkdir()
-    for file in range(files):
-        clock = rng.randrange(5)
-        columns: dict[str, list[Any]] = {"known_at": [], "at": [], "case": [], "key": [], "value": []}
-        for row in range(rows // files):
-            clock += rng.choice([0, 0, 0, 0, 1, 1, 2, 7]) if row % cases == 0 else rng.choice([0] * 30 + [1])
-            columns["known_at"].append(clock * SECOND)
-            columns["at"].append((clock + rng.randint(-40, 3)) * SECOND)
-            columns["case"].append(rng.randrange(cases))
-            columns["key"].append(rng.choice("abc"))
-            columns["value"].append(rng.randrange(1_000))
-        pq.write_table(pa.table(columns), folder / f"part-{file}.parquet", row_group_size=97)
 
 
 def replayed(folder: Path, grouping: list[WindowingStrategy], delay: int) -> Callable[[dm.Pipeline], None]:

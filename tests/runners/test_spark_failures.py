@@ -7,19 +7,22 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import dataflow_model as dm
-from tests.runners.jobs import run, start, streaming
-from tests.runners.test_spark_lifecycle import PATIENCE, summing, wait_for_batch, write_rows
+from tests.support.inputs import summing, write_rows
+from tests.support.pipelines import run, start, streaming
+from tests.support.settings import REPOSITORY
+from tests.support.waiting import PATIENCE, wait_for_batch
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
-JOB = Path(__file__).with_name("stopped_job.py")
+JOB = REPOSITORY / "tests/support/runners/stopped_job.py"
 
 
 def broken(x: int) -> int:
@@ -87,7 +90,7 @@ def test_functions_that_hold_a_large_table_run_in_a_small_jvm_and_a_stopped_sess
     write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
     ran = subprocess.run(
         [sys.executable, JOB, tmp_path],
-        cwd=Path(__file__).parents[2],
+        cwd=REPOSITORY,
         env={**os.environ, "JAVA_HOME": java_home, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,

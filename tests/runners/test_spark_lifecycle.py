@@ -9,33 +9,20 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.sharded import faults
-from tests.runners.jobs import difference, run, seen, start, streaming
+from tests.support.inputs import summing, write_rows
+from tests.support.pipelines import difference, run, seen, start, streaming
+from tests.support.waiting import PATIENCE, wait_for_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from dataflow_model.plan.runner import PipelineResult
-
-PATIENCE = 300
-"""Seconds after which a test that waits for a micro-batch gives up; it waits for what it is told, never for a time."""
-
-
-def write_rows(file: Path, first: int, last: int) -> None:
-    """Write a file as a followed directory wants it: whole when it appears."""
-    numbers = list(range(first, last))
-    file.parent.mkdir(exist_ok=True)
-    fresh = file.with_name(f"_{file.name}")
-    pq.write_table(pa.table({"at": numbers, "seen": numbers, "key": [n % 3 for n in numbers], "n": numbers}), fresh)
-    fresh.rename(file)
 
 
 class Meter:
@@ -49,28 +36,6 @@ class Meter:
         with self.changed:
             self.values += values
             self.changed.notify_all()
-
-
-def summing(folder: Path, *, follow: bool = False) -> Callable[[dm.Pipeline], None]:
-    def build(p: dm.Pipeline) -> None:
-        rows = p | "rows" >> dm.io.ReadParquet(folder, event_time="at", processing_time="seen", follow=follow)
-        pairs = rows | "pair" >> dm.Map(lambda row: (row.key, row.n))
-        windowed = pairs | "windows" >> dm.Window.into(dm.FixedWindows("10 microseconds")).accumulating()
-        _ = windowed | "sums" >> dm.Sum.per_key() | "panes" >> dm.io.Collect()
-
-    return build
-
-
-def wait_for_batch(result: Any, number: int) -> None:
-    """Wait until some micro-batches have been committed."""
-    done = threading.Event()
-    for _ in range(PATIENCE * 20):
-        progress = result.query.lastProgress
-        if progress is not None and progress.batchId >= number:
-            return
-        assert result.query.isActive, result.query.exception()
-        done.wait(0.05)
-    pytest.fail(f"no micro-batch {number} within {PATIENCE} seconds")
 
 
 def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.runners.jobs import counters, difference, run, seen, streaming
-from tests.runners.test_spark_equivalence import write_replay
+from tests.support.inputs import write_replay
+from tests.support.pipelines import counters, difference, run, seen, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,20 +8,21 @@ import random
 import subprocess
 import sys
 import sysconfig
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.runners.jobs import difference
-from tests.runners.test_spark_equivalence import write_replay
+from tests.support.inputs import write_replay
+from tests.support.pipelines import difference
+from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]  # a JVM of its own each, 30 to 60 seconds
 
-JOB = Path(__file__).with_name("remote_job.py")
+JOB = REPOSITORY / "tests/support/runners/remote_job.py"
 WITHOUT_PATH = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 NAMES = ("summed", "panes", "dead")
 

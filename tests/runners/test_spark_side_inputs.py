@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.runners.spark import static_sides
 from dataflow_model.testing import strategies
-from tests.runners.jobs import counters, difference, draw, run, seen, streaming
-from tests.runners.test_spark_equivalence import write_replay
+from tests.support.inputs import write_replay
+from tests.support.pipelines import counters, difference, draw, run, seen, streaming
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.offsets import begin
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.spark.stages import _StreamReader, program_options
-from tests.runners.test_spark_lifecycle import write_rows
+from tests.support.inputs import write_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

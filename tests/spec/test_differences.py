@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
-from tests.engine.scripting import fixed, script, sessions
-from tests.spec.comparing import by_specification, on_runner
-from tests.spec.drawing import Case
-from tests.spec.triggers_of_users import Timeout, Wishes
+from tests.support.scripting import fixed, script, sessions
+from tests.support.spec.comparing import by_specification, on_runner
+from tests.support.spec.drawing import Case
+from tests.support.spec.triggers_of_users import Timeout, Wishes
 
 CLEAR, BY_DEFAULT = dm.FiringMode.CLEAR, dm.AccumulationMode.ACCUMULATE_BY_DEFAULT
 EACH, NEVER, IN_FIVE = dm.Repeatedly(dm.AfterCount(1)), dm.Repeatedly(dm.Never()), dm.AfterProcessingTime(5)

@@ -12,14 +12,14 @@ from hypothesis import given, note, settings
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, assert_panes
-from tests.spec import spec
-from tests.spec.comparing import by_specification, differs, on_runner, smallest
-from tests.spec.drawing import WINDOW_FNS, Case, case, cases, chain, random_case
-from tests.spec.spec_triggers import next_period
+from tests.support.spec import spec
+from tests.support.spec.comparing import by_specification, differs, on_runner, smallest
+from tests.support.spec.drawing import WINDOW_FNS, Case, case, cases, chain, random_case
+from tests.support.spec.spec_triggers import next_period
 
 if TYPE_CHECKING:
-    from tests.spec.spec import Live
-    from tests.spec.spec_triggers import Event
+    from tests.support.spec.spec import Live
+    from tests.support.spec.spec_triggers import Event
 
 SHRINKING = int(os.environ.get("SPEC_CASES", "1000"))
 FAST = int(os.environ.get("SPEC_FAST_CASES", "3000"))

@@ -10,9 +10,9 @@ import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, NotYetSupported, PlanError, UserCodeError
 from dataflow_model.plan.fingerprint import fingerprint
 from dataflow_model.testing import TestStream
+from tests.support.state.examples import CLOCK, EVENT, result_of, values
 
 TENS = dm.Window.into(dm.FixedWindows(10))
-EVENT, CLOCK = dm.TimeDomain.EVENT_TIME, dm.TimeDomain.PROCESSING_TIME
 
 
 class Count(dm.DoFn):
@@ -39,22 +39,6 @@ class AtTheEnd(dm.DoFn):
     def at_end(self, key: Any, values: dm.BagState[Any]) -> Any:
         yield key, values.read()
         values.clear()
-
-
-def result_of(*transforms: Any, script: TestStream) -> Any:
-    """Run transforms over a script; what comes out is in the sink `out`."""
-    pipeline = dm.Pipeline(runner=dm.LocalRunner())
-    collection = pipeline | "script" >> script
-    for transform in transforms:
-        collection = collection | transform
-    _ = collection | "out" >> dm.io.Collect()
-    result = pipeline.run()
-    result.wait_until_finish()
-    return result
-
-
-def values(result: Any) -> list[Any]:
-    return [record.value for record in result.collected("out")]
 
 
 # State ----------------------------------------------------------------------------------------------------------------

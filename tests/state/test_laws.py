@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,25 +11,19 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.sources import ClockStep, WatermarkStep
 from dataflow_model.testing import TestStream
-from tests.laws.test_laws import recut
-from tests.runners.jobs import difference
-from tests.runners.test_side_state import streamed
-from tests.state import actor
-from tests.state.reference import Reference
+from tests.support.laws.recutting import recut
+from tests.support.pipelines import difference
+from tests.support.side_inputs import streamed
+from tests.support.state import actor
+from tests.support.state.drawing import KINDS, fitting
+from tests.support.state.reference import Reference
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
 
-KINDS = st.sampled_from([actor.Actor, actor.Mourner, actor.Sorter])
-
 
 def outputs(records: Any) -> list[tuple[Any, Any, int, int]]:
     return [(it.value, it.window, int(it.event_time), int(it.processing_time)) for it in records]
-
-
-def fitting(kind: type, strategy: WindowingStrategy) -> WindowingStrategy:
-    """Give a sorter windows that none of the timers outlives: behind it a window is gone at its end."""
-    return attrs.evolve(strategy, window_fn=dm.GlobalWindows()) if kind is actor.Sorter else strategy
 
 
 @given(actor.scripts(), actor.strategies(), KINDS)

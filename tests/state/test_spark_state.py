@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.sources import AddStep
 from dataflow_model.testing import TestStream
-from tests.runners.jobs import counters, difference, draw, run, seen, start, streaming
-from tests.runners.test_spark_lifecycle import wait_for_batch, write_rows
-from tests.state import actor
-from tests.state.test_laws import KINDS, fitting
+from tests.support.inputs import write_rows
+from tests.support.pipelines import counters, difference, draw, run, seen, start, streaming
+from tests.support.state import actor
+from tests.support.state.drawing import KINDS, fitting
+from tests.support.waiting import wait_for_batch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.state.test_examples import CLOCK, result_of, values
+from tests.support.state.examples import CLOCK, result_of, values
 
 BACK = dm.duration(3)
 

@@ -8,7 +8,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import CrashPoint, TestStream
-from tests.runners.jobs import seen
+from tests.support.pipelines import seen
 
 if TYPE_CHECKING:
     from pathlib import Path

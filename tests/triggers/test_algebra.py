@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import strategies
 from dataflow_model.triggers import TreeState
-from tests.triggers.playing import SECOND, Play, window
+from tests.support.triggers.playing import SECOND, Play, window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

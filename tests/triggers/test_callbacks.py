@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.triggers import FiringMode, Outcome, TimeDomain, TreeState, TriggerMachine
-from tests.triggers.playing import SECOND, Play, fires_at, merged, window
+from tests.support.triggers.playing import SECOND, Play, fires_at, merged, window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

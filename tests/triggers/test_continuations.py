@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.triggers import TriggerMachine
-from tests.engine.scripting import fixed, script
-from tests.runners.test_local_replay import write
+from tests.support.inputs import write_seconds
+from tests.support.scripting import fixed, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +156,7 @@ def test_late_panes_go_through_the_second_grouping_in_their_tick() -> None:
 
 
 def test_a_replayed_tick_gives_the_second_grouping_one_pane(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", [(1, 100, 1), (1, 100, 2), (1, 103, 4), (2, 103, 8), (3, 104, 16)])
+    write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (1, 100, 2), (1, 103, 4), (2, 103, 8), (3, 104, 16)])
     with dm.Pipeline() as p:
         rows = p | dm.io.ReadParquet(tmp_path, event_time="at", processing_time="seen")
         pairs = rows | dm.Map(lambda row: (row.value % 3, row.value))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.triggers import local_times
-from tests.triggers.playing import Play, deadlines, fires_at, merged
+from tests.support.triggers.playing import Play, deadlines, fires_at, merged
 
 EVENT = dm.TimeDomain.EVENT_TIME
 NEW_YORK = "America/New_York"

@@ -11,8 +11,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.triggers import TreeState, TriggerMachine
 from dataflow_model.values import GLOBAL_WINDOW, encode_key
-from tests.engine.scripting import fixed, run, sessions
-from tests.triggers.playing import Play, fires_at, merged
+from tests.support.scripting import fixed, run, sessions
+from tests.support.triggers.playing import Play, fires_at, merged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataflow_model as dm
-from tests.engine.scripting import run, sessions
+from tests.support.scripting import run, sessions
 
 COUNT = dm.AfterCount
 DELAY = dm.AfterProcessingTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dataflow_model as dm
-from tests.engine.scripting import fixed, run, script
+from tests.support.scripting import fixed, run, script
 
 REPEATED_COUNT = dm.Repeatedly(dm.AfterCount(2))
 REPEATED_DELAY = dm.Repeatedly(dm.AfterProcessingTime(5))

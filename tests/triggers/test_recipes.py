@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
-from tests.engine.scripting import fixed, run, sessions
-from tests.repository.test_documents import run_document
-from tests.triggers.playing import Play, fires_at, merged
+from tests.support.documents import run_document
+from tests.support.scripting import fixed, run, sessions
+from tests.support.triggers.playing import Play, fires_at, merged
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "when.md"
 HOUR = 3600

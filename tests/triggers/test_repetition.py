@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
-from tests.engine.scripting import fixed, run, sessions
-from tests.triggers.playing import Play, fires_at, merged
+from tests.support.scripting import fixed, run, sessions
+from tests.support.triggers.playing import Play, fires_at, merged
 
 COUNT = dm.AfterCount
 

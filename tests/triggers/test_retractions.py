@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from tests.triggers.playing import Play, fires_at
+from tests.support.triggers.playing import Play, fires_at
 
 ARMED = [
     (dm.AfterProcessingTime(5), "p 6"),

@@ -7,8 +7,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
 from dataflow_model.triggers import TriggerMachine
-from tests.engine.scripting import fixed, run
-from tests.triggers.playing import Play, fires_at, merged
+from tests.support.scripting import fixed, run
+from tests.support.triggers.playing import Play, fires_at, merged
 
 FLUSH = dm.AfterSignal("flush")
 MOST = dm.AfterWatermark(percentile=90)

@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.triggers import OrFinally, TimeDomain
-from tests.triggers.playing import Play, fires_at, merged
+from tests.support.triggers.playing import Play, fires_at, merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

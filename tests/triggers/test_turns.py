@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dataflow_model as dm
-from tests.engine.scripting import fixed, run
+from tests.support.scripting import fixed, run
 
 COUNT = dm.AfterCount
 DELAY = dm.AfterProcessingTime

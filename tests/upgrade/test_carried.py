@@ -2,69 +2,20 @@
 
 from __future__ import annotations
 
-import random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing.micro_batches import MemoryStore
-from tests.runners.jobs import difference, run, seen
-from tests.runners.test_side_state import build as joined
-from tests.upgrade.runs import Run, write_history
+from tests.support.micro_batches import Run
+from tests.support.pipelines import difference, run, seen
+from tests.support.side_inputs import build as joined
+from tests.support.upgrade.pipelines import ROWS, Build, chained, pairs, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-ROWS = 240
-Build = Any
-
-
-def history(seed: int, first: int = 0, rows: int = ROWS) -> list[tuple[int, int, str, int]]:
-    """Return rows that come out of order, some of them late, several at one tick."""
-    chance = random.Random(seed)
-    return [
-        (max(0, number - chance.choice([0, 0, 1, 3, 9, 40])), number // 3, chance.choice("abcdefg"), number)
-        for number in range(first, first + rows)
-    ]
-
-
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    for name in (1, 2):
-        write_history(tmp_path / "rows" / f"{name}.parquet", history(name))
-    return tmp_path / "rows"
-
-
-def pairs(p: dm.Pipeline, folder: Path, label: str = "rows") -> Any:
-    read = p | label >> dm.io.ReadParquet(
-        folder, event_time="at", processing_time="seen", watermark=dm.BoundedOutOfOrderness("4 microseconds")
-    )
-    return read | f"{label} pairs" >> dm.Map(lambda row: (row.key, row.n))
-
-
-def sums(elements: Any, mode: dm.AccumulationMode = dm.AccumulationMode.ACCUMULATE_ALWAYS) -> Any:
-    trigger = dm.AfterWatermark(early=dm.AfterCount(3), late=dm.AfterCount(1))
-    windows = dm.Window.into(dm.FixedWindows("20 microseconds")).trigger(trigger)
-    strategy = windows.allowed_lateness("30 microseconds").accumulation(mode)
-    return elements | "windows" >> strategy | "sums" >> dm.Sum.per_key()
-
-
-def plain(folder: Path) -> Build:
-    def build(p: dm.Pipeline) -> None:
-        _ = sums(pairs(p, folder)) | "panes" >> dm.io.Collect()
-
-    return build
-
-
-def chained(folder: Path) -> Build:
-    def build(p: dm.Pipeline) -> None:
-        by_letter = sums(pairs(p, folder), dm.AccumulationMode.CLEAR_ALWAYS)
-        regrouped = by_letter | "halves" >> dm.Map(lambda pair: (pair[0] < "d", pair[1]))
-        _ = regrouped | "again" >> dm.Reshuffle() | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
-
-    return build
 
 
 def retracting(folder: Path, retractable: bool | Literal["memoised"] = True) -> Build:

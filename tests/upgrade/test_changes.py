@@ -13,34 +13,16 @@ import dataflow_model as dm
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.time import MIN_TIMESTAMP
-from tests.runners.jobs import difference, run, seen
-from tests.upgrade.runs import Run, write_history
-from tests.upgrade.test_carried import ROWS, Build, history, pairs, plain, rows, sums
+from tests.support.inputs import write_history
+from tests.support.micro_batches import Run
+from tests.support.pipelines import difference, run, seen
+from tests.support.upgrade.pipelines import ROWS, TWENTY, Build, branched, history, pairs, plain, several, sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from dataflow_model.plan.sinks import Record
-
-__all__ = ["rows"]  # a fixture
-
-TWENTY = "20 microseconds"
-
-
-def branched(folder: Path, *branches: str, percentile: float = 100) -> Build:
-    """Return a pipeline with some of several groupings."""
-
-    def build(p: dm.Pipeline) -> None:
-        elements = pairs(p, folder)
-        if "sums" in branches:
-            _ = sums(elements) | "panes" >> dm.io.Collect()
-        if "counts" in branches:
-            trigger = dm.AfterWatermark(percentile=percentile)
-            windows = dm.Window.into(dm.FixedWindows(TWENTY)).trigger(trigger, may_lose_data=True)
-            _ = elements | "count windows" >> windows | "counts" >> dm.Count.per_key() | "counted" >> dm.io.Collect()
-
-    return build
 
 
 def taken(run: Run, label: str) -> int:
@@ -160,15 +142,6 @@ def test_a_source_whose_watermark_is_made_otherwise_keeps_its_place(rows: Path, 
 
 
 # Sources that are added.
-
-
-def several(*folders: Path) -> Build:
-    def build(p: dm.Pipeline) -> None:
-        sources = tuple(pairs(p, folder, folder.name) for folder in folders)
-        together = sources | "all" >> dm.Flatten() | "again" >> dm.Reshuffle()
-        _ = sums(together) | "panes" >> dm.io.Collect()
-
-    return build
 
 
 def by_window(records: Sequence[Record]) -> dict[Any, Any]:

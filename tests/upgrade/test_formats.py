@@ -9,8 +9,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
-from tests.runners.jobs import difference, run, seen
-from tests.upgrade.kept import FIXTURES, PIPELINES, SINKS, STEPS, history, kept, start
+from tests.support.pipelines import difference, run, seen
+from tests.support.upgrade.kept import FIXTURES, PIPELINES, SINKS, STEPS, history, kept, start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import strategies
-from tests.laws.chains import many, side_by_side, sinks_of
-from tests.runners.jobs import difference, draw, run, seen
-from tests.upgrade.runs import Run
+from tests.support.laws.chains import many, side_by_side, sinks_of
+from tests.support.micro_batches import Run
+from tests.support.pipelines import difference, draw, run, seen
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,9 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
-from tests.runners.jobs import difference, run, seen, start, streaming
-from tests.upgrade.runs import write_history
-from tests.upgrade.test_carried import chained, history, pairs, sums
-from tests.upgrade.test_changes import branched, several
+from tests.support.inputs import write_history
+from tests.support.pipelines import difference, run, seen, start, streaming
+from tests.support.upgrade.pipelines import branched, chained, history, pairs, several, sums
 
 if TYPE_CHECKING:
     from pathlib import Path

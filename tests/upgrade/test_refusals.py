@@ -13,17 +13,15 @@ from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.upgrade import carrying
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 from dataflow_model.runners.spark.stopped import StoppedSparkRun
-from tests.runners.jobs import difference, run, seen
-from tests.upgrade.runs import Run
-from tests.upgrade.test_carried import plain, rows
+from tests.support.micro_batches import Run
+from tests.support.pipelines import difference, run, seen
+from tests.support.upgrade.pipelines import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from dataflow_model.runners.sharded.upgrade.reading import ShardFound
-
-__all__ = ["rows"]  # a fixture
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import dataflow_model as dm
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
 from dataflow_model.runners.engine.skew import UNKNOWN, SkewSketch
 from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
-from tests.watermarks.observed import END, NOTHING, Record, Rows, course, read
+from tests.support.watermarks.observed import END, NOTHING, Record, Rows, course, read
 
 BY_PARTITION = WatermarkOrigins(by="partition")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dataflow_model as dm
-from tests.watermarks.files import ONCE_95, panes, run, summed, write
+from tests.support.watermarks.files import WHOLE, panes, run, summed, twenty, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,16 +52,6 @@ def test_punctuation_rows_say_what_is_complete(tmp_path: Path) -> None:
     watermark = dm.Explicit(lambda row: row.partition == "closed")
     given = panes(run(dm.LocalRunner(), summed(tmp_path, watermark=watermark)))
     assert given[:2] == [(5, "ON_TIME", 103), (8, "LATE", 104)]
-
-
-def twenty(folder: Path, straggler: int = 300) -> None:
-    """Write twenty files: nineteen short ones, and one that goes on long after the others."""
-    for number in range(19):
-        write(folder / f"part-{number:02}.parquet", [(1, 100, 1, ""), (2, 101, 1, "")])
-    write(folder / "part-19.parquet", [(3, 100 + second, 1000, "") for second in range(straggler)])
-
-
-WHOLE = dm.Window.into(dm.GlobalWindows()).trigger(ONCE_95, may_lose_data=True)
 
 
 @pytest.mark.parametrize("clock", ["seen", None])

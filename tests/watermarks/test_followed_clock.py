@@ -15,9 +15,9 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 from dataflow_model.runners.sharded.state.shard import ShardState
 from dataflow_model.runners.sharded.task import Task, Worker
-from tests.io.folders import Folder
-from tests.watermarks.files import summed, write
-from tests.watermarks.streamed import Streamed
+from tests.support.folders import Folder
+from tests.support.micro_batches import Streamed
+from tests.support.watermarks.files import summed, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
-from tests.watermarks import observed
-from tests.watermarks.observed import Record, Rows, course, plain_course
+from tests.support.watermarks import observed
+from tests.support.watermarks.observed import Record, Rows, course, plain_course
 
 PERCENTILES = (25.0, 50.0, 90.0)
 sources = st.builds(Rows, watermark=observed.estimators(), watermark_origins=observed.origins())

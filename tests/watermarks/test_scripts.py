@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import pathlib
 import threading
 from typing import Any
 
 import pytest
-import yaml
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, panes_of, run_script
-
-FIGURES: dict[str, Any] = yaml.safe_load((pathlib.Path(__file__).parents[1] / "figures" / "figures.yaml").read_text())[
-    "paper"
-]
-DAY = "2000-01-01"
-FIXED = dm.Window.into(dm.FixedWindows("2 minutes"))
+from tests.support.watermarks.scripts import DAY, FIGURES, FIXED, paper_script
 
 
 def values(script: TestStream, windowing: dm.WindowInto, **options: Any) -> list[tuple[int, str]]:
@@ -107,16 +100,6 @@ def test_a_signal_that_no_trigger_waits_for_is_refused() -> None:
     result.wait_until_finish()
     with pytest.raises(dm.InvalidArgument, match="waits for the signal 'flash'\nHint: the signals are flush"):
         result.signal("flash")
-
-
-def paper_script() -> TestStream:
-    """Return the paper's ten points as they came, with its heuristic watermark."""
-    seen = [(at, f"e {value}@{time}") for value, time, at in FIGURES["points"]]
-    seen += [(at, f"w {watermark}") for at, watermark in FIGURES["watermark"]]
-    steps = []
-    for at, step in sorted(seen, key=lambda pair: (pair[0], pair[1][0] != "e")):
-        steps += [f"p {at}", step]
-    return TestStream.parse([*steps, "p 12:10:00"], day=DAY, key="k")
 
 
 def test_figure_6g_rounds_of_a_minute_give_the_windows_that_have_changed() -> None:

@@ -9,11 +9,9 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import run_script
-from tests.runners.jobs import seen, streaming
-from tests.watermarks.files import BY_TEN, panes, run, summed, write
-from tests.watermarks.test_files import WHOLE, twenty
-from tests.watermarks.test_scripts import FIXED, paper_script
-from tests.watermarks.test_streamed import EARLY, three_files
+from tests.support.pipelines import seen, streaming
+from tests.support.watermarks.files import BY_TEN, WHOLE, panes, run, summed, three_files, twenty, write
+from tests.support.watermarks.scripts import EARLY, FIXED, paper_script
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,17 +21,15 @@ from dataflow_model.runners.sharded.state.shard import ShardState
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.dataframes import frame_rows
 from dataflow_model.testing import TestStream
-from tests.runners.jobs import seen
-from tests.watermarks.files import BY_TEN, ONCE_95, panes, run, summed, write
-from tests.watermarks.streamed import Streamed
-from tests.watermarks.test_files import WHOLE, twenty
-from tests.watermarks.test_scripts import DAY, FIXED, paper_script
+from tests.support.micro_batches import Streamed
+from tests.support.pipelines import seen
+from tests.support.watermarks.files import BY_TEN, ONCE_95, WHOLE, panes, run, summed, three_files, twenty, write
+from tests.support.watermarks.scripts import DAY, EARLY, FIXED, paper_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-EARLY = dm.AfterEach(dm.AfterWatermark(percentile=60), dm.Repeatedly(dm.AfterWatermark()))
 BY_PERCENTILE = BY_TEN.trigger(EARLY)
 
 
@@ -41,17 +38,6 @@ def same(build: Callable[[dm.Pipeline], Any], folder: Path, rows: int) -> None:
     expected = seen(run(dm.LocalRunner(), build).collected("kept"))
     assert expected
     assert seen(Streamed(build, folder, rows).run().collected("kept")) == expected
-
-
-def three_files(folder: Path) -> None:
-    """Write three files of an unruly input in three partitions."""
-    chance = random.Random(5)
-    for name in "abc":
-        clock, rows = 100, []
-        for number in range(60):
-            clock += chance.randint(0, 3)
-            rows.append((number + chance.randint(-15, 5) + 20, clock, number, chance.choice("xyz")))
-        write(folder / f"{name}.parquet", rows)
 
 
 @pytest.mark.parametrize("rows", [7, 50, 1_000])

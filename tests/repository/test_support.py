@@ -1,0 +1,42 @@
+"""Where helpers of tests live: in `tests/support`, so that no test module is imported by another module."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def imported_by(module: Path) -> Iterator[str]:
+    """Yield the dotted names that a module imports, at whatever level; `from a import b` may import `a.b`."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(source, names) if source is not None:
+                yield from (f"{source}.{alias.name}" for alias in names)
+
+
+def test_a_module_outside_support_contains_tests_or_fixtures(repository: Path) -> None:
+    tests = repository / "tests"
+    modules = [path.relative_to(tests) for path in tests.rglob("*.py")]
+    helpers = [path for path in modules if path.name != "conftest.py" and not path.name.startswith("test_")]
+    assert [path for path in helpers if path.parts[0] != "support"] == []
+    assert [path for path in modules if path.parts[0] == "support" and path not in helpers] == []
+
+
+def test_no_module_imports_a_test_module_or_fixtures(repository: Path) -> None:
+    tests = repository / "tests"
+    modules = [path for folder in ("tests", "benchmarks", "examples") for path in (repository / folder).rglob("*.py")]
+    names = {".".join(path.relative_to(repository).with_suffix("").parts): path for path in tests.rglob("*.py")}
+    of_tests = {name for name, path in names.items() if path.name == "conftest.py" or path.name.startswith("test_")}
+    importing = [
+        (path.relative_to(repository).as_posix(), name)
+        for path in modules
+        for name in imported_by(path)
+        if name in of_tests or name.rpartition(".")[0] in of_tests
+    ]
+    assert importing == []

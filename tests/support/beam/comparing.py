@@ -1,0 +1,100 @@
+"""Where Beam's panes are not ours, and by which of the departures in `docs/departures.md`."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any
+
+import dataflow_model as dm
+from dataflow_model.testing import run_script
+from tests.support.beam.beam_side import Pane, ours, run_on_beam
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.testing import TestStream
+
+TIMING = "timing by the output watermark"
+TIMERS = "a firing for each timer"
+LAST = "is_last at expiry"
+TURN = "a turn without elements"
+CLOSED = "merging with a finished window"
+
+
+class Disagreement(AssertionError):
+    """Panes that no known departure explains."""
+
+
+def departures(script: TestStream, strategy: WindowingStrategy) -> set[str]:
+    """Run a case on both sides, and return the departures that it shows.
+
+    Raises:
+        Disagreement: with both sides.
+    """
+    # Beam has no panes at expiry: what no trigger has let out stays inside.
+    mine = [pane for pane in run_script(script, strategy, dm.Sum()) if pane.info.trigger is not None]
+    shown: set[str] = set()
+    left, right = _by_window(ours(mine)), _by_window(run_on_beam(script, strategy))
+    for place in [*left, *(place for place in right if place not in left)]:
+        if not right[place] and strategy.merges and _joins_a_finished_one(place, left):
+            shown.add(CLOSED)
+        else:
+            shown |= _compare(place, left[place], right[place])
+    return shown
+
+
+def _joins_a_finished_one(place: Any, panes: dict[Any, list[Pane]]) -> bool:
+    """Tell whether a window lies over another of its key whose trigger has finished."""
+    key, (start, end) = place
+    inside = [some for (of, bounds), some in panes.items() if of == key and start <= bounds[0] and bounds[1] <= end]
+    return any(pane.is_last for some in inside for pane in some)
+
+
+def _compare(place: Any, left: list[Pane], right: list[Pane]) -> set[str]:
+    """Walk along both; what is empty may be on one side only, and moves the indices behind it."""
+    shown: set[str] = set()
+    ahead, before, timed = 0, 0, True
+    expected, actual = deque(left), deque(right)
+    while expected or actual:
+        empty = {before, 0}
+        mine, theirs = (side[0] if side else None for side in (expected, actual))
+        if mine is not None and theirs is not None and mine.value == theirs.value:
+            _ = expected.popleft(), actual.popleft()
+            before = mine.value
+            same_time = (mine.timing, mine.on_time_index + ahead) == (theirs.timing, theirs.on_time_index)
+            if theirs.index != mine.index + ahead or (theirs.is_last and not mine.is_last):
+                raise Disagreement(_both(place, left, right))
+            if timed and not same_time:
+                if theirs.timing != "EARLY":
+                    raise Disagreement(_both(place, left, right))
+                shown.add(TIMING)
+                timed = False  # what follows counts on from there
+            if mine.is_last != theirs.is_last:
+                shown.add(LAST)
+        elif theirs is not None and theirs.value in empty:
+            actual.popleft()
+            shown.add(TIMERS)
+            ahead += 1
+        elif mine is not None and mine.value in empty and mine.timing == "ON_TIME":
+            expected.popleft()
+            shown.add(TURN)
+            ahead -= 1
+        else:
+            raise Disagreement(_both(place, left, right))
+    return shown
+
+
+def _by_window(panes: Iterable[Pane]) -> defaultdict[Any, list[Pane]]:
+    found: defaultdict[Any, list[Pane]] = defaultdict(list)
+    for pane in panes:
+        found[pane.key, pane.window].append(pane)
+    return found
+
+
+def _both(place: Any, left: list[Pane], right: list[Pane]) -> str:
+    def row(pane: Pane) -> str:
+        return f"{pane.value} {pane.timing} index {pane.index}, {pane.on_time_index}{' last' * pane.is_last}"
+
+    rows = [*(f"  ours  {row(pane)}" for pane in left), *(f"  Beam  {row(pane)}" for pane in right)]
+    return "\n".join([f"{place}:", *rows])

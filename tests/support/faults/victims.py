@@ -1,0 +1,178 @@
+"""The flights job in a process of its own, whose processes a test may kill: all, the executors, the Python workers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+import attrs
+
+from tests.support.settings import REPOSITORY
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from tests.support.faults.flights_job import Job
+
+__all__ = ["EXECUTOR", "PATIENCE", "PYTHON", "WORKER", "Victim", "descendants", "kill"]
+
+PATIENCE: Final = 400
+"""Seconds that anything may take at most."""
+EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+WORKER: Final = r"pyspark\.daemon pyspark\.worker"
+PYTHON: Final = WORKER + r"|python_streaming_(source|sink)_runner"
+"""What the command lines of Python processes match: workers and what forks them, what plans and what commits."""
+
+
+class Victim:
+    """The job in a session of its own, so that driver, JVM and workers can all be killed at once.
+
+    As a context manager it is dead at the end, whatever has happened.
+    """
+
+    def __init__(self, java_home: str, job: Job) -> None:
+        self.job = job
+        job.folder.mkdir(parents=True, exist_ok=True)
+        (job.folder / "job.pickle").write_bytes(pickle.dumps(job))
+        self._starts = job.started()
+        environment = {
+            **os.environ,
+            "JAVA_HOME": java_home,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(REPOSITORY),
+            "SPARK_LOCAL_DIRS": str(job.folder / "local"),
+        }
+        with job.log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.faults.flights_job", job.folder],
+                cwd=REPOSITORY,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the program has not ended."""
+        return self.process.poll() is None
+
+    def until(self, met: Callable[[], bool], what: str) -> bool:
+        """Wait for something; `False` if the program ends before."""
+        pause = threading.Event()
+        give_up = time.monotonic() + PATIENCE
+        while not met():
+            if not self.runs:
+                return False
+            assert time.monotonic() < give_up, f"{what}: not within {PATIENCE} seconds\n{self.told()}"
+            pause.wait(0.01)
+        return self.runs
+
+    def comes_to(self, micro_batches: int) -> bool:
+        """Wait until so many micro-batches have begun; `False` if the program ends before."""
+        return self.until(lambda: self.job.micro_batches() >= micro_batches, f"{micro_batches} micro-batches")
+
+    def fails(self, times: int) -> bool:
+        """Wait until the run has failed so often; `False` if the program ends before."""
+        return self.until(lambda: self.job.failed() >= times, f"{times} failures")
+
+    def lives(self, seconds: float) -> bool:
+        """Wait for some seconds, and tell whether the program has not ended."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def has_started(self) -> bool:
+        """Tell whether this process has got as far as to start the run."""
+        return self.job.started() > self._starts
+
+    def finish(self) -> None:
+        """Wait for the end, which must be a good one."""
+        assert self.process.wait(PATIENCE) == 0, self.told()
+
+    def told(self) -> str:
+        """Return the last of what Spark has said."""
+        return self.job.log.read_text()[-5_000:]
+
+    def processes(self, name: str = "") -> list[int]:
+        """Return the processes of the session that live and whose command line this expression matches."""
+        return [one.pid for one in processes() if one.session == self.process.pid and re.search(name, one.command)]
+
+    def kill_one(self, name: str, rng: random.Random) -> bool:
+        """Kill one of the processes that match; `False` if there is none."""
+        pids = self.processes(name)
+        return bool(pids) and kill(rng.choice(pids))
+
+    def kill(self) -> None:
+        """Kill every process of the session; workers may still be starting while the first ones die."""
+        while pids := self.processes():
+            for pid in pids:
+                kill(pid)
+            self.process.poll()
+        self.process.wait()
+
+
+@attrs.frozen
+class Process:
+    """A process that lives.
+
+    Attributes:
+        pid: its number.
+        parent: of what has started it.
+        session: of the first process of its session, which workers never leave, unlike its process group.
+        command: its command line.
+    """
+
+    pid: int
+    parent: int
+    session: int
+    command: str
+
+
+def processes() -> list[Process]:
+    """Return the processes of this machine that live."""
+    listed = subprocess.run(
+        ["ps", "-e", "-ww", "-o", "pid=,ppid=,sess=,stat=,args="], capture_output=True, text=True, check=True
+    )
+    found = []
+    for line in listed.stdout.splitlines():
+        pid, parent, session, state, *command = line.split(None, 4)
+        if not state.startswith("Z"):
+            found.append(Process(int(pid), int(parent), int(session), "".join(command)))
+    return found
+
+
+def descendants(name: str) -> list[Process]:
+    """Return the processes that this one has started, itself or through others, whose command line this matches."""
+    mine, living = {os.getpid()}, processes()
+    while more := {process.pid for process in living if process.parent in mine} - mine:
+        mine |= more
+    return [process for process in living if process.pid in mine and re.search(name, process.command)]
+
+
+def kill(pid: int) -> bool:
+    """Kill a process; `False` if it is gone already."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
