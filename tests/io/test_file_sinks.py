@@ -22,6 +22,7 @@ from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime
 from dataflow_model.transforms.endpoints import Create
 from dataflow_model.transforms.pipeline import Pipeline
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, IntervalWindow, PaneInfo, PaneTiming, Window
+from tests.support.written_files import rows, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,16 +41,6 @@ def stage(sink: FileSink, commit: str, *tasks: Iterable[Any]) -> list[bytes]:
         writer.write([value if isinstance(value, Record) else record(value) for value in values])
         messages.append(writer.close())
     return messages
-
-
-def rows(sink: FileSink) -> list[dict[str, Any]]:
-    kind = "parquet" if isinstance(sink, ParquetSink) else "json"
-    found: list[dict[str, Any]] = ds.dataset(sink.path, format=kind).to_table().to_pylist()
-    return found
-
-
-def visible(path: Path) -> list[str]:
-    return sorted(file.name for file in path.iterdir() if not file.name.startswith("_"))
 
 
 @pytest.fixture(params=[ParquetSink, JsonSink])

@@ -22,8 +22,8 @@ from dataflow_model.io.table_sinks import TableSink
 from dataflow_model.plan.sinks import CollectSink, Fence, Record, Sink
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-from tests.exactly_once.databases import rows as table_rows
-from tests.io.test_file_sinks import rows, visible
+from tests.support.exactly_once.databases import rows as table_rows
+from tests.support.written_files import rows, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

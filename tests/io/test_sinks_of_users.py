@@ -13,7 +13,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.sinks import Record, Sink, SinkWriter, values_of
-from tests.watermarks.streamed import Streamed
+from tests.support.micro_batches import Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
