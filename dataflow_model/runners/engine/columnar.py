@@ -159,6 +159,17 @@ class ColumnarEngine:
         """Return the watermark of the output, which is the input's: a live window ends after it."""
         return self.watermark
 
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return at which watermark a window next closes; no timer looks at the clock."""
+        ends: list[int] = []
+        for part in self._parts.values():
+            if part.table is not None:
+                open_ends = self._ends(part.table)
+                open_ends = open_ends[open_ends > self.watermark]
+                ends += [int(open_ends.min())] if len(open_ends) else []
+            ends += [place[2] for place in part.folded if place[2] > self.watermark]
+        return min(ends, default=None), None
+
     def tear_down(self) -> None:
         """Let the combiner go."""
         self._lifetime.tear_down()

@@ -226,6 +226,10 @@ class IdStore:
         """Return `None`: nothing is still to come of an id."""
         return None
 
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return nothing: ids that are forgotten have no effect by themselves."""
+        return None, None
+
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
         """Take in changes that another worker has made durable."""
         self._totals = None

@@ -94,6 +94,13 @@ class KeyStore:
         self._refresh()
         return tuple(queue.first() for queue in self._queues)
 
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return when a timer, or an expiry, is next due in event time and on the processing clock."""
+        dues = self.next_dues()
+        return min((due for due in (dues[line] for line in self._event_lines) if due is not None), default=None), dues[
+            _CLOCK_LINE
+        ]
+
     def is_due(self, clocks: Clocks) -> bool:
         """Tell whether anything is due by these clocks, or has changed since the queues were last asked."""
         if self._stale:

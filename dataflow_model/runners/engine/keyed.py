@@ -24,6 +24,10 @@ class KeyedStore(Protocol):
         """Return the earliest event time of what is still to come."""
         ...
 
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return at which event time, and at which time of the clock, a timer or an expiry is next due."""
+        ...
+
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
         """Take in changes that another worker has made durable; `None` for a key that has no state left."""
         ...
@@ -125,6 +129,10 @@ class KeyedEngine:
         """Return the same for the further percentiles of the watermark, in the plan's order."""
         values = itertools.islice(self.percentiles.values(), self._told)  # the plan's come first
         return tuple(self.held(value) for value in values)
+
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return at which watermark of the input, and at which time of the clock, something next happens by itself."""
+        return self._store.next_moments()
 
     def percentile_of(self, time: int) -> float | None:
         """Return the lowest percentile whose watermark of the input has not passed an event time."""

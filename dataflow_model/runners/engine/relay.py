@@ -65,6 +65,10 @@ class RelayEngine:
             return {}
         return {row: percentile_at(time, self.watermark, self.percentiles) for row, time in enumerate(times)}
 
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return nothing: nothing waits here."""
+        return None, None
+
     def output_watermark(self) -> int:
         """Return the input's: a relay holds nothing."""
         return self.watermark

@@ -158,6 +158,13 @@ class SideJoinEngine:
         """Return the main input's watermark, held by the elements that wait; see `KeyedEngine.output_watermark`."""
         return min(self.state.watermark, self.state.hold)
 
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return at which watermark of the side inputs an element next stops waiting; none waits for the clock."""
+        ends = [
+            int(self._target(place, window).end) for window in self.state.waiting for place in range(len(self.sides))
+        ]
+        return min(ends, default=None), None
+
     def take_output(self) -> dict[str, Bundle]:
         """Return the outputs since the last call, by tag."""
         output, self._output = self._output, {}

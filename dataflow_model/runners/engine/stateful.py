@@ -163,6 +163,13 @@ class StatefulEngine(KeyedEngine):
             watermark = max(watermark - self._wait, int(MIN_TIMESTAMP))
         return super().held(watermark)
 
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return at which watermark of the input, and at which time of the clock, something next happens by itself."""
+        event, clock = super().next_moments()
+        if event is not None and self._sorts:
+            event = min(event + self._wait + 1, int(MAX_TIMESTAMP))
+        return event, clock
+
     def _expiry(self, window: Window) -> int:
         return expiry_of(window, self._lateness)
 

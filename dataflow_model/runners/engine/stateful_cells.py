@@ -232,6 +232,11 @@ class CellStore:
             due = cell.waiting[0][0]
         return due
 
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return when something is next due in event time and on the processing clock."""
+        self._refresh()
+        return self._event.first(), self._clock.first()
+
     def is_due(self, event_time: int, clock: int) -> bool:
         """Tell whether anything is due, or has changed since the queues were last asked."""
         event, timer = self._event.first(), self._clock.first()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import threading
 import time
 import uuid
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner
 from dataflow_model.metrics.collecting import collecting, enter
+from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.rounds import check_interval, in_rounds
@@ -21,20 +25,31 @@ from dataflow_model.plan.sinks import CollectSink, DataFrameSink, Record
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.progress import Progress, live_progress
 from dataflow_model.runners.reporting import make_report
-from dataflow_model.time import EventTime, InstantLike, duration_text, processing_time
+from dataflow_model.time import (
+    Duration,
+    EventTime,
+    InstantLike,
+    ProcessingTime,
+    duration,
+    duration_text,
+    processing_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.time import DurationLike, ProcessingTime
+    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.time import DurationLike
 
 __all__ = ["LocalResult", "LocalRunner"]
 
 _MODES: Final = ("streaming", "microbatch")
 _REPORT_EVERY: Final = 256
 _ONE_TASK: Final = "0"
+_ROWS: Final = 400_000
+_POLL: Final = "10 milliseconds"
 
 
 class LocalRunner:
@@ -69,18 +84,43 @@ class LocalRunner:
         *,
         mode: str = "streaming",
         interval: DurationLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        poll_interval: DurationLike | None = None,
+        max_rows_per_batch: int | None = None,
     ) -> None:
         if mode not in _MODES:
             raise InvalidArgument(f"`mode` must be 'streaming' or 'microbatch', got {mode!r}")
+        for name, value in (("poll_interval", poll_interval), ("max_rows_per_batch", max_rows_per_batch)):
+            if value is not None and checkpoint is None:
+                raise InvalidArgument(
+                    f"`{name}` applies only to a stream with a checkpoint, got {value!r}",
+                    hint="leave it out, or pass checkpoint='checkpoints/delays', for example",
+                )
+        rows: object = _ROWS if max_rows_per_batch is None else max_rows_per_batch
+        if not isinstance(rows, int) or rows < 1:
+            raise InvalidArgument(f"`max_rows_per_batch` must be a positive int, got {rows!r}")
+        self._rows = rows
+        self._poll = duration(_POLL if poll_interval is None else poll_interval)
+        if self._poll <= Duration(0):
+            raise InvalidArgument(f"`poll_interval` must be positive, got {self._poll!r}")
+        self._checkpoint = None if checkpoint is None else os.fspath(checkpoint)
         if clock is None or isinstance(clock, datetime.datetime):  # whose class has a `now` of another kind
             self._clock: Clock | ProcessingTime | None = None if clock is None else processing_time(clock)
         else:
             self._clock = clock if isinstance(clock, Clock) else processing_time(clock)
         self._interval = check_interval(mode, interval)
 
-    def run(self, plan: Plan, *, until: str | None = None) -> LocalResult:
-        """Start the plan in a thread of its own."""
-        del until  # bounded sources end by themselves
+    def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
+        """Start the plan in a thread of its own.
+
+        Raises:
+            PlanError: with a checkpoint, for a sink that cannot take a stream.
+            UnsupportedOnRunner: for an unbounded source without a checkpoint, and for what only Spark can read or
+                write.
+            CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
+            SinkError: for an output or a checkpoint that cannot be written.
+        """
+        unbounded = unbounded_collections(plan)
         for node in plan.nodes:
             if not isinstance(node, Write):
                 continue
@@ -90,14 +130,35 @@ class LocalRunner:
                     f"{node.label!r} creates a Spark DataFrame, which LocalRunner does not support",
                     hint="use dm.io.Collect() here, or dm.SparkRunner(spark, mode='batch')",
                 )
+            if node.input in unbounded and self._checkpoint is not None:
+                node.sink.check_unbounded()
         rounds = plan if self._interval is None else in_rounds(plan, self._interval)
+        if self._checkpoint is not None:
+            return self._stream(rounds, self._checkpoint, until)
         clock = self._clock.now() if isinstance(self._clock, Clock) else self._clock
         return LocalResult(Execution(rounds, None if clock is None else int(clock)))
 
+    def _stream(self, plan: Plan, checkpoint: str, until: str | None) -> PipelineResult:
+        from dataflow_model.runners.local.streaming import Options, start
+
+        clock = _StandingClock(self._clock) if isinstance(self._clock, ProcessingTime) else self._clock
+        return start(plan, Options(checkpoint, clock, self._rows, self._poll), until=until)
+
     def __repr__(self) -> str:
-        if self._interval is None:
-            return "LocalRunner()"
-        return f"LocalRunner(mode='microbatch', interval={duration_text(self._interval)!r})"
+        options = [] if self._interval is None else ["mode='microbatch'", f"interval={duration_text(self._interval)!r}"]
+        options += [] if self._checkpoint is None else [f"checkpoint={self._checkpoint!r}"]
+        return f"LocalRunner({', '.join(options)})"
+
+
+@attrs.frozen
+class _StandingClock:
+    """A clock that always shows the same."""
+
+    at: ProcessingTime
+
+    def now(self) -> ProcessingTime:
+        """Return what it shows."""
+        return self.at
 
 
 class LocalResult:

@@ -16,6 +16,7 @@ from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.reporting import state_sizes
 from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
+from dataflow_model.runners.sharded.moments import next_moment
 from dataflow_model.runners.sharded.publishing import Stager
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.sharded.stage0 import FIRST, NOW, pack_arrivals, pack_panes
@@ -89,6 +90,7 @@ def _run_open(
     metrics = _metrics(depth, label, state) | (progress_of_sources(state) if depth == 1 else {})
     state.commit(task, depth, label)
     metrics |= {"state": state_sizes(state.shard.engines), "clock": timeline.at[-1][0] if timeline.at else None}
+    metrics |= {"moment": None if state.shard.is_over else next_moment(task.program, state)}
     yield Row(label, len(task.program.staged.stages) + 1, Kind.METRICS, dump(metrics))
     tally.of_stage(depth, {**counted.counts(), f"cache_{state.how}": 1})
     yield from tally_row(task, tally)

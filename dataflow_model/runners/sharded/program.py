@@ -15,7 +15,7 @@ from dataflow_model.errors import SourceError
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
 from dataflow_model.plan.sinks import Fence
-from dataflow_model.plan.sources import ColumnSource
+from dataflow_model.plan.sources import ColumnSource, ScriptSource
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
@@ -47,7 +47,8 @@ class Program:
         buckets: into how many parts a bounded job cuts each shard's keys, so that one fits in memory.
         wall: the wall clock when the run began: a bounded job's one value of it.
         sequencer: of this start of the run, among those on its checkpoint; 0 where there is none.
-        directory: our part of the checkpoint.
+        directory: our part of the checkpoint, where what functions drew is kept for a micro-batch that is run again
+            after it was published in part; empty on a host that never does so.
         weak: whether sinks that can publish what they are given before the micro-batch commits.
         fault: what a test lets go wrong in the run.
         edition: tells the run's commits from those before an upgrade.
@@ -88,6 +89,12 @@ class Program:
     def fence(self) -> Fence | None:
         """What tells this start of the run from older ones; `None` for a bounded job."""
         return Fence(self.run_id, self.sequencer) if self.sequencer else None
+
+    @functools.cached_property
+    def is_on_wall(self) -> bool:
+        """Whether the wall clock is the run's clock: neither the data nor a script says when they were seen."""
+        sources = [read.source for read in self.staged.sources]
+        return all(source.processing_time is None and not isinstance(source, ScriptSource) for source in sources)
 
     @functools.cached_property
     def awaited(self) -> Awaited:

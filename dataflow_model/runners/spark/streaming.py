@@ -7,36 +7,26 @@ import pathlib
 import shutil
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from dataflow_model.errors import SupersededRun
-from dataflow_model.plan.collecting import check_collected
-from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.signals import check_signal
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.runners.progress import live_progress
-from dataflow_model.runners.reporting import make_report
-from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
-from dataflow_model.runners.sharded.checkpoint.durable import touch
-from dataflow_model.runners.sharded.checkpoint.requests import request_signal
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
-from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, take_sequencer
-from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.publishing import (
     claim_sinks,
     half_published,
-    read_collected,
-    read_counters,
-    read_measured,
     read_progress,
-    read_watermarks,
 )
+from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.rows import SCHEMA_DDL
+from dataflow_model.runners.sharded.starting import request_end, stream_program
 from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import check_streaming, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
@@ -60,11 +50,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from dataflow_model.metrics.report import RunReport
-    from dataflow_model.plan.sinks import Fence, Record
+    from dataflow_model.plan.sinks import Fence
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.spark.runner import SparkRunner
-    from dataflow_model.time import EventTime
 
 __all__ = ["StreamingResult", "start"]
 
@@ -87,25 +75,16 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     assert runner.checkpoint is not None  # noqa: S101 - checked at construction
     checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards(), HOST, is_input_over)
     ship_package(spark)
-    if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
-        touch(checkpoint.requests / "until_drained")
-    else:
-        (checkpoint.requests / "until_drained").unlink(missing_ok=True)
+    request_end(checkpoint, staged, until)
     staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.ours))
     sides = spark_side_values(runner, staged.plan, but=dynamic_sides(staged.plan))
-    lifted, folded = checkpoint.feeding(staged, lifts(staged, streaming=True))
-    program = Program(
-        bound_plan(staged),
+    program = stream_program(
+        checkpoint,
+        staged,
         sides,
         shard_labels(checkpoint.shards),
-        checkpoint.run_id,
-        lifts=lifted,
-        sequencer=take_sequencer(checkpoint.ours),
         directory=checkpoint.ours,
         weak=runner.productions == "weak",
-        edition=checkpoint.record.edition,
-        folded=folded,
-        seed=checkpoint.seed,
     )
     shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # of older starts, which may not write
     claim_sinks(program)
@@ -140,7 +119,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     return StreamingResult(spark, query, checkpoint, staged, program.fence)
 
 
-class StreamingResult:
+class StreamingResult(StreamResult):
     """A streaming run; see `PipelineResult`. A watcher thread stops the query when its input is over."""
 
     def __init__(
@@ -151,32 +130,15 @@ class StreamingResult:
         staged: StagedPlan,
         fence: Fence | None = None,
     ) -> None:
+        super().__init__(checkpoint, staged)
         self.query = query
         self._spark = spark
         self._is_stopping = False
         self._fence = fence
-        self._checkpoint = checkpoint
-        self._staged = staged
-        self._state = RunnerState.RUNNING
-        self._error: BaseException | None = None
-        self._over = threading.Event()
         self._mark = RunningMark(checkpoint.ours)
         self._mark.beat()
         self._watcher = threading.Thread(target=self._watch, name="dataflow_model watcher", daemon=True)
         self._watcher.start()
-
-    @property
-    def state(self) -> RunnerState:
-        """How the run stands now."""
-        return self._state
-
-    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
-        self._over.wait(timeout)
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return self._state
 
     def stop(self) -> None:
         """Stop; the run goes on from its checkpoint when it is started again.
@@ -193,47 +155,9 @@ class StreamingResult:
         self.query.stop()
         self._over.wait()
 
-    def drain(self) -> None:
-        """Stop reading, advance the watermark to +∞, emit what is pending, and end for good."""
-        touch(self._checkpoint.requests / "drain")
-        self.wait_until_finish()
-
-    def signal(self, name: str) -> None:
-        """Fire `AfterSignal(name)` in every open window that waits for it, once, at the start of the next tick.
-
-        The request is durable when this returns: a run that is started again takes it.
-
-        Raises:
-            InvalidArgument: for a name that no trigger waits for.
-        """
-        check_signal(self._staged.plan, name)
-        request_signal(self._checkpoint.requests, name)
-
-    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return counters by transform label, as of the last micro-batch."""
-        return read_counters(self._checkpoint.ours, self._staged.plan)
-
-    def report(self) -> RunReport:
-        """Return what the run has counted, as of the last micro-batch, and how far it is behind."""
-        pending = self._pending_since() if self._state is RunnerState.RUNNING else None
-        return make_report(self._staged, read_measured(self._checkpoint.ours, self._staged.plan, pending))
-
     def cache(self) -> Mapping[str, int]:
         """Return how often a worker's copy of a shard was fresh, behind or void."""
         return dict(read_progress(self._checkpoint.ours).get("cache", {}))
-
-    def watermarks(self) -> Mapping[str, EventTime]:
-        """Return the output watermark of each source and keyed node, as of the last micro-batch."""
-        return read_watermarks(self._checkpoint.ours)
-
-    def collected(self, label: str) -> list[Record]:
-        """Return what the sink with this label has kept, in emission order.
-
-        Raises:
-            InvalidArgument: for a label that no such sink has.
-        """
-        check_collected(self._staged.plan, label)
-        return read_collected(self._checkpoint.ours, label)
 
     def _watch(self) -> None:
         error: BaseException | None = None
@@ -249,17 +173,14 @@ class StreamingResult:
             failure = self.query.exception()
             error = None if finished else self._failure(failure)
             if error is not None:
-                self._error, self._state = error, RunnerState.FAILED
-            elif not finished:
-                self._state = RunnerState.STOPPED
-            elif any((self._checkpoint.requests / name).exists() for name in ("drain", "until_drained")):
-                touch(self._checkpoint.requests / "drained")
-                self._state = RunnerState.DRAINED
+                self._fail(error)
+            elif finished:
+                self._finish()
             else:
-                self._state = RunnerState.DONE
+                self._state = RunnerState.STOPPED
         except BaseException as raised:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
-            error = self._failure(raised)
-            self._error, self._state = error, RunnerState.FAILED
+            error = self._failure(raised) or raised
+            self._fail(error)
         finally:
             if not isinstance(error, SupersededRun):  # otherwise the mark is the newer start's
                 self._mark.remove()

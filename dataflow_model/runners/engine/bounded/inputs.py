@@ -86,7 +86,8 @@ def instants_of(
         if not isinstance(read.source, ColumnSource | ElementsSource | ScriptSource) or not read.source.is_bounded:
             raise UnsupportedOnRunner(
                 f"LocalRunner reads only bounded files, Create and TestStream, got {read.label!r} ({read.source!r})",
-                hint="use dm.SparkRunner(spark, mode='streaming'), or read without follow=True",
+                hint="pass LocalRunner a directory for the stream's state, checkpoint='checkpoints/delays'; use "
+                "dm.SparkRunner(spark, mode='streaming'); or read without follow=True",
             )
     static = [read for read in reads if isinstance(read.source, ElementsSource)]
     scripts = [read for read in reads if isinstance(read.source, ScriptSource)]

@@ -84,6 +84,35 @@ class Checkpoint:
         offset: dict[str, Any] = begin() if upgraded is None else upgraded["offset"]
         return offset
 
+    @staticmethod
+    def check_place(path: str, host: str) -> RunRecord | None:
+        """Return the record of the run in a directory, `None` where none has begun; nothing is written.
+
+        Args:
+            path: the directory.
+            host: names the host that is to go on with the run.
+
+        Raises:
+            CheckpointMismatch: if the checkpoint there is not ours, or another host's, whose state has another form.
+        """
+        place = pathlib.Path(path).absolute()
+        record = RunRecord.read(str(place / "dataflow"))
+        if record is None:
+            if any((place / name).exists() for name in _NOT_OURS):
+                raise CheckpointMismatch(
+                    f"{path!r} contains a checkpoint that was not written by dataflow_model",
+                    hint="pass a separate directory as checkpoint=",
+                )
+            return None
+        for other, runner in _HOSTS.items():
+            if other != host and (place / other).exists():
+                raise CheckpointMismatch(
+                    f"the run in {path!r} was made by {runner}, and this is {_HOSTS[host]}",
+                    hint="go on with that runner; or stop the run, carry its state over, and start with the new "
+                    f"checkpoint:\n  {upgrade_command(path)}",
+                )
+        return record
+
     @classmethod
     def open(cls, path: str, staged: StagedPlan, shards: int, host: str, is_over: Callable[[str], bool]) -> Checkpoint:
         """Open the checkpoint of a run that goes on, or make one for a new run.
@@ -101,18 +130,12 @@ class Checkpoint:
             CheckpointMismatch: if another pipeline made it, or the run was drained.
             SinkError: if the directory cannot be written.
         """
+        before = cls.check_place(path, host)
         checkpoint = cls(pathlib.Path(path).absolute(), RunRecord.of(staged, shards), host)
-        before = RunRecord.read(checkpoint.ours)
         if before is None:
-            if any((checkpoint.path / name).exists() for name in _NOT_OURS):
-                raise CheckpointMismatch(
-                    f"{path!r} contains a checkpoint that was not written by dataflow_model",
-                    hint="pass a separate directory as checkpoint=",
-                )
             checkpoint.record = adopt(path, checkpoint.ours, staged, checkpoint.record) or checkpoint.record
             checkpoint._write(path)
             return checkpoint
-        checkpoint._check_host(path)
         added = checkpoint._check(path, before, staged)
         if added and is_over(checkpoint.own):
             raise CheckpointMismatch(
@@ -187,13 +210,3 @@ class Checkpoint:
                 hint="pass a new directory as checkpoint=",
             )
         return added
-
-    def _check_host(self, path: str) -> None:
-        """Refuse a run that another host has begun: its state is in a form of that host's."""
-        for host, runner in _HOSTS.items():
-            if host != self.host and (self.path / host).exists():
-                raise CheckpointMismatch(
-                    f"the run in {path!r} was made by {runner}, and this is {_HOSTS[self.host]}",
-                    hint="go on with that runner; or stop the run, carry its state over, and start with the new "
-                    f"checkpoint:\n  {upgrade_command(path)}",
-                )

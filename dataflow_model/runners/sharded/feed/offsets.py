@@ -20,7 +20,7 @@ from dataflow_model.runners.sharded.feed.script_places import script_places
 from dataflow_model.runners.sharded.stage0 import Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.runners.engine.timeline import At
@@ -125,7 +125,7 @@ class Feed:
         """
         if start["last"]:
             return start
-        wall = self.read_clock(time.time_ns() // 1_000)
+        wall = self.wall()
         end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, wall)}
         end["begun"] = [read.label for read in self.reads]
         end["signals"] = list(signals)
@@ -145,6 +145,34 @@ class Feed:
         over = not (follows or self._left(start["rows"], totals))
         end["last"] = enough or (not begins and (over or drain) if totals or not drain else True)
         return end
+
+    def wall(self) -> int:
+        """Return where the wall clock stands now."""
+        return self.read_clock(time.time_ns() // 1_000)
+
+    def brings_something(self, start: Offset, end: Offset, ended: Collection[str]) -> bool:
+        """Tell whether a micro-batch has anything to do that does not follow from the time that has passed.
+
+        Args:
+            start: where it begins.
+            end: where it ends, as `next` has returned it for `start`.
+            ended: the labels of the sources whose end was told before.
+        """
+        if end is start:
+            return False
+        control = self.control(start, end)
+        return bool(
+            control.begins
+            or control.last
+            or control.steps
+            or control.signals
+            or control.declared
+            or control.finished
+            or control.changes
+            or end["listed"] != start["listed"]
+            or not set(control.ended) <= set(ended)
+            or self.slices(start, end)
+        )
 
     def control(self, start: Offset, end: Offset) -> Control:
         """Return what every shard is told about a micro-batch."""

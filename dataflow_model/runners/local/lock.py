@@ -1,0 +1,133 @@
+"""The lock of a run in process: one process at a time may go on with a checkpoint."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pathlib
+import platform
+from typing import Final, Self
+
+import attrs
+
+from dataflow_model.errors import CheckpointMismatch, SinkError
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder
+
+__all__ = ["RunLock", "check_file_system"]
+
+_NAME: Final = "lock"
+_MOUNTS: Final = pathlib.Path("/proc/self/mounts")
+_NETWORK: Final = frozenset(
+    {"9p", "afs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs"}
+    | {"lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb", "smb2", "smb3", "smbfs"}
+)
+"""File systems on which locks and SQLite's shared memory do not hold between machines."""
+
+
+@attrs.define
+class RunLock:
+    """An exclusive lock that lasts until `release`, or until the process dies.
+
+    Args:
+        folder: the host's part of the checkpoint.
+        path: the checkpoint, as the user has named it.
+    """
+
+    folder: pathlib.Path
+    path: str
+    _descriptor: int | None = attrs.field(init=False, default=None)
+
+    @classmethod
+    def of(cls, path: str, host: str) -> Self:
+        """Return the lock of a checkpoint.
+
+        Args:
+            path: the checkpoint, as the user has named it.
+            host: names the host's part of it.
+        """
+        return cls(pathlib.Path(path).absolute() / host, path)
+
+    def take(self) -> None:
+        """Take the lock.
+
+        Raises:
+            CheckpointMismatch: if another run has it.
+            SinkError: if the folder cannot be written, or is on a network file system.
+        """
+        check_file_system(self.folder, self.path)
+        try:
+            make_folder(self.folder)
+            descriptor = os.open(self.folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise SinkError(
+                f"the checkpoint directory {self.path!r} cannot be written: {error}",
+                hint="pass another directory as checkpoint=",
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            who = _who(descriptor)
+            os.close(descriptor)
+            raise CheckpointMismatch(
+                f"the run in {self.path!r} is running, in {who}",
+                hint="stop that run first: result.stop(); or pass another directory as checkpoint=",
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"process": os.getpid(), "host": platform.node()}).encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let other processes go on with the run."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _who(descriptor: int) -> str:
+    try:
+        who = json.loads(os.pread(descriptor, 4_096, 0))
+    except ValueError:  # it is being written
+        return "another process"
+    return f"process {who['process']} on {who['host']}"
+
+
+def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = _MOUNTS) -> None:
+    """Refuse a folder on a network file system, as far as this machine tells what is mounted where.
+
+    Args:
+        folder: the folder; it need not exist.
+        path: the checkpoint, as the user has named it.
+        mounts: what tells.
+
+    Raises:
+        SinkError: if it is on one.
+    """
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:  # not on this system
+        return
+    place = folder.resolve()
+    nearest, kind = pathlib.Path("/"), ""
+    for line in lines:
+        _, mounted, name, *_ = line.split(" ")
+        at = pathlib.Path(_unescaped(mounted))
+        if place.is_relative_to(at) and len(at.parts) >= len(nearest.parts):  # a later mount hides an earlier one
+            nearest, kind = at, name
+    if kind in _NETWORK:
+        raise SinkError(
+            f"the checkpoint directory {path!r} is on a network file system ({kind}, mounted at {str(nearest)!r}), "
+            "on which no lock keeps two machines from going on with the same run",
+            hint="pass a directory on a local disk as checkpoint=",
+        )
+
+
+def _unescaped(text: str) -> str:
+    r"""Return the name of a mount point; blanks and such are in octal.
+
+    Example:
+        >>> _unescaped(r"/mnt/my\040disk")
+        '/mnt/my disk'
+    """
+    head, *tail = text.split("\\")
+    return head + "".join(chr(int(part[:3], 8)) + part[3:] for part in tail)

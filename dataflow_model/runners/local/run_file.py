@@ -1,0 +1,225 @@
+"""The durable record of a run in process: state, offset and what is being published, in one SQLite file."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sqlite3
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import attrs
+
+from dataflow_model.errors import SinkError
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, unseal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dataflow_model.runners.sharded.feed.offsets import Offset
+    from dataflow_model.runners.sharded.publishing import Staging
+
+__all__ = ["FILE", "HOST", "Commit", "RunFile", "ShardStore", "is_input_over"]
+
+HOST: Final = "local"
+"""Names this host's part of a checkpoint."""
+FILE: Final = "run.sqlite"
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS heads (depth, shard, head BLOB, PRIMARY KEY (depth, shard));
+CREATE TABLE IF NOT EXISTS parts (depth, shard, sequence, part, payload BLOB,
+    PRIMARY KEY (depth, shard, sequence, part));
+CREATE TABLE IF NOT EXISTS commits (number INTEGER PRIMARY KEY, is_published, record BLOB);
+"""
+
+
+@attrs.frozen
+class Commit:
+    """A micro-batch that is committed; the file has the last one.
+
+    Attributes:
+        number: the micro-batch's, from 0.
+        offset: where the sources stood after it.
+        ended: the labels of the sources whose end has been told.
+        moment: the wall clock's time at which something next happens by itself, if there is one.
+        sequencer: of the start of the run that has committed it.
+        staged: what the sinks publish.
+    """
+
+    number: int
+    offset: Offset
+    ended: tuple[str, ...]
+    moment: int | None
+    sequencer: int
+    staged: tuple[Staging, ...]
+
+
+@attrs.define
+class RunFile:
+    """The file, open for one process.
+
+    Args:
+        path: the file.
+    """
+
+    path: pathlib.Path
+    _database: sqlite3.Connection = attrs.field(init=False)
+
+    @classmethod
+    def create(cls, folder: str) -> Self:
+        """Open the file for writing, and make it where there is none.
+
+        Raises:
+            StateCorruption: if it is not SQLite's, or damaged.
+            SinkError: if it cannot be written.
+        """
+        file = cls(pathlib.Path(folder, FILE))
+        with file.explained():
+            file._database = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
+            file._database.execute("PRAGMA journal_mode = WAL")
+            file._database.execute("PRAGMA synchronous = FULL")
+            file._database.executescript(_TABLES)
+        return file
+
+    @classmethod
+    def read_only(cls, folder: str) -> Self | None:
+        """Open the file of a run that is stopped for reading; `None` where there is none."""
+        file = cls(pathlib.Path(folder, FILE))
+        if not file.path.exists():
+            return None
+        log = file.path.with_name(FILE + "-wal")
+        # Without a log nothing beside the file is needed, or made.
+        how = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+        with file.explained():
+            file._database = sqlite3.connect(f"{file.path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+        return file
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what is written within, durably, or nothing of it if anything raises."""
+        with self.explained():
+            self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
+            raise
+        try:
+            with self.explained():
+                self._database.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("ROLLBACK")
+            raise
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+        with self.explained():
+            return self._database.execute(statement, values).fetchall()
+
+    # Commits -------------------------------------------------------------------------------------------------------
+
+    def last_commit(self) -> Commit | None:
+        """Return the last commit; `None` where there is none.
+
+        Raises:
+            StateCorruption: if it is damaged.
+        """
+        rows = self.execute("SELECT record FROM commits ORDER BY number DESC LIMIT 1")
+        if not rows:
+            return None
+        commit: Commit = unseal(rows[0][0], repr(str(self.path)), "its last commit")
+        return commit
+
+    def put_commit(self, commit: Commit) -> None:
+        """Make a commit the last one; the one before it is published then."""
+        self.execute("DELETE FROM commits")
+        self.execute("INSERT INTO commits VALUES (?, 0, ?)", (commit.number, seal(commit)))
+
+    def is_published(self) -> bool:
+        """Tell whether the last commit was noted as published."""
+        return all(published for (published,) in self.execute("SELECT is_published FROM commits"))
+
+    def note_published(self) -> None:
+        """Note that the last commit is published."""
+        if not self.is_published():
+            self.execute("UPDATE commits SET is_published = 1")
+
+    # State ---------------------------------------------------------------------------------------------------------
+
+    def store(self, depth: int, shard: int) -> ShardStore:
+        """Return the state store of one shard of one stage."""
+        return ShardStore(self, depth, shard)
+
+    def shards(self) -> list[tuple[int, int]]:
+        """Return the stage and the label of each shard that has state."""
+        return [(depth, shard) for depth, shard in self.execute("SELECT depth, shard FROM heads ORDER BY depth, shard")]
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Raise SQLite's errors as ours."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise SinkError(
+                f"{str(self.path)!r} in the checkpoint directory cannot be used: {error}",
+                hint="check free space and permissions, and start the run again: it resumes where it stopped",
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise corrupt(repr(str(self.path)), str(error)) from error
+
+
+@attrs.frozen
+class ShardStore:
+    """The state store of one shard in the file; see `StateStore`. Writes belong to the transaction that is open."""
+
+    file: RunFile
+    depth: int
+    shard: int
+
+    def get_head(self) -> bytes | None:
+        """Return the head."""
+        place = (self.depth, self.shard)
+        return _only(self.file.execute("SELECT head FROM heads WHERE depth = ? AND shard = ?", place))
+
+    def put_head(self, head: bytes) -> None:
+        """Replace the head."""
+        self.file.execute("INSERT OR REPLACE INTO heads VALUES (?, ?, ?)", (self.depth, self.shard, head))
+
+    def get(self, sequence: int, part: int) -> bytes | None:
+        """Return one part of a record."""
+        where = "depth = ? AND shard = ? AND sequence = ? AND part = ?"
+        place = (self.depth, self.shard, sequence, part)
+        return _only(self.file.execute(f"SELECT payload FROM parts WHERE {where}", place))  # noqa: S608 - our own text
+
+    def put(self, sequence: int, part: int, payload: bytes) -> None:
+        """Write one part of a record."""
+        row = (self.depth, self.shard, sequence, part, payload)
+        self.file.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?)", row)
+
+    def remove(self, sequence: int, part: int) -> None:
+        """Delete one part of a record."""
+        where = "depth = ? AND shard = ? AND sequence = ? AND part = ?"
+        place = (self.depth, self.shard, sequence, part)
+        self.file.execute(f"DELETE FROM parts WHERE {where}", place)  # noqa: S608 - our own text
+
+
+def _only(rows: list[tuple[Any, ...]]) -> bytes | None:
+    return None if not rows else bytes(rows[0][0])
+
+
+def is_input_over(own: str) -> bool:
+    """Tell whether the last commit of a run ends its input.
+
+    Args:
+        own: this host's part of its checkpoint.
+    """
+    file = RunFile.read_only(own)
+    if file is None:
+        return False
+    with contextlib.closing(file):
+        commit = file.last_commit()
+    return commit is not None and bool(commit.offset["last"])

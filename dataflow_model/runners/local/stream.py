@@ -1,0 +1,156 @@
+"""A stream in this process: its micro-batches follow the data, and each is one durable transaction.
+
+The order of a micro-batch:
+
+1. its output is staged, and synced to disk;
+2. one transaction in SQLite commits state, offset and what the sinks have pending;
+3. the sinks publish, and sync;
+4. the progress is written, and the next transaction notes that the commit is published.
+
+A restart publishes what is pending again, which changes nothing that is published already, and never runs it again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.runners.local.run_file import Commit
+from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
+from dataflow_model.runners.sharded.in_process import InProcess
+from dataflow_model.runners.sharded.publishing import Publisher, read_progress, stage_rows
+from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.work import plan_work
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from dataflow_model.runners.local.run_file import RunFile
+    from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+    from dataflow_model.runners.sharded.feed.offsets import Feed, Offset
+    from dataflow_model.runners.sharded.program import Program
+
+__all__ = ["LocalStream"]
+
+
+@attrs.define
+class LocalStream:
+    """A run, step by step.
+
+    Args:
+        checkpoint: the run's.
+        program: what it runs.
+        file: its durable record.
+        feed: what decides how far each micro-batch reads.
+
+    Attributes:
+        began: by the wall, when the micro-batch in hand saw its data; `None` between micro-batches.
+    """
+
+    checkpoint: Checkpoint
+    program: Program
+    file: RunFile
+    feed: Feed
+    began: int | None = None
+    _worker: Worker = attrs.field(init=False, factory=Worker)
+    _shards: InProcess = attrs.field(init=False)
+    _last: Commit | None = attrs.field(init=False, default=None)
+    _progress: dict[str, Any] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        """Stand where the run has been left."""
+        depths = range(1, len(self.program.staged.stages) + 1)
+        stores = {(depth, label): self.file.store(depth, label) for depth in depths for label in self.program.labels}
+        self._shards = InProcess(self.program, stores, self._worker)
+        self._last = self.file.last_commit()
+        self._progress = read_progress(self.checkpoint.ours)
+
+    @property
+    def offset(self) -> Offset:
+        """Where the sources stand."""
+        return self.checkpoint.begins if self._last is None else self._last.offset
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the input is over."""
+        return bool(self.offset["last"])
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches have been committed."""
+        return 0 if self._last is None else self._last.number + 1
+
+    def roll_forward(self) -> None:
+        """Publish what an earlier start of the run has committed, unless it is known to be published."""
+        commit = self._last
+        if commit is not None and not self.file.is_published() and self._progress.get("batch", -1) < commit.number:
+            self._publish(commit)
+
+    def step(self) -> bool:
+        """Look once whether there is anything to do, and run a micro-batch if there is; return whether there was."""
+        requests = self.checkpoint.requests
+        drain, until_drained = ((requests / name).exists() for name in ("drain", "until_drained"))
+        start = self.offset
+        end = self.feed.next(
+            start,
+            drain=drain,
+            until_drained=until_drained,
+            signals=pending_signals(requests),
+            committed=self._progress,
+        )
+        ended = () if self._last is None else self._last.ended
+        if not self._is_due() and not self.feed.brings_something(start, end, ended):
+            return False
+        self.began = time.time_ns() // 1_000
+        try:
+            self._publish(self._commit(start, end))
+        finally:
+            self.began = None
+        return True
+
+    def close(self) -> None:
+        """Note what is published, and let the functions go."""
+        self.file.note_published()
+        self._worker.forget(self.program.digest)
+
+    def _is_due(self) -> bool:
+        """Tell whether the wall clock has reached the moment at which something happens by itself."""
+        moment = None if self._last is None else self._last.moment
+        return moment is not None and moment <= self.feed.wall()
+
+    def _commit(self, start: Offset, end: Offset) -> Commit:
+        """Run a micro-batch, and commit it with what it has staged."""
+        number, fault = self.micro_batches, self.program.fault
+        works = plan_work(self.feed, start, end)
+        with self.file.transaction():
+            rows = self._shards.run(number, works)
+            staging = stage_rows(Task(self.program, self._worker, micro_batch=number), rows)
+            moments = [part["moment"] for part in staging.metrics if part.get("moment") is not None]
+            commit = Commit(
+                number,
+                end,
+                tuple(works[0].control.ended),
+                min(moments, default=None),
+                self.program.sequencer,
+                (staging,),
+            )
+            try:
+                self.file.put_commit(commit)
+                fault.reach("before_commit", number)
+            except BaseException:
+                self._publisher.abort(number, commit.staged)
+                raise
+        self._last = commit
+        fault.reach("after_commit", number)
+        return commit
+
+    def _publish(self, commit: Commit) -> None:
+        self._publisher.commit(commit.number, commit.staged)
+        self._progress = read_progress(self.checkpoint.ours)
+        forget_signals(self.checkpoint.requests, commit.offset["signals"])
+
+    @property
+    def _publisher(self) -> Publisher:
+        return Publisher(self.program, self.checkpoint.ours)

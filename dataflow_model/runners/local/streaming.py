@@ -1,0 +1,173 @@
+"""Start a stream in this process, and what its user holds of it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.errors import SupersededRun, UnsupportedOnRunner
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.sources import ColumnSource, ElementsSource, ScriptSource
+from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.runners.engine.bounded.execution import side_values
+from dataflow_model.runners.local.lock import RunLock
+from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
+from dataflow_model.runners.local.stream import LocalStream
+from dataflow_model.runners.progress import live_progress
+from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+from dataflow_model.runners.sharded.checkpoint.running import RunningMark
+from dataflow_model.runners.sharded.feed.offsets import Feed
+from dataflow_model.runners.sharded.publishing import claim_sinks
+from dataflow_model.runners.sharded.results import StreamResult
+from dataflow_model.runners.sharded.starting import request_end, stream_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.runner import Clock
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.progress import Progress
+    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.time import Duration
+
+__all__ = ["LocalStreamResult", "Options", "open_stream", "start"]
+
+_LABELS = (0,)
+"""Of the shards: one process gains nothing by several."""
+
+
+@attrs.frozen
+class Options:
+    """How a stream runs in process.
+
+    Attributes:
+        checkpoint: its directory.
+        clock: the wall clock; the machine's if `None`.
+        rows_per_batch: how many rows a micro-batch reads at most.
+        poll_interval: how long to wait before the sources are looked at again.
+    """
+
+    checkpoint: str
+    clock: Clock | None
+    rows_per_batch: int
+    poll_interval: Duration
+
+
+def start(plan: Plan, options: Options, *, until: str | None) -> LocalStreamResult:
+    """Start the stream of a plan in a thread of its own."""
+    lock, stream = open_stream(plan, options, until=until)
+    return LocalStreamResult(stream, lock, int(options.poll_interval) / 1_000_000)
+
+
+def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tuple[RunLock, LocalStream]:
+    """Take the lock of a checkpoint, and return it with the stream where it was left; nothing runs yet.
+
+    Raises:
+        UnsupportedOnRunner: for a source that only Spark can read.
+        CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
+        SinkError: for a directory that cannot be written, or is on a network file system.
+    """
+    sides = dynamic_sides(plan)
+    staged = cut_into_stages(plan, sides)
+    _check_sources(staged)
+    Checkpoint.check_place(options.checkpoint, HOST)
+    lock = RunLock.of(options.checkpoint, HOST)
+    lock.take()
+    try:
+        checkpoint = Checkpoint.open(options.checkpoint, staged, len(_LABELS), HOST, is_input_over)
+        request_end(checkpoint, staged, until)
+        wall = None if options.clock is None else int(options.clock.now())
+        values = side_values(plan, wall, but=sides)
+        program = stream_program(checkpoint, staged, values, range(checkpoint.shards))
+        claim_sinks(program)
+        feed = Feed(
+            program.staged.sources,
+            options.rows_per_batch,
+            1,
+            program.awaited,
+            _reading(program, options.clock),
+        )
+        return lock, LocalStream(checkpoint, program, RunFile.create(checkpoint.own), feed)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _check_sources(staged: StagedPlan) -> None:
+    for read in staged.sources:
+        if not isinstance(read.source, ColumnSource | ElementsSource | ScriptSource):
+            raise UnsupportedOnRunner(
+                f"{read.label!r} reads a DataFrame, which LocalRunner does not support",
+                hint="read files with dm.io.ReadParquet(…), or use dm.SparkRunner(spark, mode='streaming')",
+            )
+
+
+def _reading(program: Program, clock: Clock | None) -> Callable[[int], int]:
+    """Return what is read off the wall clock when the machine's stands somewhere."""
+    if clock is None:
+        return program.fault.read_clock
+    return lambda _: program.fault.read_clock(int(clock.now()))
+
+
+class LocalStreamResult(StreamResult):
+    """A stream of LocalRunner; see `PipelineResult`. It runs in a thread of this process."""
+
+    def __init__(self, stream: LocalStream, lock: RunLock, poll_seconds: float) -> None:
+        super().__init__(stream.checkpoint, stream.program.staged)
+        self._stream = stream
+        self._lock = lock
+        self._poll_seconds = poll_seconds
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._mark = RunningMark(stream.checkpoint.ours)
+        self._mark.beat()
+        self._thread = threading.Thread(target=self._work, name="LocalRunner stream", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the micro-batch in hand; the run goes on from its checkpoint when it is started again."""
+        self._stopping.set()
+        self._wake.set()
+        self._over.wait()
+
+    def _pending_since(self) -> int | None:
+        return self._stream.began
+
+    def _work(self) -> None:
+        error: BaseException | None = None
+        try:
+            with live_progress(self._staged) as progress:
+                self._run(progress)
+        except BaseException as raised:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
+            error = raised
+        try:
+            with contextlib.suppress(Exception) if error is not None else contextlib.nullcontext():
+                self._stream.close()
+        except BaseException as raised:  # noqa: BLE001
+            error = raised
+        if error is not None:
+            self._fail(error)
+        elif self._stream.is_over:
+            self._finish()
+        else:
+            self._state = RunnerState.STOPPED
+        if not isinstance(error, SupersededRun):  # otherwise the mark is the newer start's
+            self._mark.remove()
+        self._lock.release()
+        self._over.set()
+
+    def _run(self, progress: Progress) -> None:
+        """Run micro-batches until the input is over, or somebody stops the run."""
+        stream = self._stream
+        stream.roll_forward()
+        while not stream.is_over and not self._stopping.is_set():
+            self._mark.beat()
+            if stream.step():
+                progress.update(self.report)
+            else:
+                self._wake.wait(self._poll_seconds)
+                self._wake.clear()

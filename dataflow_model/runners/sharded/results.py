@@ -1,0 +1,114 @@
+"""What a streaming run tells its user, read from the checkpoint: the same on every host."""
+
+from __future__ import annotations
+
+import abc
+import threading
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.plan.collecting import check_collected
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.signals import check_signal
+from dataflow_model.runners.reporting import make_report
+from dataflow_model.runners.sharded.checkpoint.durable import touch
+from dataflow_model.runners.sharded.checkpoint.requests import request_signal
+from dataflow_model.runners.sharded.publishing import read_collected, read_counters, read_measured, read_watermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.metrics.report import RunReport
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+    from dataflow_model.time import EventTime
+
+__all__ = ["StreamResult"]
+
+
+class StreamResult(abc.ABC):
+    """A streaming run with a checkpoint; see `PipelineResult`.
+
+    Args:
+        checkpoint: the run's.
+        staged: its plan.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, staged: StagedPlan) -> None:
+        self._checkpoint = checkpoint
+        self._staged = staged
+        self._state = RunnerState.RUNNING
+        self._error: BaseException | None = None
+        self._over = threading.Event()
+
+    @property
+    def state(self) -> RunnerState:
+        """How the run stands now."""
+        return self._state
+
+    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
+        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
+        self._over.wait(timeout)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return self._state
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Stop; the run goes on from its checkpoint when it is started again."""
+
+    def drain(self) -> None:
+        """Stop reading, advance the watermark to +∞, emit what is pending, and end for good."""
+        touch(self._checkpoint.requests / "drain")
+        self.wait_until_finish()
+
+    def signal(self, name: str) -> None:
+        """Fire `AfterSignal(name)` in every open window that waits for it, once, at the start of the next tick.
+
+        The request is durable when this returns: a run that is started again takes it.
+
+        Raises:
+            InvalidArgument: for a name that no trigger waits for.
+        """
+        check_signal(self._staged.plan, name)
+        request_signal(self._checkpoint.requests, name)
+
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return counters by transform label, as of the last micro-batch."""
+        return read_counters(self._checkpoint.ours, self._staged.plan)
+
+    def report(self) -> RunReport:
+        """Return what the run has counted, as of the last micro-batch, and how far it is behind."""
+        pending = self._pending_since() if self._state is RunnerState.RUNNING else None
+        return make_report(self._staged, read_measured(self._checkpoint.ours, self._staged.plan, pending))
+
+    def watermarks(self) -> Mapping[str, EventTime]:
+        """Return the output watermark of each source and keyed node, as of the last micro-batch."""
+        return read_watermarks(self._checkpoint.ours)
+
+    def collected(self, label: str) -> list[Record]:
+        """Return what the sink with this label has kept, in emission order.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+        """
+        check_collected(self._staged.plan, label)
+        return read_collected(self._checkpoint.ours, label)
+
+    @abc.abstractmethod
+    def _pending_since(self) -> int | None:
+        """Return when the micro-batch in hand saw its data, by the wall; `None` where there is none."""
+
+    def _fail(self, error: BaseException) -> None:
+        """Note that the run has failed; `wait_until_finish` raises the error in the caller's thread."""
+        self._error, self._state = error, RunnerState.FAILED
+
+    def _finish(self) -> None:
+        """Note that the input is over, and whether that was because somebody wanted it to be."""
+        requests = self._checkpoint.requests
+        if any((requests / name).exists() for name in ("drain", "until_drained")):
+            touch(requests / "drained")
+            self._state = RunnerState.DRAINED
+        else:
+            self._state = RunnerState.DONE

@@ -1,0 +1,65 @@
+"""How a stream starts from its checkpoint, whatever hosts it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.plan.lifting import lifts
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.checkpoint.durable import touch
+from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
+from dataflow_model.runners.sharded.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dataflow_model.plan.nodes import SideInput
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+    from dataflow_model.values import Window
+
+__all__ = ["request_end", "stream_program"]
+
+
+def request_end(checkpoint: Checkpoint, staged: StagedPlan, until: str | None) -> None:
+    """Leave the request to end an unbounded input where it stands now, or remove that of an earlier start."""
+    request = checkpoint.requests / "until_drained"
+    if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
+        touch(request)
+    else:
+        request.unlink(missing_ok=True)
+
+
+def stream_program(
+    checkpoint: Checkpoint,
+    staged: StagedPlan,
+    side_values: Mapping[SideInput, Callable[[Window], Any]],
+    labels: Sequence[int],
+    *,
+    directory: str = "",
+    weak: bool = False,
+) -> Program:
+    """Return the program of a stream that starts now; it supersedes every earlier start on the checkpoint.
+
+    Args:
+        checkpoint: the run's.
+        staged: its plan.
+        side_values: the static side inputs.
+        labels: the shard labels.
+        directory: our part of the checkpoint, where the host may run a micro-batch again that was published in part.
+        weak: whether sinks publish what they can before the micro-batch commits.
+    """
+    lifted, folded = checkpoint.feeding(staged, lifts(staged, streaming=True))
+    return Program(
+        bound_plan(staged),
+        side_values,
+        tuple(labels),
+        checkpoint.run_id,
+        lifts=lifted,
+        sequencer=take_sequencer(checkpoint.ours),
+        directory=directory,
+        weak=weak,
+        edition=checkpoint.record.edition,
+        folded=folded,
+        seed=checkpoint.seed,
+    )

@@ -1,0 +1,105 @@
+"""Streams in process, run step by step in the thread of the test: nothing sleeps, and every cut is the test's."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dataflow_model as dm
+from dataflow_model.plan.rounds import in_rounds
+from dataflow_model.runners.local.streaming import Options, open_stream
+from dataflow_model.runners.sharded.publishing import read_collected, read_counters, read_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from dataflow_model.plan.runner import Clock
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.runners.local.stream import LocalStream
+
+__all__ = ["Stepped", "put_rows"]
+
+
+@attrs.define
+class Stepped:
+    """A stream in process that a test steps through.
+
+    Args:
+        build: builds the pipeline.
+        checkpoint: its directory.
+        rows: how many rows or events a micro-batch reads at most.
+        clock: the wall clock.
+        interval: how long a round is, if it runs in rounds.
+    """
+
+    build: Callable[[dm.Pipeline], Any]
+    checkpoint: Path
+    rows: int = 1_000
+    clock: Clock | None = None
+    interval: dm.Duration | None = None
+    until: str | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[LocalStream]:
+        """Start the run, where it was left; stop it at the end."""
+        pipeline = dm.Pipeline()
+        self.build(pipeline)
+        plan = pipeline.plan()
+        plan = plan if self.interval is None else in_rounds(plan, self.interval)
+        options = Options(str(self.checkpoint), self.clock, self.rows, dm.Duration(10_000))
+        lock, stream = open_stream(plan, options, until=self.until)
+        try:
+            stream.roll_forward()
+            yield stream
+        finally:
+            stream.close()
+            lock.release()
+
+    def steps(self, count: int | None = None) -> int:
+        """Start the run, step until there is nothing to do, at most so often, and stop; return how many did something.
+
+        Args:
+            count: how often; as often as there is anything to do if not given.
+        """
+        done = 0
+        with self.opened() as stream:
+            while not stream.is_over and (count is None or done < count) and stream.step():
+                done += 1
+        return done
+
+    def collected(self, label: str) -> list[Record]:
+        """Return what a sink has received."""
+        return read_collected(self._ours, label)
+
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """Return the counters."""
+        pipeline = dm.Pipeline()
+        self.build(pipeline)
+        return read_counters(self._ours, pipeline.plan())
+
+    @property
+    def commits(self) -> int:
+        """How many micro-batches have been committed."""
+        return int(read_progress(self._ours).get("commits", 0))
+
+    @property
+    def _ours(self) -> str:
+        return str(self.checkpoint / "dataflow")
+
+
+def put_rows(folder: Path, name: str, rows: Sequence[tuple[int, str, int]]) -> None:
+    """Let a file of rows (`at` in seconds, `key`, `n`) appear whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = {
+        "at": pa.array([at * 1_000_000 for at, _, _ in rows], pa.int64()),
+        "key": pa.array([key for _, key, _ in rows], pa.string()),
+        "n": pa.array([n for _, _, n in rows], pa.int64()),
+    }
+    fresh = folder / f".{name}.fresh"
+    pq.write_table(pa.table(columns), fresh)
+    fresh.rename(folder / f"{name}.parquet")

@@ -1,0 +1,214 @@
+"""Streams in process: they go on where they were stopped, and run only when there is something to do."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.runners.local.lock import check_file_system
+from dataflow_model.runners.local.run_file import RunFile
+from dataflow_model.testing import ManualClock
+from tests.faults.outcomes import files_of
+from tests.runners.jobs import start
+from tests.runners.local_streams import Stepped, put_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dataflow_model.runners.local.stream import LocalStream
+
+SUMS = pa.schema({"key": pa.string(), "value": pa.int64()})
+SCHEMA = pa.schema({"at": pa.int64(), "key": pa.string(), "n": pa.int64()})
+IDLE = 20
+"""Polls after which a run that has nothing to do counts as idle."""
+
+
+def sums(
+    folder: Path, windowing: Any = None, watermark: Any = None, out: Path | None = None, **options: Any
+) -> Callable[[dm.Pipeline], Any]:
+    """Return what builds sums per key and window over a followed folder."""
+
+    def build(p: dm.Pipeline) -> None:
+        estimator = dm.BoundedOutOfOrderness(0) if watermark is None else watermark
+        rows = p | "rows" >> dm.io.ReadParquet(
+            folder, event_time="at", watermark=estimator, follow=True, schema=SCHEMA, **options
+        )
+        windows = dm.Window.into(dm.FixedWindows(10)) if windowing is None else windowing
+        answer = rows | dm.Map(lambda row: (row.key, row.n)) | windows | "sums" >> dm.Sum.per_key()
+        _ = answer | "panes" >> dm.io.Collect()
+        if out is not None:
+            _ = answer | "files" >> dm.io.WriteParquet(out, schema=SUMS)
+
+    return build
+
+
+def values(stepped: Stepped) -> list[Any]:
+    return [record.value for record in stepped.collected("panes")]
+
+
+def runner(checkpoint: Path, **options: Any) -> dm.LocalRunner:
+    return dm.LocalRunner(checkpoint=checkpoint, **options)
+
+
+def test_a_stream_that_is_started_again_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    rows, out = tmp_path / "rows", tmp_path / "out"
+    stepped = Stepped(sums(rows, out=out), tmp_path / "checkpoint")
+    put_rows(rows, "1", [(1, "a", 1), (2, "b", 2), (12, "a", 4)])
+    stepped.steps()
+    assert values(stepped) == [("a", 1), ("b", 2)]
+    put_rows(rows, "2", [(13, "a", 8), (25, "a", 16)])
+    stepped.steps()
+    assert values(stepped) == [("a", 1), ("b", 2), ("a", 12)]
+    assert len(files_of(out)) == 3
+    assert stepped.metrics()["rows"]["elements_out"] == 5
+
+
+def test_an_idle_stream_commits_nothing(tmp_path: Path) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    stepped = Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint")
+    stepped.steps()
+    before = stepped.commits
+    with stepped.opened() as stream:
+        assert not any(stream.step() for _ in range(IDLE))
+    assert stepped.commits == before == 1
+
+
+def test_a_timer_on_the_wall_clock_runs_when_it_is_due_and_not_before(tmp_path: Path) -> None:
+    clock = ManualClock("2013-01-01T00:00Z")
+    windowing = dm.Window.into(dm.FixedWindows(10)).trigger(dm.Repeatedly(dm.AfterProcessingTime("1 minute")))
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    stepped = Stepped(sums(tmp_path / "rows", windowing.discarding()), tmp_path / "checkpoint", clock=clock)
+    stepped.steps()
+    clock.advance("59 seconds")
+    assert stepped.steps() == 0  # what is due is durable: this is another start of the run
+    clock.advance("1 second")
+    assert stepped.steps() == 1
+    assert values(stepped) == [("a", 1)]
+    assert stepped.steps() == 0
+
+
+def test_a_watermark_that_follows_the_wall_clock_closes_a_window_at_its_moment(tmp_path: Path) -> None:
+    clock = ManualClock(5)
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    estimator = dm.WallTime("3 seconds")
+    stepped = Stepped(sums(tmp_path / "rows", watermark=estimator), tmp_path / "checkpoint", clock=clock)
+    stepped.steps()
+    clock.advance_to(12.999999)
+    assert stepped.steps() == 0
+    clock.advance_to(13)
+    assert stepped.steps() == 1
+    assert values(stepped) == [("a", 1)]
+    assert stepped.steps() == 0
+
+
+def test_an_origin_that_falls_idle_lets_the_others_watermark_pass(tmp_path: Path) -> None:
+    clock = ManualClock(100)
+    build = sums(tmp_path / "rows", watermark_origin="key", idle_after="1 minute")
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (2, "b", 2)])
+    stepped = Stepped(build, tmp_path / "checkpoint", clock=clock)
+    stepped.steps()
+    clock.advance("30 seconds")
+    put_rows(tmp_path / "rows", "2", [(12, "a", 4)])
+    stepped.steps()
+    assert values(stepped) == []  # 'b' holds the watermark at 2 s
+    clock.advance("30 seconds")
+    assert stepped.steps() == 0
+    clock.advance("1 microsecond")
+    assert stepped.steps() == 1
+    assert values(stepped) == [("a", 1), ("b", 2)]
+
+
+def test_a_signal_and_a_drain_are_taken_by_a_stream_without_data(tmp_path: Path) -> None:
+    windowing = dm.Window.into(dm.FixedWindows(10)).trigger(dm.Repeatedly(dm.AfterSignal("flush"))).discarding()
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    checkpoint = tmp_path / "checkpoint"
+    build = sums(tmp_path / "rows", windowing)
+    Stepped(build, checkpoint).steps()
+    result: Any = start(runner(checkpoint), build)
+    result.signal("flush")
+    result.drain()
+    assert result.state is dm.RunnerState.DRAINED
+    assert [record.value for record in result.collected("panes")] == [("a", 1)]
+    with pytest.raises(dm.CheckpointMismatch, match="was drained"):
+        start(runner(checkpoint), build)
+
+
+def test_a_stream_until_drained_reads_what_is_there_and_ends(tmp_path: Path) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (12, "a", 2)])
+    result: Any = start(runner(tmp_path / "checkpoint"), sums(tmp_path / "rows"), until="drained")
+    assert result.wait_until_finish() is dm.RunnerState.DRAINED
+    assert [record.value for record in result.collected("panes")] == [("a", 1), ("a", 2)]
+    assert result.watermarks()["sums"] == dm.MAX_TIMESTAMP
+    assert result.report().transforms["rows"].elements_out == 2
+
+
+def test_a_second_run_on_a_checkpoint_is_refused_by_the_process_that_has_it(tmp_path: Path) -> None:
+    build, checkpoint = sums(tmp_path / "rows"), tmp_path / "checkpoint"
+    result = start(runner(checkpoint), build)
+    with pytest.raises(dm.CheckpointMismatch, match=re.escape(f"process {os.getpid()} on")):
+        start(runner(checkpoint), build)
+    result.stop()
+    assert result.state is dm.RunnerState.STOPPED
+    start(runner(checkpoint), build).stop()
+
+
+def test_a_checkpoint_of_spark_is_left_as_it_is(tmp_path: Path) -> None:
+    build, checkpoint = sums(tmp_path / "rows"), tmp_path / "checkpoint"
+    start(runner(checkpoint), build).stop()
+    (checkpoint / "local").rename(checkpoint / "spark")
+    with pytest.raises(dm.CheckpointMismatch, match="made by SparkRunner, and this is LocalRunner") as refused:
+        start(runner(checkpoint), build)
+    assert "dataflow-model upgrade" in str(refused.value)
+    assert not (checkpoint / "local").exists()
+
+
+def test_a_network_file_system_is_refused_for_a_checkpoint(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    share = tmp_path / "my share"
+    share.mkdir()
+    escaped = str(share).replace(" ", r"\040")
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/x {escaped} nfs4 rw 0 0\n")
+    with pytest.raises(dm.SinkError, match="network file system"):
+        check_file_system(share / "checkpoint" / "local", "checkpoint", mounts)
+    check_file_system(tmp_path / "checkpoint" / "local", "checkpoint", mounts)
+
+
+def write_and_fail(stream: LocalStream) -> None:
+    with stream.file.transaction():
+        stream.file.store(1, 0).put(99, 0, b"half")
+        stream.file.store(1, 0).put_head(b"damaged")
+        raise ZeroDivisionError
+
+
+def test_what_a_failed_transaction_has_written_is_gone(tmp_path: Path) -> None:
+    stepped = Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint")
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    stepped.steps()
+    with stepped.opened() as stream, pytest.raises(ZeroDivisionError):
+        write_and_fail(stream)
+    put_rows(tmp_path / "rows", "2", [(12, "a", 2)])
+    stepped.steps()
+    assert values(stepped) == [("a", 1)]
+
+
+def test_options_of_a_stream_want_a_checkpoint() -> None:
+    with pytest.raises(dm.InvalidArgument, match="`poll_interval` applies only to a stream with a checkpoint"):
+        dm.LocalRunner(poll_interval=1)
+    with pytest.raises(dm.InvalidArgument, match="`max_rows_per_batch` must be a positive int"):
+        dm.LocalRunner(checkpoint="x", max_rows_per_batch=0)
+
+
+def test_the_last_commit_of_a_stopped_run_is_noted_as_published(tmp_path: Path) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    stepped = Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint")
+    stepped.steps()
+    file = RunFile.read_only(str(tmp_path / "checkpoint" / "local"))
+    assert file is not None
+    assert file.is_published()
+    file.close()
