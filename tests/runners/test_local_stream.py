@@ -13,9 +13,9 @@ import dataflow_model as dm
 from dataflow_model.runners.local.lock import check_file_system
 from dataflow_model.runners.local.run_file import RunFile
 from dataflow_model.testing import ManualClock
-from tests.faults.outcomes import files_of
-from tests.runners.jobs import start
-from tests.runners.local_streams import Stepped, put_rows
+from tests.support.faults.outcomes import files_of
+from tests.support.pipelines import start
+from tests.support.runners.local_streams import Stepped, put_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

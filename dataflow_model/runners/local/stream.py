@@ -153,4 +153,4 @@ class LocalStream:
 
     @property
     def _publisher(self) -> Publisher:
-        return Publisher(self.program, self.checkpoint.ours)
+        return Publisher(self.program, self.checkpoint.ours, syncs=True)

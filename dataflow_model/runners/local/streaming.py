@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.errors import SupersededRun, UnsupportedOnRunner
+from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sources import ColumnSource, ElementsSource, ScriptSource
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
@@ -82,7 +83,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
         request_end(checkpoint, staged, until)
         wall = None if options.clock is None else int(options.clock.now())
         values = side_values(plan, wall, but=sides)
-        program = stream_program(checkpoint, staged, values, range(checkpoint.shards))
+        program = stream_program(checkpoint, _synced(staged), values, range(checkpoint.shards))
         claim_sinks(program)
         feed = Feed(
             program.staged.sources,
@@ -104,6 +105,14 @@ def _check_sources(staged: StagedPlan) -> None:
                 f"{read.label!r} reads a DataFrame, which LocalRunner does not support",
                 hint="read files with dm.io.ReadParquet(…), or use dm.SparkRunner(spark, mode='streaming')",
             )
+
+
+def _synced(staged: StagedPlan) -> StagedPlan:
+    """Return a staged plan whose sinks put on disk what they stage and what they publish."""
+    nodes = tuple(
+        attrs.evolve(node, sink=node.sink.synced()) if isinstance(node, Write) else node for node in staged.plan.nodes
+    )
+    return attrs.evolve(staged, plan=attrs.evolve(staged.plan, nodes=nodes))
 
 
 def _reading(program: Program, clock: Clock | None) -> Callable[[int], int]:

@@ -193,10 +193,13 @@ class Publisher:
     Args:
         program: the program.
         directory: where the run keeps its own files.
+        syncs: whether the records kept for `collected` are on disk when `commit` returns, as what sinks publish
+            is once they are `synced`.
     """
 
     program: Program
     directory: str
+    syncs: bool = False
 
     def commit(self, batch: int, staged: Sequence[Staging]) -> None:
         """Publish what the tasks have staged; again for the same micro-batch, it changes nothing.
@@ -225,7 +228,7 @@ class Publisher:
             if records:
                 rows[write.label]["elements_in"] += len(records)
             if records and write.sink.keeps_records:
-                _keep(self._collected(write.label), commit_id(self.program, batch), records)
+                _keep(self._collected(write.label), commit_id(self.program, batch), records, sync=self.syncs)
             self.program.fault.reach("while_publishing", batch)
         self.program.fault.reach("after_publishing", batch)
         for staging in staged:
@@ -348,9 +351,9 @@ def _collected(directory: str, label: str) -> pathlib.Path:
     return pathlib.Path(directory, "collected", quote(label, safe=""))
 
 
-def _keep(directory: pathlib.Path, commit_id: str, records: list[Record]) -> None:
+def _keep(directory: pathlib.Path, commit_id: str, records: list[Record], *, sync: bool) -> None:
     make_folder(directory)
-    write_file(directory / f"{commit_id}.pickle", seal(records))
+    write_file(directory / f"{commit_id}.pickle", seal(records), sync=sync)
 
 
 def _write_progress(

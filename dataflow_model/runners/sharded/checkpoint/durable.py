@@ -18,7 +18,18 @@ from dataflow_model.values.pickles import dump, load
 if TYPE_CHECKING:
     import pathlib
 
-__all__ = ["FORMAT", "check_format", "corrupt", "make_folder", "open_new", "seal", "touch", "unseal", "write_file"]
+__all__ = [
+    "FORMAT",
+    "check_format",
+    "corrupt",
+    "make_folder",
+    "open_new",
+    "seal",
+    "sync_folder",
+    "touch",
+    "unseal",
+    "write_file",
+]
 
 FORMAT: Final = 1
 """The format of everything that a checkpoint holds; `docs/upgrade.md` lists the versions that write each one."""
@@ -46,16 +57,36 @@ def make_folder(path: pathlib.Path) -> None:
         place.chmod(_FOLDER_MODE)
 
 
-def write_file(path: pathlib.Path, content: bytes) -> None:
-    """Write a file that only its owner can read; readers see the old content or the new one, never a part."""
+def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:
+    """Write a file that only its owner can read; readers see the old content or the new one, never a part.
+
+    Args:
+        path: the file.
+        content: what it is to hold.
+        sync: whether to return only once content and name are on disk.
+    """
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         with open_new(fresh) as file:
             file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         fresh.replace(path)
+        if sync:
+            sync_folder(path.parent)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def sync_folder(path: pathlib.Path) -> None:
+    """Return once the names in a folder are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def open_new(path: pathlib.Path) -> BinaryIO:

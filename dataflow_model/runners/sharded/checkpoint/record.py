@@ -88,4 +88,4 @@ class RunRecord:
 
     def write(self, folder: str) -> None:
         """Write the record so that it is there whole or not at all."""
-        write_file(pathlib.Path(folder, _NAME), json.dumps(attrs.asdict(self), indent=1).encode())
+        write_file(pathlib.Path(folder, _NAME), json.dumps(attrs.asdict(self), indent=1).encode(), sync=True)
