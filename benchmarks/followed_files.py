@@ -11,7 +11,7 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import pyarrow as pa
@@ -20,13 +20,11 @@ import pyarrow.parquet as pq
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.bound import bound_plan
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
-from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.rows import dump
 from dataflow_model.runners.sharded.state.shard import ShardState
-from dataflow_model.runners.sharded.task import Task, Worker
-from dataflow_model.runners.sharded.work import plan_work
+from dataflow_model.runners.sharded.task import Task
+from dataflow_model.testing.micro_batches import MicroBatches, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,93 +55,52 @@ class Cost:
     poll: float
 
 
-@attrs.define
-class _Store:
-    """A shard's state store in memory."""
-
-    head: bytes | None = None
-    log: dict[tuple[int, int], bytes] = attrs.field(factory=dict)
-
-    def get_head(self) -> bytes | None:
-        return self.head
-
-    def put_head(self, head: bytes) -> None:
-        self.head = head
-
-    def get(self, sequence: int, part: int) -> bytes | None:
-        return self.log.get((sequence, part))
-
-    def put(self, sequence: int, part: int, payload: bytes) -> None:
-        self.log[sequence, part] = payload
-
-    def remove(self, sequence: int, part: int) -> None:
-        del self.log[sequence, part]
+def _stream(folder: Path) -> MicroBatches:
+    """Return a sum per window over a followed folder under a replay clock, one micro-batch at a time."""
+    p = dm.Pipeline()
+    schema = pa.schema({"at": pa.int64()})
+    rows = p | dm.io.ReadParquet(
+        str(folder), event_time="at", processing_time="at", follow=True, schema=schema, watermark_origin="file"
+    )
+    pairs = rows | dm.Map(lambda row: ("k", row.at)) | dm.Window.into(dm.FixedWindows("1 second"))
+    _ = pairs | dm.Sum.per_key() | dm.io.Collect()
+    return MicroBatches(Program(bound_plan(cut_into_stages(p.plan())), {}, (_SHARD,), "run"), Schedule())
 
 
-@attrs.define
-class _Stream:
-    """A sum per window over a followed folder under a replay clock, one micro-batch at a time."""
-
-    folder: Path
-    offset: dict[str, Any] = attrs.field(factory=begin)
-    program: Program = attrs.field(init=False)
-    store: _Store = attrs.field(factory=_Store)
-    worker: Worker = attrs.field(factory=Worker)
-
-    def __attrs_post_init__(self) -> None:
-        p = dm.Pipeline()
-        schema = pa.schema({"at": pa.int64()})
-        rows = p | dm.io.ReadParquet(
-            str(self.folder), event_time="at", processing_time="at", follow=True, schema=schema, watermark_origin="file"
-        )
-        pairs = rows | dm.Map(lambda row: ("k", row.at)) | dm.Window.into(dm.FixedWindows("1 second"))
-        _ = pairs | dm.Sum.per_key() | dm.io.Collect()
-        self.program = Program(bound_plan(cut_into_stages(p.plan())), {}, (_SHARD,), "run").pack().unpack()
-
-    def poll(self) -> dict[str, Any]:
-        feed = Feed(self.program.staged.sources, 1_000_000, 1, self.program.awaited)
-        return feed.next(self.offset, drain=False)
-
-    def micro_batch(self) -> None:
-        feed = Feed(self.program.staged.sources, 1_000_000, 1, self.program.awaited)
-        end = self.poll()
-        InProcess(self.program, {(1, _SHARD): self.store}, self.worker).run(0, plan_work(feed, self.offset, end))
-        self.offset = end
-
-    def cost(self, files: int) -> Cost:
-        state = ShardState.open(Task(self.program, self.worker), 1, _SHARD, self.store)
-        times = []
-        for _ in range(_POLLS):
-            start = time.perf_counter()
-            self.poll()
-            times.append(time.perf_counter() - start)
-        return Cost(files, len(json.dumps(self.offset)), len(dump(state.meta)), min(times) * 1_000)
+def _cost(stream: MicroBatches, files: int) -> Cost:
+    state = ShardState.open(Task(stream.program, stream.worker), 1, _SHARD, stream.stores[1, _SHARD])
+    times = []
+    for _ in range(_POLLS):
+        start = time.perf_counter()
+        stream.end_of_next(stream.feed(0))
+        times.append(time.perf_counter() - start)
+    return Cost(files, len(json.dumps(stream.offset)), len(dump(state.meta)), min(times) * 1_000)
 
 
 def swept(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
     """Yield the cost after so many files were read and removed; ten are there at a time."""
-    stream = _Stream(folder)
+    stream = _stream(folder)
     there: list[Path] = []
     for number in range(0, max(counts), _AT_ONCE):
         for file in there:
             file.unlink()
         there = [_write(folder, number + place) for place in range(_AT_ONCE)]
-        stream.micro_batch()
+        stream.step()
         if number + _AT_ONCE in counts:
-            yield stream.cost(number + _AT_ONCE)
+            yield _cost(stream, number + _AT_ONCE)
 
 
 def present(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
     """Yield the cost while so many files are there that have all been read."""
-    stream = _Stream(folder)
+    stream = _stream(folder)
     written = 0
     for count in counts:
         for number in range(written, count):
             _write(folder, number)
         written = count
-        stream.micro_batch()
-        stream.micro_batch()  # what was read to its end before is described in short
-        yield stream.cost(count)
+        stream.step()
+        stream.step()  # what was read to its end before is described in short
+        yield _cost(stream, count)
 
 
 def _write(folder: Path, number: int) -> Path:

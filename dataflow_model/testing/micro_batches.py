@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -137,40 +137,83 @@ class MicroBatchRunner:
     def run(self, plan: Plan, *, until: str | None = None) -> MicroBatches:
         """Run a plan to its end."""
         del until  # scripts end by themselves
-        return MicroBatches(plan, self.schedule).finish()
+        return MicroBatches.of(plan, self.schedule).finish()
 
 
 class MicroBatches(InProcess):
-    """A run of a plan over scripts and static elements, micro-batch by micro-batch.
+    """A run of a program, micro-batch by micro-batch, with its state in memory.
 
     Args:
-        plan: a checked plan.
+        program: the program.
         schedule: how it is run.
 
     Attributes:
-        micro_batches: what each has brought.
+        offset: what has been read so far.
+        micro_batches: what each micro-batch has brought.
     """
 
-    def __init__(self, plan: Plan, schedule: Schedule) -> None:
-        dynamic = dynamic_sides(plan)
-        labels = tuple(range(schedule.shards))
-        program = Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), labels, "run")
+    stores: dict[tuple[int, int], MemoryStore]
+
+    def __init__(self, program: Program, schedule: Schedule) -> None:
         self._packed = program.pack()
         depths = range(1, len(program.staged.stages) + 1)
-        self._memory = {(depth, shard): MemoryStore() for depth in depths for shard in labels}
+        stores = {(depth, shard): MemoryStore() for depth in depths for shard in program.labels}
         worker = Worker()
-        super().__init__(worker.program(self._packed), self._memory, worker)
+        super().__init__(worker.program(self._packed), stores, worker)
+        self.offset = begin()
         self.micro_batches: list[MicroBatch] = []
         self._schedule = schedule
-        self._offset = begin()
         self._order = random.Random(schedule.seed)  # noqa: S311 - chance of a test, not a secret
 
-    def finish(self) -> MicroBatches:
+    @classmethod
+    def of(cls, plan: Plan, schedule: Schedule) -> MicroBatches:
+        """Return the run of a checked plan over scripts and static elements."""
+        dynamic = dynamic_sides(plan)
+        labels = tuple(range(schedule.shards))
+        return cls(Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), labels, "run"), schedule)
+
+    def finish(self) -> Self:
         """Run to the end."""
-        while not self._offset["last"]:
-            self._run_next()
+        while not self.offset["last"]:
+            self.step()
         self._stop_worker()
         return self
+
+    def step(self, *, drain: bool = False) -> None:
+        """Run the next micro-batch, perhaps after an attempt that failed.
+
+        Args:
+            drain: whether to end the input here.
+        """
+        turn = self.offset["batch"]
+        feed = self.feed(turn)
+        end = self.end_of_next(feed, drain=drain)
+        sent = self.read(end["batch"], plan_work(feed, self.offset, end))
+        if turn in self._schedule.restarts:
+            self._stop_worker()
+            self.program = self.worker.program(self._packed)
+        if turn in self._schedule.crashes:
+            durable = self.stores
+            reached = itertools.islice(durable.items(), self._schedule.crashes[turn])
+            self.stores = {place: store.copied() for place, store in reached}
+            self.run_stages(end["batch"], sent)
+            self.stores = durable
+        self.commit(end, self.run_stages(end["batch"], sent))
+        self.offset = end
+
+    def feed(self, turn: int) -> Feed:
+        """Return what decides what a micro-batch reads."""
+        cuts = self._schedule.cuts
+        return Feed(self.program.staged.sources, cuts[turn % len(cuts)], 1, self.program.awaited)
+
+    def end_of_next(self, feed: Feed, *, drain: bool = False) -> dict[str, Any]:
+        """Return the offset at which the next micro-batch ends."""
+        return feed.next(self.offset, drain=drain)
+
+    def commit(self, end: dict[str, Any], rows: list[Row]) -> None:
+        """Keep what has reached the sinks in a micro-batch."""
+        del end
+        self.micro_batches.append(MicroBatch.of(rows))
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
         """Say that it is over."""
@@ -179,10 +222,10 @@ class MicroBatches(InProcess):
 
     def collected(self, label: str) -> list[Record]:
         """Return what a sink has received, in emission order."""
-        records = [record for one in self.micro_batches for record in one.records.get(label, ())]
+        records = [record for batch in self.micro_batches for record in batch.records.get(label, ())]
         return sorted(records, key=lambda record: record.order)
 
-    def metrics(self) -> dict[str, Counter[str]]:
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what the shards of each keyed node have counted, together."""
         total: dict[str, Counter[str]] = defaultdict(Counter)
         for metrics in self.micro_batches[-1].metrics:
@@ -194,23 +237,6 @@ class MicroBatches(InProcess):
         """Run one shard, to which its rows come in any order."""
         self._order.shuffle(rows)
         return super().run_shard(task, depth, label, rows, store)
-
-    def _run_next(self) -> None:
-        """Run the next micro-batch, perhaps after an attempt that failed."""
-        number, cuts = len(self.micro_batches), self._schedule.cuts
-        feed = Feed(self.program.staged.sources, cuts[number % len(cuts)], 1, self.program.awaited)
-        end = feed.next(self._offset, drain=False)
-        sent = self.read(number, plan_work(feed, self._offset, end))
-        if number in self._schedule.restarts:
-            self._stop_worker()
-            self.program = self.worker.program(self._packed)
-        if number in self._schedule.crashes:
-            reached = itertools.islice(self._memory.items(), self._schedule.crashes[number])
-            self.stores = {place: store.copied() for place, store in reached}
-            self.run_stages(number, sent)
-            self.stores = self._memory
-        self.micro_batches.append(MicroBatch.of(self.run_stages(number, sent)))
-        self._offset = end
 
     def _stop_worker(self) -> None:
         """Leave nothing but what is durable."""

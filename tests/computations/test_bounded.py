@@ -82,7 +82,7 @@ def test_micro_batches_and_a_bounded_job_give_what_one_process_gives(tmp_path: P
     write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
     topology = counting(tmp_path / "rows")
     expected = scribe.run(topology)
-    stream = Streamed(topology.build, tmp_path, most).run()
+    stream = Streamed(topology.build, tmp_path, most).finish()
     bounded = job(topology, str(tmp_path / "out"))
     for sink in ("counts", "busiest"):
         assert len(expected.collected(sink)) > 10

@@ -129,7 +129,7 @@ def test_every_cut_of_replayed_files_gives_the_same(tmp_path: Path, most: int) -
     topology = telling(dm.FileInjector(rows(tmp_path / "in", processing_time="seen"), created=of_name))
     expected = run(topology).collected("told")
     assert {record.value[1][1] for record in expected} == {None, 0, 10, 20, 30}
-    assert not difference(seen(expected), seen(Streamed(topology.build, tmp_path, most).run().collected("told")))
+    assert not difference(seen(expected), seen(Streamed(topology.build, tmp_path, most).finish().collected("told")))
 
 
 def test_files_that_are_listed_and_not_read_hold_the_watermark(tmp_path: Path) -> None:

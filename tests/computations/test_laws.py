@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dataflow_model.testing import TestStream
 from tests.support.computations import scribe
 from tests.support.laws.recutting import recut
+from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference, seen
-from tests.support.side_inputs import streamed
 
 
 @given(st.data(), scribe.scripts())
@@ -26,7 +26,7 @@ def test_other_bundles_of_the_same_events_change_nothing(data: st.DataObject, sc
 def test_two_shards_go_on_from_durable_state_after_any_cut(cached: bool, script: TestStream, steps: int) -> None:
     built = scribe.topology(script)
     expected = scribe.run(built).collected("told")
-    records = sorted(streamed(built.pipeline(), steps, cached=cached), key=lambda record: record.order)
+    records = in_micro_batches(built.pipeline(), steps, cached=cached).collected("told")
     assert not difference(seen(expected), seen(records))
 
 
@@ -49,5 +49,5 @@ def test_a_late_hold_does_not_make_the_watermark_depend_on_which_keys_share_a_sh
     expected = scribe.run(built).collected("told")
     told = [record.value[1] for record in expected if record.value[1][0] == "passed"]
     assert [low // 1_000_000 for *_, low, _ in told] == [20]
-    records = sorted(streamed(built.pipeline(), 3, cached=True), key=lambda record: record.order)
+    records = in_micro_batches(built.pipeline(), 3, cached=True).collected("told")
     assert not difference(seen(expected), seen(records))

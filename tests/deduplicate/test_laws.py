@@ -15,8 +15,8 @@ from dataflow_model.runners.engine import id_store
 from tests.support.deduplicate.redelivery import HORIZONS, numbered, redelivered, run_locally
 from tests.support.laws.drawing import windowing_strategies
 from tests.support.laws.recutting import recut
+from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference, seen
-from tests.support.side_inputs import streamed
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
@@ -61,7 +61,7 @@ def test_two_shards_go_on_from_durable_state_after_any_cut(
     once = pipeline | "in" >> script | "once" >> dm.Deduplicate(lambda pair: pair[1][0], horizon=horizon)
     _ = once | "passed" >> dm.io.Collect()
     expected = seen(run_locally(script, strategy, horizon).collected("passed"))
-    records = sorted(streamed(pipeline, steps, cached=cached), key=lambda record: record.order)
+    records = in_micro_batches(pipeline, steps, cached=cached).collected("passed")
     assert not difference(expected, seen(records))
 
 

@@ -87,7 +87,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    return seen(Streamed(build, tmp_path_factory.mktemp("calm"), rows=18).run().collected("Collect"))
+    return seen(Streamed(build, tmp_path_factory.mktemp("calm"), rows=18).finish().collected("Collect"))
 
 
 @settings(max_examples=25)
@@ -97,7 +97,7 @@ def test_attempts_that_fail_or_come_too_late_leave_no_trace(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_process, "run_shard", Cluster(turns).run)
-        assert seen(Streamed(build, Path(folder), rows=18).run().collected("Collect")) == calm
+        assert seen(Streamed(build, Path(folder), rows=18).finish().collected("Collect")) == calm
 
 
 def test_the_state_that_a_late_attempt_leaves_in_its_worker_is_not_believed(calm: list[Any], tmp_path: Path) -> None:
@@ -106,6 +106,6 @@ def test_the_state_that_a_late_attempt_leaves_in_its_worker_is_not_believed(calm
         shards = 4  # two of each of two stages
         cluster = Cluster([([late], 1)] * shards + [([], 0)] * shards)
         patch.setattr(in_process, "run_shard", cluster.run)
-        run = Streamed(build, tmp_path, rows=18).run()
+        run = Streamed(build, tmp_path, rows=18).finish()
     assert seen(run.collected("Collect")) == calm
     assert set(run.progress()["cache"]) == {"void", "behind"}  # it is never fresh

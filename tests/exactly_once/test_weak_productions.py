@@ -15,14 +15,15 @@ from tests.support.exactly_once.weak import SCRIPT, builder, printed, published
 from tests.support.micro_batches import Streamed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
 class Weak(Streamed):
     """A stream with weak productions, whose tasks know their micro-batch."""
 
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
+    def __init__(self, build: Callable[[dm.Pipeline], Any], folder: Path, rows: int) -> None:
+        super().__init__(build, folder, rows)
         for write in self.program.staged.sinks:
             write.sink.check()
         self.program = attrs.evolve(self.program, weak=True).pack().unpack()
@@ -34,12 +35,12 @@ def weak(tmp_path: Path) -> Weak:
 
 
 def test_without_failures_weak_productions_are_the_strong_ones(tmp_path: Path, weak: Weak) -> None:
-    weak.run()
+    weak.finish()
     (tmp_path / "strong").mkdir()
     strong = Streamed(builder(tmp_path / "strong"), tmp_path / "strong", rows=18)
     for write in strong.program.staged.sinks:
         write.sink.check()
-    strong.run()
+    strong.finish()
     assert published(tmp_path) == published(tmp_path / "strong")
     kept = [record.value for record in strong.collected("kept")]
     assert [record.value for record in weak.collected("kept")] == kept
@@ -74,7 +75,7 @@ def test_what_repeats_is_just_what_the_micro_batch_that_did_not_commit_had_publi
     once, batch = printed(tmp_path)[before:], weak.offset["batch"]
     weak.offset, weak.stores = lost
     weak.worker.forget_shards()
-    weak.run()
+    weak.finish()
     lines = printed(tmp_path)
     twice = [line for place, line in enumerate(lines) if line in lines[:place]]
     assert sorted(twice) == sorted(once)
@@ -84,7 +85,7 @@ def test_what_repeats_is_just_what_the_micro_batch_that_did_not_commit_had_publi
     calm = Streamed(builder(tmp_path / "calm"), tmp_path / "calm", rows=18)
     for write in calm.program.staged.sinks:
         write.sink.check()
-    calm.run()
+    calm.finish()
     assert published(tmp_path) == published(tmp_path / "calm")
     assert [record.value for record in weak.collected("kept")] == [record.value for record in calm.collected("kept")]
 

@@ -103,5 +103,5 @@ def test_a_sink_that_takes_columns_is_given_panes_as_columns(
     streamed = Streamed(build, tmp_path)
     streamed.program = attrs.evolve(streamed.program, lifts=lifts(streamed.program.staged, streaming=True))
     assert streamed.program.lifts
-    streamed.run()
+    streamed.finish()
     assert sink.lines() == lines

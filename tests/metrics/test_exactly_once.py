@@ -56,7 +56,7 @@ def test_an_attempt_that_is_lost_does_not_count(tmp_path: Path, monkeypatch: pyt
         return run_shard(task, depth, shard, rows, store)
 
     monkeypatch.setattr(in_process, "run_shard", run_twice)
-    run = Streamed(build, tmp_path, 9).run()
+    run = Streamed(build, tmp_path, 9).finish()
     assert counting.counted(report(run)) == expected(run)
 
 
@@ -67,9 +67,9 @@ def test_a_commit_that_comes_again_counts_once(tmp_path: Path, monkeypatch: pyte
         commit(self, batch, staged)
         commit(self, batch, staged)
 
-    once = Streamed(build, tmp_path / "once", 9).run()
+    once = Streamed(build, tmp_path / "once", 9).finish()
     monkeypatch.setattr(Publisher, "commit", commit_twice)
-    run = Streamed(build, tmp_path / "twice", 9).run()
+    run = Streamed(build, tmp_path / "twice", 9).finish()
     assert counting.counted(report(run)) == expected(run)
     again, before = report(run), report(once)
     assert again.commits == before.commits
@@ -91,13 +91,13 @@ def test_a_stage_tells_its_calls_and_its_state(tmp_path: Path) -> None:
     assert remember.state_entries == 3
     assert remember.state_bytes is not None
     assert remember.state_bytes > 3 * 10
-    run.run()
+    run.finish()
     assert report(run).transforms["remember"].state_entries == 0
     assert report(run).transforms["remember"].state_bytes == 0
 
 
 def test_the_slowest_keys_of_a_stage_are_told(tmp_path: Path) -> None:
-    run = Streamed(build, tmp_path, 9).run()
+    run = Streamed(build, tmp_path, 9).finish()
     slow = report(run).transforms["sums"].slowest_keys
     assert {key.key for key in slow} <= {"a", "b", "c"}
     assert slow

@@ -89,7 +89,6 @@ class Death(Crash):
             raise Died(point)
 
 
-@attrs.define
 class Mortal(Streamed):
     """A stream of micro-batches that dies and is started again, on other workers."""
 
@@ -139,7 +138,7 @@ def test_what_is_taken_back_is_what_was_published_before_the_process_died(
         mortal.begin(Death(point, 2, ""))
         mortal.die()
     mortal.begin()
-    mortal.run()
+    mortal.finish()
     agree(tmp_path, mortal.collected("kept"))
 
 
@@ -156,7 +155,7 @@ def test_what_an_older_start_drew_and_did_not_publish_is_drawn_anew(mortal: Mort
     fresh = [record for record in mortal.collected("kept")[before:] if not record.is_retraction]
     assert fresh
     assert all("mended" in record.value[1] for record in fresh)
-    mortal.run()
+    mortal.finish()
     agree(tmp_path, mortal.collected("kept"))
 
 
@@ -169,7 +168,7 @@ def test_weak_productions_may_have_been_published_before_the_micro_batch_was(mor
     published = rows_of(tmp_path, "one")
     assert len(published) > before
     mortal.begin()
-    mortal.run()
+    mortal.finish()
     agree(tmp_path, mortal.collected("kept"))
     assert set(published) <= set(rows_of(tmp_path, "one"))
 
@@ -186,7 +185,7 @@ def test_an_attempt_that_is_lost_has_drawn_for_those_that_follow(
         yield from again
 
     monkeypatch.setattr(in_process, "run_shard", run_twice)
-    mortal.run()
+    mortal.finish()
     agree(tmp_path, mortal.collected("kept"))
 
 

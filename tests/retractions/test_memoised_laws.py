@@ -22,6 +22,7 @@ from dataflow_model.runners.engine.sharding import split_by_shard
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.values import NO_FIRING
 from tests.support.laws.recutting import recut
+from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference
 from tests.support.retractions.accounts import instants, run
 from tests.support.retractions.drawing import ANYTHING, UNMERGED
@@ -36,13 +37,12 @@ from tests.support.retractions.memoised import (
     plain_and_kept,
     told,
 )
-from tests.support.side_inputs import by_sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.testing.micro_batches import MicroBatches
 
 SCRIPTS = strategies.test_streams(keys=("a", "b", "c"), max_steps=12)
 
@@ -93,19 +93,16 @@ def test_two_shards_go_on_from_durable_state_after_any_cut(
 ) -> None:
     one, two = attrs.evolve(one, **FOREVER), into_one_place(two)
 
-    def found(build: Callable[..., None], **options: Any) -> dict[str, list[Record]]:
+    def streamed(build: Callable[..., None], **options: Any) -> MicroBatches:
         p = dm.Pipeline(runner=dm.LocalRunner())
         build(p, script, one, two, **options)
-        received: dict[str, list[Record]] = {}
-        for label, records in by_sink(p, steps, cached=cached):
-            received.setdefault(label, []).extend(records)
-        return {label: sorted(some, key=lambda record: record.order) for label, some in received.items()}
+        return in_micro_batches(p, steps, cached=cached)
 
-    drawn = found(drawn_and_grouped)
-    balanced(*(drawn.get(label, []) for label in ("sums", "drawn", "lists")))
-    kept = found(plain_and_kept, keeps=True)
+    drawn = streamed(drawn_and_grouped)
+    balanced(*(drawn.collected(label) for label in ("sums", "drawn", "lists")))
+    kept = streamed(plain_and_kept, keeps=True)
     plain = run(lambda p: plain_and_kept(p, script, one, two, keeps=False))
-    expected, actual = told(plain.collected), told(lambda label: kept.get(label, []))
+    expected, actual = told(plain.collected), told(kept.collected)
     for label in KEPT_SINKS:
         assert not difference(expected[label], actual[label]), label
 

@@ -12,8 +12,8 @@ from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.testing import TestStream
 from dataflow_model.values import NO_FIRING, interval
+from tests.support.micro_batches import in_micro_batches
 from tests.support.retractions.accounts import run
-from tests.support.side_inputs import streamed
 
 if TYPE_CHECKING:
     from dataflow_model.values import Window
@@ -30,7 +30,7 @@ def seen_by_main(side: TestStream, main: TestStream, side_windows: dm.WindowInto
     elements = p | "main" >> main | "main windows" >> dm.Window.into(dm.FixedWindows(60))
     _ = elements | dm.Map(lambda element, side: (element, sorted(side)), dm.AsIter(parity)) | "out" >> dm.io.Collect()
     if cut:
-        return [record.value for record in streamed(p, cut, cached=False)]
+        return [record.value for record in in_micro_batches(p, cut, cached=False).collected("out")]
     result = p.run()
     result.wait_until_finish()
     return [record.value for record in result.collected("out")]

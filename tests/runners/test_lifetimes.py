@@ -259,7 +259,7 @@ def test_shards_of_one_worker_share_a_combiner_from_the_first_micro_batch_to_the
     for _ in range(5):
         stream.step()
     assert counted(steps) == {"setup": 1}
-    stream.run()
+    stream.finish()
     assert counted(steps) == {"setup": 1, "teardown": 1}
     assert sum(record.value[1] for record in stream.collected("kept")) == sum(range(10))
 
@@ -267,7 +267,7 @@ def test_shards_of_one_worker_share_a_combiner_from_the_first_micro_batch_to_the
 def test_a_failed_micro_batch_tears_down_what_its_shard_holds(tmp_path: pathlib.Path) -> None:
     stream, steps = streamed(tmp_path, -1, 2)
     with pytest.raises(dm.UserCodeError, match="negative"):
-        stream.run()
+        stream.finish()
     assert counted(steps) == {"setup": 1, "teardown": 1}
 
 
@@ -277,7 +277,7 @@ def test_a_shard_that_leaves_the_cache_tears_down_and_one_that_comes_back_is_set
         stream.step()
     stream.worker.forget_shards()
     assert counted(steps) == {"setup": 1, "teardown": 1}
-    stream.run()
+    stream.finish()
     assert counted(steps) == {"setup": 2, "teardown": 2}
 
 

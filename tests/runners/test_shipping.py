@@ -170,7 +170,7 @@ def test_state_that_cannot_be_pickled_is_named_with_its_transform(tmp_path: Path
         dm.InvalidType,
         match=r"the state of a transform cannot be pickled: TypeError: .*\n  transform: 'locks'\nHint: keep",
     ):
-        Run(build, tmp_path / "checkpoint", rows=1).run()
+        Run(build, tmp_path / "checkpoint", rows=1).finish()
 
 
 # Text that cannot be encoded.

@@ -12,8 +12,8 @@ import dataflow_model as dm
 from dataflow_model.plan.sources import ClockStep, WatermarkStep
 from dataflow_model.testing import TestStream
 from tests.support.laws.recutting import recut
+from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference
-from tests.support.side_inputs import streamed
 from tests.support.state import actor
 from tests.support.state.drawing import KINDS, fitting
 from tests.support.state.reference import Reference
@@ -58,7 +58,7 @@ def test_two_shards_go_on_from_durable_state_after_any_cut(
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     actor.build(pipeline, script, strategy, kind())
     expected = outputs(actor.run(script, strategy, kind()).collected("out"))
-    records = sorted(streamed(pipeline, steps, cached=cached), key=lambda record: record.order)
+    records = in_micro_batches(pipeline, steps, cached=cached).collected("out")
     assert not difference(expected, outputs(records))
 
 

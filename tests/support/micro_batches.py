@@ -1,9 +1,9 @@
-"""Micro-batches in process: the lowering of the streaming runner with stores in memory instead of Spark."""
+"""Streams in process that publish, stop anywhere and are carried over: the sharded runtime with stores in memory."""
 
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -14,8 +14,6 @@ from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
-from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.publishing import (
     Publisher,
@@ -24,28 +22,42 @@ from dataflow_model.runners.sharded.publishing import (
     read_progress,
     stage_rows,
 )
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import Task
 from dataflow_model.runners.sharded.upgrade.carrying import write_seed
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
-from dataflow_model.runners.sharded.work import plan_work
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over
-from dataflow_model.testing.micro_batches import MemoryStore
+from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
+    from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.sinks import Record
-    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.sharded.feed.offsets import Feed
+    from dataflow_model.runners.sharded.rows import Row
 
 
 SHARDS = (0, 1)
+_EACH = frozenset(range(1_000))
 
 
-@attrs.define
-class Streamed:
-    """A pipeline as a stream of micro-batches.
+def in_micro_batches(pipeline: dm.Pipeline, steps: int, *, cached: bool) -> MicroBatches:
+    """Run a pipeline of scripts on two shards; unless `cached`, each micro-batch knows only what is durable."""
+    schedule = Schedule(shards=2, cuts=(steps,), restarts=frozenset() if cached else _EACH)
+    return MicroBatchRunner(schedule).run(pipeline.plan())
+
+
+def plan_of(build: Callable[[dm.Pipeline], Any]) -> Plan:
+    """Return the plan of the pipeline that `build` builds."""
+    pipeline = dm.Pipeline()
+    build(pipeline)
+    return pipeline.plan()
+
+
+class Streamed(MicroBatches):
+    """A pipeline as a stream of micro-batches that publishes what its sinks receive.
 
     Args:
         build: builds the pipeline.
@@ -54,24 +66,20 @@ class Streamed:
         interval: how long a round is, if it runs in rounds.
     """
 
-    build: Callable[[dm.Pipeline], Any]
-    folder: Path
-    rows: int = 1_000
-    interval: dm.Duration | None = None
-    offset: dict[str, Any] = attrs.field(factory=begin)
-    program: Program = attrs.field(init=False)
-    stores: dict[tuple[int, int], MemoryStore] = attrs.field(factory=dict)
-    worker: Worker = attrs.field(factory=Worker)
+    def __init__(
+        self,
+        build: Callable[[dm.Pipeline], Any],
+        folder: Path,
+        rows: int = 1_000,
+        interval: dm.Duration | None = None,
+    ) -> None:
+        self.build, self.folder, self.rows = build, folder, rows
+        plan = plan_of(build) if interval is None else in_rounds(plan_of(build), interval)
+        super().__init__(self.program_of(plan), Schedule(cuts=(rows,)))
 
-    def __attrs_post_init__(self) -> None:
-        pipeline = dm.Pipeline()
-        self.build(pipeline)
-        plan = pipeline.plan()
-        plan = plan if self.interval is None else in_rounds(plan, self.interval)
-        staged = bound_plan(cut_into_stages(plan))
-        self.program = Program(staged, {}, SHARDS, "run").pack().unpack()
-        depths = range(1, len(staged.stages) + 1)
-        self.stores = {(depth, shard): MemoryStore() for depth in depths for shard in SHARDS}
+    def program_of(self, plan: Plan) -> Program:
+        """Return the program of a plan."""
+        return Program(bound_plan(cut_into_stages(plan)), {}, SHARDS, "run")
 
     @property
     def directory(self) -> str:
@@ -80,24 +88,21 @@ class Streamed:
     def signal(self, name: str) -> None:
         request_signal(self.folder, name)
 
-    def run(self) -> Streamed:
-        """Run to the end."""
-        while not self.offset["last"]:
-            self.step()
-        return self
+    def feed(self, turn: int) -> Feed:
+        """Return what decides what a micro-batch reads, in two tasks."""
+        return attrs.evolve(super().feed(turn), parallelism=2)
 
-    def step(self, *, drain: bool = False) -> None:
-        """Run one micro-batch."""
-        program = self.program
-        feed = Feed(program.staged.sources, self.rows, 2, program.awaited)
-        committed = read_progress(self.directory)
-        end = feed.next(self.offset, drain=drain, signals=pending_signals(self.folder), committed=committed)
+    def end_of_next(self, feed: Feed, *, drain: bool = False) -> dict[str, Any]:
+        """Return the offset at which the next micro-batch ends, with the requests that are there."""
+        signals, committed = pending_signals(self.folder), read_progress(self.directory)
+        return feed.next(self.offset, drain=drain, signals=signals, committed=committed)
+
+    def commit(self, end: dict[str, Any], rows: list[Row]) -> None:
+        """Publish what has reached the sinks."""
         number = end["batch"]
-        rows = InProcess(program, self.stores, self.worker).run(number, plan_work(feed, self.offset, end))
-        staging = stage_rows(Task(program, self.worker, micro_batch=number), rows)
-        Publisher(program, self.directory).commit(number, [staging])
+        staging = stage_rows(Task(self.program, self.worker, micro_batch=number), rows)
+        Publisher(self.program, self.directory).commit(number, [staging])
         forget_signals(self.folder, end["signals"])
-        self.offset = end
 
     def progress(self) -> dict[str, Any]:
         return read_progress(self.directory)
@@ -109,55 +114,43 @@ class Streamed:
         return read_collected(self.directory, label)
 
 
-def staged_of(build: Any) -> StagedPlan:
-    """Return a pipeline's plan as a stream runs it."""
-    pipeline = dm.Pipeline()
-    build(pipeline)
-    plan = pipeline.plan()
-    return cut_into_stages(plan, dynamic_sides(plan))
-
-
-@attrs.define
 class Run(Streamed):
-    """A run with a checkpoint, and a number of shards."""
+    """A run with a checkpoint, and a number of shards, that may stop anywhere and be carried over."""
 
-    shards: int = 2
-    checkpoint: Checkpoint = attrs.field(init=False)
+    def __init__(
+        self, build: Callable[[dm.Pipeline], Any], folder: Path, rows: int = 1_000, *, shards: int = 2
+    ) -> None:
+        plan = plan_of(build)
+        self.checkpoint = Checkpoint.open(
+            str(folder), cut_into_stages(plan, dynamic_sides(plan)), shards, HOST, is_input_over
+        )
+        super().__init__(build, folder, rows)
+        self.offset = self.checkpoint.begins
 
-    def __attrs_post_init__(self) -> None:
-        staged = staged_of(self.build)
-        self.checkpoint = Checkpoint.open(str(self.folder), staged, self.shards, HOST, is_input_over)
-        fed, folded = self.checkpoint.feeding(staged, lifts(staged, streaming=True))
-        labels = shard_labels(self.checkpoint.shards)
-        program = Program(
+    def program_of(self, plan: Plan) -> Program:
+        """Return the program of a plan that goes on where the checkpoint stands."""
+        checkpoint = self.checkpoint
+        staged = cut_into_stages(plan, dynamic_sides(plan))
+        fed, folded = checkpoint.feeding(staged, lifts(staged, streaming=True))
+        return Program(
             bound_plan(staged),
             {},
-            labels,
-            self.checkpoint.run_id,
+            shard_labels(checkpoint.shards),
+            checkpoint.run_id,
             lifts=fed,
-            edition=self.checkpoint.record.edition,
+            edition=checkpoint.record.edition,
             folded=folded,
-            seed=self.checkpoint.seed,
+            seed=checkpoint.seed,
         )
-        self.program = program.pack().unpack()
-        self.offset = self.checkpoint.begins
-        depths = range(1, len(staged.stages) + 1)
-        self.stores = {(depth, shard): MemoryStore() for depth in depths for shard in labels}
 
-    def run(self) -> Run:
-        """Run to the end."""
-        while not self.offset["last"]:
-            self.step()
-        return self
-
-    def steps(self, count: int) -> Run:
+    def steps(self, count: int) -> Self:
         """Run some micro-batches, or as many as there are."""
         for _ in range(count):
             if not self.offset["last"]:
                 self.step()
         return self
 
-    def restarted(self, build: Any) -> Run:
+    def restarted(self, build: Callable[[dm.Pipeline], Any]) -> Run:
         """Return the run as another process goes on with it, perhaps with a changed pipeline."""
         other = Run(build, self.folder, self.rows)
         other.offset, other.stores = self.offset, self.stores
@@ -172,7 +165,7 @@ class Run(Streamed):
         write_seed(found, self.folder, folder, record, batch, self.offset, drop)
         return folder
 
-    def upgraded(self, build: Any, shards: int, drop: Collection[str] = ()) -> Run:
+    def upgraded(self, build: Callable[[dm.Pipeline], Any], shards: int, drop: Collection[str] = ()) -> Run:
         """Return a run that goes on from this one in a directory beside it."""
         folder = self.folder.with_name(f"{self.folder.name}-next")
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,7 @@ import dataflow_model as dm
 from dataflow_model.testing.micro_batches import MemoryStore
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen
-from tests.support.side_inputs import build as joined
+from tests.support.side_inputs import joined
 from tests.support.upgrade.pipelines import ROWS, Build, chained, pairs, plain
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_another_number_of_shards_changes_no_pane_wherever_the_run_is_cut(
     assert len(expected) >= 8
     old = Run(build, tmp_path / "old", rows=61, shards=2)
     while not old.steps(1).offset["last"]:
-        new = old.upgraded(build, 3).run()
+        new = old.upgraded(build, 3).finish()
         assert not difference(expected, seen(new.collected("panes"))), old.offset
 
 
@@ -109,11 +109,12 @@ def test_any_number_of_shards_can_follow_any_other(shards: tuple[int, int], rows
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     old = Run(build, tmp_path / "old", rows=61, shards=shards[0]).steps(4)
     new = old.upgraded(build, shards[1]).steps(2)
-    again = new.upgraded(build, shards[0]).run()
+    again = new.upgraded(build, shards[0]).finish()
     assert not difference(expected, seen(again.collected("panes")))
     assert again.metrics()["rows"]["elements_out"] == 2 * ROWS
     assert (
-        again.metrics()["sums"]["elements_in"] == Run(build, tmp_path / "whole").run().metrics()["sums"]["elements_in"]
+        again.metrics()["sums"]["elements_in"]
+        == Run(build, tmp_path / "whole").finish().metrics()["sums"]["elements_in"]
     )
 
 
@@ -127,4 +128,4 @@ def test_a_micro_batch_that_fails_after_the_first_state_begins_from_the_seed_aga
     new.stores = {place: MemoryStore() for place in new.stores}
     for path in (new.folder / "dataflow" / "collected" / "panes").glob(f"*{new.checkpoint.record.edition}-*"):
         path.unlink()
-    assert not difference(expected, seen(new.run().collected("panes")))
+    assert not difference(expected, seen(new.finish().collected("panes")))

@@ -38,7 +38,7 @@ def test_a_grouping_that_is_added_takes_the_rows_read_from_then_on_and_the_other
     expected = seen(run(dm.LocalRunner(), branched(rows, "sums")).collected("panes"))
     old = Run(branched(rows, "sums"), tmp_path / "old", rows=61).steps(4)
     read = old.metrics()["rows"]["elements_out"]
-    new = old.upgraded(branched(rows, "sums", "counts", percentile=percentile), 3).run()
+    new = old.upgraded(branched(rows, "sums", "counts", percentile=percentile), 3).finish()
     assert not difference(expected, seen(new.collected("panes")))
     assert taken(new, "counts") == 2 * ROWS - read
     counted = sum(record.value[1] for record in new.collected("counted"))
@@ -50,7 +50,7 @@ def test_a_grouping_that_is_added_knows_what_is_late_from_its_first_element_on(r
     old = Run(branched(rows, "sums"), tmp_path / "old", rows=61).steps(5)
     reached = old.progress()["watermarks"]["rows"]
     assert reached > 20
-    new = old.upgraded(branched(rows, "sums", "counts"), 2).run()
+    new = old.upgraded(branched(rows, "sums", "counts"), 2).finish()
     assert all(int(record.window.end) > reached for record in new.collected("counted"))
     assert new.metrics()["counts"]["dropped_because_late"] > 0
 
@@ -61,7 +61,7 @@ def test_the_first_grouping_of_a_pipeline_can_be_added(rows: Path, tmp_path: Pat
 
     old = Run(mapped, tmp_path / "old", rows=61).steps(3)
     assert len(old.collected("given")) == 183
-    new = old.upgraded(branched(rows, "sums", "counts"), 3).run()
+    new = old.upgraded(branched(rows, "sums", "counts"), 3).finish()
     assert taken(new, "sums") == taken(new, "counts") == 2 * ROWS - 183
 
 
@@ -78,7 +78,7 @@ def test_a_grouping_that_is_removed_needs_to_be_named_if_it_has_keys(rows: Path,
     assert "dataflow-model upgrade" in told
     assert "--drop counts" in told
     expected = seen(run(dm.LocalRunner(), part).collected("panes"))
-    new = old.upgraded(part, 2, drop=["counts"]).run()
+    new = old.upgraded(part, 2, drop=["counts"]).finish()
     assert not difference(expected, seen(new.collected("panes")))
 
 
@@ -92,7 +92,7 @@ def test_a_grouping_that_has_another_definition_begins_anew_if_it_is_named(rows:
     old = Run(branched(rows, "sums", "counts"), tmp_path / "old", rows=61).steps(4)
     with pytest.raises(dm.CheckpointMismatch, match=r"(?s)'counts' was: .*FixedWindows.*; it is: .*lost: \d+ keys"):
         old.upgraded(changed, 2)
-    new = old.upgraded(changed, 2, drop=["counts"]).run()
+    new = old.upgraded(changed, 2, drop=["counts"]).finish()
     expected = seen(run(dm.LocalRunner(), changed).collected("panes"))
     assert not difference(expected, seen(new.collected("panes")))
     read = old.metrics()["rows"]["elements_out"]
@@ -107,7 +107,7 @@ def test_what_a_grouping_reads_may_be_rearranged(rows: Path, tmp_path: Path) -> 
     expected = seen(run(dm.LocalRunner(), rearranged).collected("panes"))
     old = Run(plain(rows), tmp_path / "old", rows=61)
     while not old.steps(1).offset["last"]:
-        new = old.upgraded(rearranged, 3).run()
+        new = old.upgraded(rearranged, 3).finish()
         assert not difference(expected, seen(new.collected("panes"))), old.offset
 
 
@@ -120,7 +120,7 @@ def test_a_source_that_is_renamed_needs_to_be_named_since_it_would_be_read_again
         dm.CheckpointMismatch, match=r"'rows' is gone.*lost: its position in the source \(244 rows read\)"
     ):
         old.upgraded(renamed, 2)
-    new = old.upgraded(renamed, 2, drop=["rows"]).run()
+    new = old.upgraded(renamed, 2, drop=["rows"]).finish()
     assert new.metrics()["flights"]["elements_out"] == 2 * ROWS
 
 
@@ -172,7 +172,7 @@ def test_a_source_can_be_added_and_no_watermark_goes_back(rows: Path, tmp_path: 
 def test_a_source_that_is_added_and_lies_ahead_loses_nothing(rows: Path, tmp_path: Path) -> None:
     write_history(tmp_path / "more" / "3.parquet", [(at + 900, seen + 300, key, n) for at, seen, key, n in history(3)])
     both = several(rows, tmp_path / "more")
-    new = Run(several(rows), tmp_path / "old", rows=61).steps(4).restarted(both).run()
+    new = Run(several(rows), tmp_path / "old", rows=61).steps(4).restarted(both).finish()
     alone = by_window(run(dm.LocalRunner(), several(tmp_path / "more")).collected("panes"))
     assert {place: value for place, value in by_window(new.collected("panes")).items() if place in alone} == alone
 
@@ -184,7 +184,7 @@ def test_elements_written_in_the_program_are_a_source_that_can_be_added(rows: Pa
         _ = sums(together) | "panes" >> dm.io.Collect()
 
     old = Run(several(rows), tmp_path / "old", rows=61).steps(4)
-    new = old.restarted(both).run()
+    new = old.restarted(both).finish()
     assert {record.value for record in new.collected("panes") if record.value[0] == "h"} == {("h", 3)}
     again = new.restarted(both)
     assert again.offset["last"]
@@ -258,7 +258,7 @@ def test_a_grouping_goes_on_with_the_kind_of_state_that_it_has(
     assert bool(old.program.lifts) is not before
     new = old.upgraded(in_columns(rows, mapped=after), 3)
     assert bool({**new.program.lifts, **new.program.folded}) is not before
-    new.run()
+    new.finish()
     assert by_window(new.collected("panes")) == expected
     assert len(new.collected("panes")) == len(expected)
 
@@ -308,4 +308,4 @@ def test_integers_beyond_64_bits_keep_their_shard_with_columns(tmp_path: Path) -
     build = in_columns(tmp_path / "rows")
     expected = by_window(run(dm.LocalRunner(), build).collected("panes"))
     old = Run(build, tmp_path / "old", rows=17).steps(4)
-    assert by_window(old.upgraded(build, 3).run().collected("panes")) == expected
+    assert by_window(old.upgraded(build, 3).finish().collected("panes")) == expected

@@ -44,7 +44,7 @@ def check(result: Any, title: str, rows: Path) -> None:
 def test_a_run_goes_on_from_what_every_format_has_kept(folder: Path, title: str) -> None:
     stopped = kept(folder / title, PIPELINES[title](folder / "rows"))
     before = outcome(stopped, title)
-    check(stopped.run(), title, folder / "rows")
+    check(stopped.finish(), title, folder / "rows")
     assert any(len(panes) > len(before[sink]) for sink, panes in outcome(stopped, title).items())
 
 
@@ -54,7 +54,7 @@ def test_what_every_format_has_kept_is_carried_over_to_another_number_of_shards(
     folder: Path, title: str, shards: int
 ) -> None:
     build = PIPELINES[title](folder / "rows")
-    check(kept(folder / title, build).upgraded(build, shards).run(), title, folder / "rows")
+    check(kept(folder / title, build).upgraded(build, shards).finish(), title, folder / "rows")
 
 
 @pytest.mark.slow

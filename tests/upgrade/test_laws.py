@@ -31,12 +31,12 @@ def test_drawn_scripts_give_the_same_panes_wherever_their_state_is_carried_over(
             _ = placed | f"lists {case}" >> dm.GroupByKey() | f"panes {case}" >> dm.io.Collect()
 
     expected = run(dm.LocalRunner(), build)
-    whole = Run(build, tmp_path / "whole", rows=10_000).run()
+    whole = Run(build, tmp_path / "whole", rows=10_000).finish()
     old = Run(build, tmp_path / "old", rows=40, shards=shards)
     cuts = 0
     while not old.steps(1).offset["last"]:
         cuts += 1
-        new = old.upgraded(build, more).run()
+        new = old.upgraded(build, more).finish()
         for case, (stream, strategy) in enumerate(cases):
             problem = difference(seen(expected.collected(f"panes {case}")), seen(new.collected(f"panes {case}")))
             assert not problem, f"{old.offset['step']}: {problem}\n{stream.steps}\n{strategy}"
@@ -54,12 +54,12 @@ def test_chains_give_the_same_panes_wherever_their_state_is_carried_over(
     cases = many(number, scripts=6, chains=4)
     build = side_by_side(cases)
     expected = run(dm.LocalRunner(), build)
-    whole = Run(build, tmp_path / "whole", rows=10_000).run()
+    whole = Run(build, tmp_path / "whole", rows=10_000).finish()
     old = Run(build, tmp_path / "old", rows=25, shards=shards)
     cuts = 0
     while not old.steps(1).offset["last"]:
         cuts += 1
-        new = old.upgraded(build, more).run()
+        new = old.upgraded(build, more).finish()
         for name, (stream, groupings) in cases.items():
             for _, sink in sinks_of(name, groupings):
                 problem = difference(seen(expected.collected(sink)), seen(new.collected(sink)))

@@ -56,7 +56,7 @@ def upgrade(old: Run, **options: Any) -> Path:
 
 def test_a_stopped_run_goes_on(old: Run, rows: Path) -> None:
     expected = seen(run(dm.LocalRunner(), plain(rows)).collected("panes"))
-    assert not difference(expected, seen(Run(plain(rows), upgrade(old), 61, shards=3).run().collected("panes")))
+    assert not difference(expected, seen(Run(plain(rows), upgrade(old), 61, shards=3).finish().collected("panes")))
 
 
 def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old: Run) -> None:
@@ -108,7 +108,7 @@ def test_a_micro_batch_that_has_published_nothing_is_read_again(old: Run, rows: 
     log(old, "offsets", batch, rows={}, totals={})
     (old.folder / "dataflow" / "publishing").write_text(str(batch - 1))
     expected = seen(run(dm.LocalRunner(), plain(rows)).collected("panes"))
-    assert not difference(expected, seen(Run(plain(rows), upgrade(old)).run().collected("panes")))
+    assert not difference(expected, seen(Run(plain(rows), upgrade(old)).finish().collected("panes")))
 
 
 def test_dropping_what_is_not_there_is_refused(old: Run) -> None:
@@ -127,7 +127,7 @@ def test_an_interrupted_upgrade_leaves_nothing_that_could_be_taken_for_a_checkpo
         with pytest.raises(KeyboardInterrupt):
             upgrade(old)
     assert sorted(path.name for path in old.folder.parent.iterdir()) == ["old", "rows"]
-    assert Run(plain(rows), upgrade(old)).run().offset["last"]
+    assert Run(plain(rows), upgrade(old)).finish().offset["last"]
 
 
 def test_requests_for_signals_are_carried_too(old: Run) -> None:

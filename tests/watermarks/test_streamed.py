@@ -37,7 +37,7 @@ def same(build: Callable[[dm.Pipeline], Any], folder: Path, rows: int) -> None:
     """Compare micro-batches with LocalRunner, record by record."""
     expected = seen(run(dm.LocalRunner(), build).collected("kept"))
     assert expected
-    assert seen(Streamed(build, folder, rows).run().collected("kept")) == expected
+    assert seen(Streamed(build, folder, rows).finish().collected("kept")) == expected
 
 
 @pytest.mark.parametrize("rows", [7, 50, 1_000])
@@ -86,7 +86,7 @@ def test_rounds_of_a_script_are_those_of_figure_6g(tmp_path: Path, rows: int) ->
         _ = pipeline | paper_script() | FIXED | "sum" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
 
     expected = seen(run(dm.LocalRunner(mode="microbatch", interval="1 minute"), build).collected("kept"))
-    streamed = Streamed(build, tmp_path, rows, interval=dm.duration("1 minute")).run()
+    streamed = Streamed(build, tmp_path, rows, interval=dm.duration("1 minute")).finish()
     assert seen(streamed.collected("kept")) == expected
 
 
@@ -94,7 +94,7 @@ def test_rounds_of_a_script_are_those_of_figure_6g(tmp_path: Path, rows: int) ->
 def test_a_run_stops_reading_when_95_percent_of_the_files_are_done(tmp_path: Path, clock: str | None) -> None:
     twenty(tmp_path / "in", straggler=3_000)
     build = summed(tmp_path / "in", WHOLE, processing_time=clock, watermark_origin="file")
-    streamed = Streamed(build, tmp_path, rows=60).run()
+    streamed = Streamed(build, tmp_path, rows=60).finish()
     found = panes(streamed)
     assert [timing for _, timing, _ in found] == ["EARLY"]
     assert streamed.metrics()["rows"]["elements_out"] < 1_000
@@ -180,7 +180,7 @@ def test_a_grouping_that_waits_for_a_percentile_takes_its_elements_singly(tmp_pa
         hours = dm.Window.into(dm.FixedWindows("1 hour")).trigger(ONCE_95, may_lose_data=True)
         _ = rows | hours | dm.WithKeys("partition", value="value") | dm.Sum.per_key() | "kept" >> dm.io.Collect()
 
-    streamed = Streamed(build, tmp_path, rows=100).run()
+    streamed = Streamed(build, tmp_path, rows=100).finish()
     assert [timing for _, timing, _ in panes(streamed)] == ["EARLY"]
 
 
@@ -229,7 +229,7 @@ def test_a_signal_is_taken_once(tmp_path: Path) -> None:
     for _ in range(4):  # two for what is static, two elements
         streamed.step()
     streamed.signal("flush")
-    streamed.run()
+    streamed.finish()
     assert [record.value[1] for record in streamed.collected("kept")] == [3, 12]
 
 
