@@ -74,9 +74,11 @@ class StagedPlan:
         """All keyed nodes, stage by stage."""
         return tuple(node for stage in self.stages for node in stage)
 
-    def taker(self, cut: str) -> Node:
+    def taker(self, cut: str) -> KeyedNode | Write:
         """Return the node that takes what arrives at a cut."""
-        return self.plan[self.owners.get(cut, cut)]
+        node = self.plan[self.owners.get(cut, cut)]
+        assert isinstance(node, KeyedNode | Write), f"{cut!r} is not a cut"  # noqa: S101 - the plan was cut at these
+        return node
 
     def depth_of(self, cut: str) -> int:
         """Return the stage at which a cut takes its elements; sinks come after the last."""

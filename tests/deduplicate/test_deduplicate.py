@@ -12,6 +12,7 @@ from dataflow_model.errors import UserCodeError
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
+from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.testing import TestStream
 from tests.support.pipelines import run
@@ -77,7 +78,7 @@ def test_state_is_empty_behind_the_horizon() -> None:
     most = 0
     for turn in range(200):
         elements = [(number, number) for number in range(turn * 10, turn * 10 + 10)]
-        orders: list[Any] = [("in", number) for number, _ in elements]
+        orders = of_rows("in", [number for number, _ in elements])
         bundle = Bundle.fresh(elements, [turn] * 10, orders, turn)
         shard.instant(turn, {"once": bundle}, {"in": turn}, closes=True)
         engine.settle(_no_freeze)

@@ -24,6 +24,7 @@ from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable, from_ipc, to_ipc
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.values import encode_key
 
@@ -114,7 +115,7 @@ class Told:
 def elements_of(part: Part, window_fn: dm.WindowFn) -> Bundle:
     """Return the rows as the general path takes them."""
     pairs = list(zip(part.keys.to_pylist(), part.values.to_pylist(), strict=True))
-    bundle = Bundle.fresh(pairs, part.times, [("origin", row) for row in range(len(pairs))], 0)
+    bundle = Bundle.fresh(pairs, part.times, of_rows("origin", range(len(pairs))), 0)
     bundle.windows = [
         tuple(window_fn.assign(EventTime(time), pair)) for time, pair in zip(part.times, pairs, strict=True)
     ]
@@ -327,7 +328,7 @@ def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:
 
 def test_records_of_panes_are_made_when_they_are_looked_at() -> None:
     table = pa.table({"key": ["UA"], "window_start": [0], "window_end": [10], "value": [3]})
-    records = PaneRecords(PaneTable(table, 5, "DefaultTrigger()"), (1, 0), (0,))
+    records = PaneRecords(PaneTable(table, 5, "DefaultTrigger()"), (1, 0), 0)
     assert len(records) == 1
     assert records[0].value == ("UA", 3)
     assert records[0].event_time == EventTime(9)

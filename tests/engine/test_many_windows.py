@@ -17,6 +17,7 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.runners.engine.cells_in_order import CellsInOrder
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.order import of_row
 from dataflow_model.values import IntervalWindow, Window, encode_key, interval
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def engine_for(fn: dm.WindowFn, trigger: dm.Trigger | None = None) -> GroupingEn
 def feed(engine: GroupingEngine, minutes: Iterable[int]) -> None:
     for number, minute in enumerate(minutes):
         windows = engine.strategy.window_fn.assign(dm.EventTime(minute * MINUTE), None)
-        engine.element(BUSY, 1, minute * MINUTE, windows, (0, number))
+        engine.element(BUSY, 1, minute * MINUTE, windows, of_row("in", number))
 
 
 def calls_for(engine: GroupingEngine, minutes: Iterable[int]) -> int:
@@ -99,7 +100,7 @@ def test_sessions_found_by_order_are_those_found_by_looking_at_all(steps: list[t
         for number, (minute, is_element) in enumerate(steps):
             if is_element:
                 windows = fn.assign(dm.EventTime(minute * MINUTE), None)
-                engine.element(BUSY, number, minute * MINUTE, windows, (0, number))
+                engine.element(BUSY, number, minute * MINUTE, windows, of_row("in", number))
             else:
                 engine.advance_watermark((minute - 7 * 24 * 60) * MINUTE)
                 engine.settle(pickle.dumps)

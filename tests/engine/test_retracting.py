@@ -11,6 +11,7 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.order import of_row
 from dataflow_model.values import NO_FIRING, interval
 
 SECOND = 1_000_000
@@ -49,14 +50,14 @@ def signed(bundle: Bundle) -> list[tuple[str, object]]:
 def test_a_pane_takes_the_one_before_it_back() -> None:
     sums = engine()
     for number, value in enumerate([3, 9]):
-        sums.element("k", value, 5, [MINUTE], (0, number))
+        sums.element("k", value, 5, [MINUTE], of_row("in", number))
     assert signed(sums.take_output()) == [("+", 3), ("-", 3), ("+", 12)]
 
 
 def test_a_retraction_repeats_window_time_and_pane_info_and_takes_no_index() -> None:
     sums = engine()
     for number in range(3):
-        sums.element("k", 1, 5, [MINUTE], (0, number))
+        sums.element("k", 1, 5, [MINUTE], of_row("in", number))
     rows = sums.take_output()
     infos = [(rows.is_retraction(row), pane.index, rows.times[row]) for row, pane in enumerate(rows.panes)]
     end = MINUTE.max_timestamp
@@ -67,13 +68,13 @@ def test_a_merge_takes_back_every_source_at_the_next_pane_by_source_window() -> 
     sums = engine(windows=dm.Sessions(dm.duration(10)))
     for number, (value, at) in enumerate([(7, 20 * SECOND), (5, 0), (1, 10 * SECOND)]):
         window = interval(at - SECOND // 2 if number == 2 else at, at + 10 * SECOND + number)
-        sums.element("k", value, at, [window], (0, number))
+        sums.element("k", value, at, [window], of_row("in", number))
     assert signed(sums.take_output()) == [("+", 7), ("+", 5), ("-", 5), ("-", 7), ("+", 13)]
 
 
 def test_a_forced_pane_with_nothing_new_takes_the_value_back_and_sends_it_again() -> None:
     sums = engine(dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1)))
-    sums.element("k", 3, 5, [MINUTE], (0, 0))
+    sums.element("k", 3, 5, [MINUTE], of_row("in", 0))
     sums.advance_watermark(60 * SECOND)
     assert signed(sums.take_output()) == [("+", 3), ("-", 3), ("+", 3)]
 
@@ -83,7 +84,7 @@ def update(rows: list[tuple[str, object, int | None]]) -> Bundle:
     bundle = Bundle()
     for number, (sign, value, emission) in enumerate(rows):
         marked = None if emission is None else Update((emission,), is_retraction=sign == "-")
-        bundle.append(("k", value), 5, (MINUTE,), NO_FIRING, (0, number), 0, marked)
+        bundle.append(("k", value), 5, (MINUTE,), NO_FIRING, of_row("in", number), 0, marked)
     return bundle
 
 

@@ -16,9 +16,10 @@ from dataflow_model.plan.nodes import ParDo
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle, Update
 from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.resharding import Share, share_of
 from dataflow_model.runners.engine.shard import StageShard
-from dataflow_model.runners.engine.sharding import split_by_shard
+from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.values import NO_FIRING
 from tests.support.laws.recutting import recut
@@ -126,12 +127,12 @@ class Shards:
         bundle = Bundle()
         for place, (value, back) in enumerate(rows):
             update = Update((number, place), is_retraction=True) if back else None
-            bundle.append(value, 0, GLOBAL_ONLY, NO_FIRING, (1, number, place), number, update)
+            bundle.append(value, 0, GLOBAL_ONLY, NO_FIRING, of_row("in", place), number, update)
         node = self.staged.plan[_DRAW]
         assert isinstance(node, ParDo)
         given = Bundle()
-        for owner, mine in split_by_shard(node, bundle, len(self.shards)).items():
-            arrivals, _ = self.shards[owner].instant(number, {_DRAW: mine}, {}, closes=True)
+        for owner, mine in rows_by_shard(node, bundle, len(self.shards)).items():
+            arrivals, _ = self.shards[owner].instant(number, {_DRAW: bundle.take(mine)}, {}, closes=True)
             given.extend(arrivals.get(_SINK, Bundle()))
         given = given.in_order()
         return [(value[1], given.is_retraction(row)) for row, value in enumerate(given.values)]

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, PaneInfo, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
+
+    from dataflow_model.runners.engine.order import Order
 
 ToldT = TypeVar("ToldT")
 
-__all__ = ["GLOBAL_ONLY", "Bundle", "Order", "Update"]
-
-Order: TypeAlias = tuple[Any, ...]
-"""Where an element stands among those of its instant; orders of one stage's input compare with one another.
-
-A source's element has `(origin, sequence)`. Passing a stage puts the phase in front: 0 for a pane that a timer fired
-before the instant, 1 for what an element caused or what only passed through, 2 for the watermark, 3 for a timer at the
-instant itself; then comes the cause: the element's own order, or (deadline, window end, start, encoded window, encoded
-key). Each output of one cause adds its number behind; what only passes through adds −1, so that no order is how another
-begins: else the outputs of the other would come among its own.
-"""
+__all__ = ["GLOBAL_ONLY", "Bundle", "Update"]
 
 GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)
 
@@ -37,7 +29,7 @@ class Update:
         is_retraction: whether the row is the value taken back.
     """
 
-    emission: Order
+    emission: Hashable
     is_retraction: bool
 
 

@@ -20,6 +20,7 @@ from dataflow_model.runners.engine.columns.panes import PaneTable, from_ipc, to_
 from dataflow_model.runners.engine.columns.partials import concat, merge_partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions
 from dataflow_model.runners.engine.lifetimes import Lifetime
+from dataflow_model.runners.engine.order import of_watermark
 from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import TriggerMachine
@@ -40,7 +41,6 @@ __all__ = ["ColumnarEngine", "Panes"]
 Panes: TypeAlias = "PaneTable | Bundle"
 _Folded: TypeAlias = "dict[tuple[bytes, int, int], tuple[Any, Any]]"
 """By encoded key and bounds of the window: the key and what the combiner has."""
-_WATERMARK: Final = 2
 _MANY_PARTS: Final = 8
 
 
@@ -323,7 +323,7 @@ class ColumnarEngine:
             window = GLOBAL_WINDOW if self._window_fn.is_global else IntervalWindow(EventTime(start), EventTime(end))
             with at_window(self.label, key, window):
                 value = (key, self.combine.extract_output(accumulator))
-            bundle.append(value, end - 1, (window,), info, (_WATERMARK, (end, end, start, b"", encoded), 0), self.clock)
+            bundle.append(value, end - 1, (window,), info, of_watermark(end, start, encoded), self.clock)
         return bundle
 
     def _rows_of(self, table: pa.Table) -> _Folded:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.id_store import IdStore, Slices
 from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.order import relayed
 from dataflow_model.runners.engine.sharding import encoded_key
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class DeduplicatingEngine(KeyedEngine):
 
     def _given(self, passed: Bundle) -> Bundle:
         passed.values = [value for _, value in passed.values]
-        passed.orders = [(1, *order, 0) for order in passed.orders]
+        passed.orders = relayed(passed.orders)
         passed.percentiles = {}
         if self._tells_percentile:
             passed.percentiles = {row: self.percentile_of(time) for row, time in enumerate(passed.times)}

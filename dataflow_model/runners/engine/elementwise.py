@@ -32,6 +32,7 @@ from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
+from dataflow_model.runners.engine.order import numbered
 from dataflow_model.runners.engine.record_ids import record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
@@ -180,7 +181,7 @@ class Fragment:
                 flow.times[row],
                 flow.windows[row],
                 root.panes[cause],
-                (*root.orders[cause], number),
+                numbered(root.orders[cause], number),
                 root.produced[cause],
                 root.updates.get(cause) if root.updates else None,
             )

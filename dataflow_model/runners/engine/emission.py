@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -10,25 +9,23 @@ import attrs
 from dataflow_model.plan.strategy import AccumulationMode
 from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.cells import Standing
+from dataflow_model.runners.engine.order import Emissions, by_window
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.triggers import FiringMode
 from dataflow_model.triggers.contexts import LOW_WATERMARK
-from dataflow_model.values import PaneInfo, PaneTiming, encode_window
+from dataflow_model.values import PaneInfo, PaneTiming
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.bundle import Order
     from dataflow_model.runners.engine.cells import Cell, KeyState
     from dataflow_model.values import Window
 
-__all__ = ["AT", "BEFORE", "ELEMENT", "WATERMARK", "Emitter", "Firing"]
+__all__ = ["Emitter", "Firing"]
 
-BEFORE, ELEMENT, WATERMARK, AT = range(4)
-"""The phases of an instant; see `bundle.Order`."""
 _CLEARS: Final[dict[AccumulationMode, Callable[[FiringMode], bool]]] = {
     AccumulationMode.CLEAR_ALWAYS: lambda _wish: True,
     AccumulationMode.CLEAR_BY_DEFAULT: lambda wish: wish is not FiringMode.ACCUMULATE,
@@ -75,6 +72,9 @@ class Emitter:
         keeps_history: whether the trigger looks at the panes so far.
         percentile_of: tells the watermark's percentile of an event time, where a function behind asks for it; a pane
             is late or not by its timing.
+
+    Attributes:
+        emissions: told what causes the panes to come.
     """
 
     def __init__(
@@ -98,13 +98,7 @@ class Emitter:
         self._keeps_history = keeps_history
         self._clears = _CLEARS[strategy.accumulation_mode]
         self._obeys = strategy.accumulation_mode in _OBEDIENT
-        self._numbers = itertools.count()
-        self._phase: int = ELEMENT
-        self._cause: Order = ()
-
-    def begin(self, phase: int, cause: Order) -> None:
-        """Say what causes the panes to come."""
-        self._phase, self._cause, self._numbers = phase, cause, itertools.count()
+        self.emissions = Emissions()
 
     def fire(self, state: KeyState, window: Window, cell: Cell, firing: Firing) -> None:
         """Emit what is new in a window, or forced; then clear what the mode clears."""
@@ -130,7 +124,8 @@ class Emitter:
         self._emit(key, window, cell, info, produced)
 
     def take(self) -> Bundle:
-        """Return the rows since the last call, in order of emission."""
+        """Return the rows since the last call, in order of emission; the instant ends here."""
+        self.emissions.end()
         output, self.output = self.output, Bundle()
         return output
 
@@ -163,11 +158,11 @@ class Emitter:
             cell.standing = (row,)
         self.counters[_PANES[info.timing]] += 1
 
-    def _take_back(self, key: Any, cell: Cell, produced: int) -> Order | None:
+    def _take_back(self, key: Any, cell: Cell, produced: int) -> Hashable | None:
         """Emit the retractions of what stands, by source window; return the name of the emission, if there are any."""
-        emission: Order | None = None
+        emission: Hashable | None = None
         for standing in sorted(cell.standing, key=_by_window):
-            emission = emission or (self._label, self._phase, self._cause, next(self._numbers))
+            emission = emission or (self._label, self.emissions.next())
             self._append(key, standing, produced, Update(emission, is_retraction=True))
             self.counters["retractions"] += 1
         cell.standing = ()
@@ -178,14 +173,9 @@ class Emitter:
             is_late = row.info.timing is PaneTiming.LATE
             known = None if is_late else self._percentile_of(row.time) or LOW_WATERMARK
             self.output.percentiles[len(self.output)] = known
-        order = self._next_order()
+        order = self.emissions.next()
         self.output.append((key, row.value), row.time, (row.window,), row.info, order, produced, update)
-
-    def _next_order(self) -> Order:
-        if self._phase == ELEMENT:
-            return (self._phase, *self._cause, next(self._numbers))
-        return (self._phase, self._cause, next(self._numbers))
 
 
 def _by_window(standing: Standing) -> tuple[int, int, bytes]:
-    return int(standing.window.end), int(standing.window.start), encode_window(standing.window)
+    return by_window(standing.window)

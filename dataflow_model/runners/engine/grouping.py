@@ -11,23 +11,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
-from dataflow_model.runners.engine.emission import AT, BEFORE, ELEMENT, WATERMARK, Emitter, Firing
+from dataflow_model.runners.engine.emission import Emitter, Firing
 from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.merging import merge_windows
+from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
 from dataflow_model.runners.engine.uncombining import MultisetFn, able_to_subtract
 from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TriggerMachine
-from dataflow_model.values import encode_key, encode_window
+from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
-    from dataflow_model.runners.engine.bundle import Bundle, Order
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.order import Cause, Order
     from dataflow_model.triggers import Outcome
     from dataflow_model.values import PaneInfo, Window
 
@@ -145,8 +147,7 @@ class GroupingEngine(KeyedEngine):
                 with at_window(self.label, state.key, window):
                     self._set_clocks()
                     outcome = self.machine.signal(cell.tree, window, name, self._see(cell))
-                    cause = (at, int(window.end), int(window.start), encode_window(window), encoded)
-                    self._emitter.begin(BEFORE, cause)
+                    self._emitter.emissions.of_timer(BEFORE, of_timer(at, window, encoded))
                     self._act(state, window, cell, outcome)
                 self.state.mark(encoded, window)
 
@@ -169,7 +170,7 @@ class GroupingEngine(KeyedEngine):
             order: where it stands in its instant.
             replaced: by window, the values that it takes the place of; one event for the trigger.
         """
-        self._emitter.begin(ELEMENT, order)
+        self._emitter.emissions.of_element(order)
         encoded = encode_key(key)
         state = self.state.open(encoded, key)
         merges = self.strategy.merges
@@ -207,7 +208,7 @@ class GroupingEngine(KeyedEngine):
 
     def retraction(self, key: Any, value: Any, event_time: int, windows: Iterable[Window], order: Order) -> None:
         """Take an element back that nothing replaces; only triggers that wait for a clock take notice."""
-        self._emitter.begin(ELEMENT, order)
+        self._emitter.emissions.of_element(order)
         encoded = encode_key(key)
         state = self.state.open(encoded, key)
         for window in windows:
@@ -255,8 +256,7 @@ class GroupingEngine(KeyedEngine):
                 at = expiry_of(window, self.lateness) if outcome.at is None else outcome.at
                 due.append((at, window, state, encoded))
         for deadline, window, state, encoded in sorted(due, key=_by_deadline):
-            cause = (deadline, int(window.end), int(window.start), encode_window(window), encoded)
-            self._emitter.begin(WATERMARK, cause)
+            self._emitter.emissions.of_timer(WATERMARK, of_timer(deadline, window, encoded))
             with at_window(self.label, state.key, window):
                 if window in state.reopened:
                     self._reopened(state, window)
@@ -343,7 +343,7 @@ class GroupingEngine(KeyedEngine):
                     outcomes[encoded, window] = outcome
                     due.append((until if outcome.at is None else outcome.at, window, state, encoded))
         for at, window, state, encoded in sorted(due, key=_by_deadline):
-            self._emitter.begin(phase, (at, int(window.end), int(window.start), encode_window(window), encoded))
+            self._emitter.emissions.of_timer(phase, of_timer(at, window, encoded))
             with at_window(self.label, state.key, window):
                 self._act(state, window, state.cells[window], outcomes[encoded, window], at)
 
@@ -359,7 +359,7 @@ class GroupingEngine(KeyedEngine):
 
         Only the windows that the element has changed can have such timers: the watermark has run those of all others.
         """
-        for window in sorted(windows, key=_by_end):
+        for window in sorted(windows, key=by_window):
             cell = state.cells.get(window)
             if cell is None:
                 continue
@@ -407,10 +407,6 @@ def _combiner(node: GroupByKeyAndWindow) -> CombineFn[Any, Any, Any]:
     return MultisetFn(node.combine) if may_clear else able_to_subtract(node.combine)
 
 
-def _by_end(window: Window) -> tuple[int, int, bytes]:
-    return int(window.end), int(window.start), encode_window(window)
-
-
-def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> tuple[int, int, int, bytes, bytes]:
+def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> Cause:
     deadline, window, _, encoded = entry
-    return deadline, int(window.end), int(window.start), encode_window(window), encoded
+    return of_timer(deadline, window, encoded)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.emission import ELEMENT
 from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.order import by_window, event_of, of_row, replayed
 from dataflow_model.runners.engine.stateful_cells import CellStore, StateCell
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.triggers import TimeDomain
-from dataflow_model.values import PaneInfo, Window, encode_window
+from dataflow_model.values import PaneInfo, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +34,6 @@ _Sent: TypeAlias = tuple[int, tuple[Window, ...], PaneInfo]
 """What tells equal values apart: event time, windows, pane. A retraction repeats all three."""
 _KEPT: Final = "kept"
 """The state of a value and window: by what tells equal values apart, the outputs of each that stands."""
-_REPLAYABLE: Final = -3
-"""Tells an output from what else the same element has caused; see `bundle.Order`."""
 
 
 class MemoEngine(KeyedEngine):
@@ -110,7 +108,7 @@ class MemoEngine(KeyedEngine):
                 output = outputs.setdefault(tag, Bundle())
                 if self._tells_percentile:
                     output.percentiles[len(output)] = self.percentile_of(time)
-                place = (ELEMENT, *order, _REPLAYABLE, self._place, number)
+                place = replayed(order, self._place, number)
                 output.append(
                     value, time, windows, inbox.panes[row], place, inbox.produced[row], inbox.updates.get(row)
                 )
@@ -162,7 +160,7 @@ class MemoEngine(KeyedEngine):
     def _run(self, inbox: Bundle, rows: list[int]) -> dict[int, list[_Output]]:
         """Call the function for some elements; return what it gave by their places."""
         fresh = inbox.take(rows)
-        fresh.orders = [(row,) for row in rows]
+        fresh.orders = [of_row(self.label, row) for row in rows]
         if self._tells_percentile:
             fresh.percentiles = {place: self.percentile_of(time) for place, time in enumerate(fresh.times)}
         given: dict[int, list[_Output]] = {}
@@ -170,7 +168,7 @@ class MemoEngine(KeyedEngine):
             for value, time, windows, order in zip(
                 output.values, output.times, output.windows, output.orders, strict=True
             ):
-                given.setdefault(order[0], []).append((tag, value, time, windows))
+                given.setdefault(event_of(order, 0), []).append((tag, value, time, windows))
         return given
 
     def _keep(self, inbox: Bundle, row: int, encoded: bytes, some: list[_Output]) -> None:
@@ -178,7 +176,7 @@ class MemoEngine(KeyedEngine):
         windows = inbox.windows[row]
         if self._is_expired(windows):
             return
-        last = max(windows, key=_by_end)
+        last = max(windows, key=by_window)
         cells = self.state.open(encoded).cells
         standing = cells.setdefault(last, StateCell()).values.setdefault(_KEPT, {})
         standing.setdefault(_sent(inbox, row), []).append(some)
@@ -189,7 +187,7 @@ class MemoEngine(KeyedEngine):
         windows = inbox.windows[row]
         some: list[_Output] | None = None
         if not self._is_expired(windows):
-            last = max(windows, key=_by_end)
+            last = max(windows, key=by_window)
             cells = self.state.open(encoded).cells
             if last in cells:
                 standing: dict[_Sent, list[list[_Output]]] = cells[last].values[_KEPT]
@@ -210,7 +208,3 @@ class MemoEngine(KeyedEngine):
 
 def _sent(inbox: Bundle, row: int) -> _Sent:
     return inbox.times[row], inbox.windows[row], inbox.panes[row]
-
-
-def _by_end(window: Window) -> tuple[int, int, bytes]:
-    return int(window.end), int(window.start), encode_window(window)

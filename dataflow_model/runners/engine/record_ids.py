@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource
+from dataflow_model.runners.engine.order import place_in_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +45,6 @@ def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -
             place = named(root.values[cause])
             yield (label, *(place if len(source.id_columns) > 1 else (place,)), number)
         elif isinstance(source, ColumnSource):
-            yield (label, order[0][len(label) + 1 :], order[1], number)
+            yield (label, *place_in_source(order, label), number)
         else:
             yield (*order, number)

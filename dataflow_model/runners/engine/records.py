@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.plan.sinks import Record
+from dataflow_model.runners.engine.order import at_instant
 from dataflow_model.time import EventTime, ProcessingTime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.engine.order import At
 
 __all__ = ["records_of"]
 
@@ -27,7 +28,7 @@ def records_of(bundle: Bundle, instants: Sequence[At]) -> list[Record]:
         bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.orders, bundle.produced, instants, strict=True
     )
     return [
-        Record(value, EventTime(time), window, pane, taken_back, (*at, *order), ProcessingTime(produced))
+        Record(value, EventTime(time), window, pane, taken_back, at_instant(at, order), ProcessingTime(produced))
         for row, (value, time, windows, pane, order, produced, at) in enumerate(columns)
         for taken_back in [bool(bundle.updates) and bundle.is_retraction(row)]
         for window in windows

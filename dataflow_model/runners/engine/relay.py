@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.keyed import percentile_at
+from dataflow_model.runners.engine.order import relayed
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class RelayEngine:
                 bundle.times,
                 bundle.windows,
                 bundle.panes,
-                [(1, *order, 0) for order in bundle.orders],
+                relayed(bundle.orders),
                 bundle.produced,
                 bundle.updates,
                 self._told(bundle.times),

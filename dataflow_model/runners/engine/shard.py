@@ -19,6 +19,7 @@ from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.lifetimes import tear_down_all
 from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.order import pass_stages
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
@@ -344,10 +345,7 @@ def least_watermark(feed: Mapping[str, int], watermarks: Mapping[str, int]) -> i
 def route(staged: StagedPlan, depth: int, arrived: Mapping[str, Bundle], arrivals: Arrivals) -> None:
     """Add what a fragment behind stage `depth` gave to `arrivals`, with orders as the taking stage compares them."""
     for cut, bundle in arrived.items():
-        passed = staged.depth_of(cut) - 1 - depth
-        if passed:
-            before, behind = (1,) * passed, (-1,) * passed
-            bundle.orders = [(*before, *order, *behind) for order in bundle.orders]
+        bundle.orders = pass_stages(bundle.orders, staged.depth_of(cut) - 1 - depth)
         if cut in arrivals:
             arrivals[cut].extend(bundle)
         else:

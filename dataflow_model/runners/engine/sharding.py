@@ -5,35 +5,37 @@ Where outputs are kept for retractions it is by value: an element and what takes
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidType, KeyEncodingError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
+from dataflow_model.runners.engine.order import shard_by_order
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import encode_key, shard_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataflow_model.plan.stages import KeyedNode
     from dataflow_model.runners.engine.bundle import Bundle
 
-__all__ = ["encoded_key", "shards_of", "split_by_shard"]
+__all__ = ["encoded_key", "rows_by_shard", "shards_of"]
 
 
-def split_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Bundle]:
-    """Return the elements of a bundle by the number of the shard that owns them.
+def rows_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Sequence[int]]:
+    """Return the places of a bundle's elements by the number of the shard that owns them.
 
     Raises:
         InvalidType: for an element of a grouping that is no pair.
         UserCodeError: for a key that has no deterministic encoding.
     """
     if shards == 1:
-        return {0: bundle}
+        return {0: range(len(bundle))}
     rows: dict[int, list[int]] = {}
     for row, shard in enumerate(shards_of(node, bundle, shards)):
         rows.setdefault(shard, []).append(row)
-    return {shard: bundle.take(some) for shard, some in rows.items()}
+    return dict(rows)
 
 
 def encoded_key(label: str, pair: tuple[Any, Any]) -> bytes:
@@ -53,7 +55,7 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
     if isinstance(node, ParDo) and not node.is_stateful and node.retractable == "memoised":
         return [shard_hash(key_of_value(node.label, value)) % shards for value in bundle.values]
     if not (isinstance(node, GroupByKeyAndWindow | Deduplicate) or (isinstance(node, ParDo) and node.is_stateful)):
-        return [zlib.crc32(repr(order).encode()) % shards for order in bundle.orders]
+        return [shard_by_order(order, shards) for order in bundle.orders]
     known: dict[Any, int] = {}
     found = []
     for value in bundle.values:

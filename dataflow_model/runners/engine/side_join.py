@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.runners.engine.bundle import Bundle, Order
+from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.order import by_window, joined, of_release, part_of_join
 from dataflow_model.runners.engine.sides import STANDING, owner_of, view_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import DefaultTrigger
-from dataflow_model.values import NO_FIRING, PaneInfo, Window, encode_window, interval
+from dataflow_model.values import NO_FIRING, PaneInfo, Window, interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +28,11 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.engine.uncombining import Multiset
 
 __all__ = ["JoinState", "SideJoinEngine"]
 
-_JOINED: Final = -2
-"""Tells an output from those of groupings that the same element has caused; see `bundle.Order`."""
-_RELEASED: Final = 2
-"""What has waited comes behind what was processed at once; see `bundle.Order`."""
 _TARGETS_KEPT: Final = 1 << 14
 
 
@@ -250,7 +248,7 @@ class SideJoinEngine:
                     self.state.waiting.setdefault(window, []).append(element)
                     self.state.hold = min(self.state.hold, element.time)
                 else:
-                    ready.append(*_fields(element), (1, *element.order, _JOINED, number), element.produced)
+                    ready.append(*_fields(element), joined(element.order, number), element.produced)
         self._process(ready)
 
     def _release(self, clock: int) -> None:
@@ -264,15 +262,15 @@ class SideJoinEngine:
         self.state.hold = min(times, default=int(MAX_TIMESTAMP))
         ready = Bundle()
         for element in sorted(released, key=_by_arrival):
-            cause = (element.produced, element.instant, 0, b"", element.order)
-            ready.append(*_fields(element), (_RELEASED, cause, element.number), clock)
+            order = of_release(element.produced, element.instant, element.order, element.number)
+            ready.append(*_fields(element), order, clock)
         self._process(ready)
 
     def _process(self, bundle: Bundle) -> None:
         if not bundle:
             return
         for number, (tag, output) in enumerate(self._fragment.run_alone(self.label, bundle).items()):
-            output.orders = [(*order[:-1], number, order[-1]) for order in output.orders]
+            output.orders = [part_of_join(order, number) for order in output.orders]
             self._output.setdefault(tag, Bundle()).extend(output)
 
     # Windows -------------------------------------------------------------------------------------------------------
@@ -294,7 +292,7 @@ class SideJoinEngine:
         if strategy.window_fn.is_merging or strategy.window_fn.needs_pairs:
             # Where a window lies depends on what is in it.
             there = [other for other in self.state.windows[place] if _contains(other, at)]
-            return min(there, key=_by_end) if there else _window_to_come(strategy, at)
+            return min(there, key=by_window) if there else _window_to_come(strategy, at)
         if len(self._targets) >= _TARGETS_KEPT:
             self._targets.clear()
         target = self._targets[place, window] = _window_to_come(strategy, at)
@@ -334,7 +332,7 @@ def _window_to_come(strategy: WindowingStrategy, at: EventTime) -> Window:
         windows = list(strategy.window_fn.assign(at, (None, None)))
     except Exception:  # noqa: BLE001 - a user's function may look into the element, and there is none
         windows = []
-    return min(windows, key=_by_end, default=interval(int(at), int(at) + 1))
+    return min(windows, key=by_window, default=interval(int(at), int(at) + 1))
 
 
 def _by_arrival(element: _Waiting) -> tuple[int, Order, int]:
@@ -343,10 +341,6 @@ def _by_arrival(element: _Waiting) -> tuple[int, Order, int]:
 
 def _contains(window: Window, at: EventTime) -> bool:
     return int(window.start) <= int(at) < int(window.end)
-
-
-def _by_end(window: Window) -> tuple[int, int, bytes]:
-    return int(window.end), int(window.start), encode_window(window)
 
 
 def _fields(element: _Waiting) -> tuple[Any, int, tuple[Window, ...], PaneInfo]:

@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import InvalidType, KeyEncodingError
 from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.cells import expiry_of
-from dataflow_model.runners.engine.emission import AT, BEFORE, ELEMENT, WATERMARK
 from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
 from dataflow_model.runners.engine.stateful_calls import Call, UserCalls
 from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, KeyCells, StateCell
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
-from dataflow_model.values import encode_key, encode_window
+from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import ParDo, SideInput
-    from dataflow_model.runners.engine.bundle import Bundle, Order
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.order import Order
     from dataflow_model.values import Window
 
 __all__ = ["StatefulEngine", "feed_elements"]
@@ -113,7 +114,7 @@ class StatefulEngine(KeyedEngine):
 
     def element(self, key: Any, element: Arrived, windows: Sequence[Window], order: Order) -> None:
         """Incorporate an element in each of its windows, or let it wait for its turn."""
-        self._calls.begin(ELEMENT, order)
+        self._calls.emissions.of_element(order)
         encoded = encode_key(key)
         keyed = self.state.open(encoded, key)
         self.counters["elements_in"] += 1
@@ -188,11 +189,11 @@ class StatefulEngine(KeyedEngine):
         for encoded, window, keyed in self.state.take_due(domain, until):
             at = self._due(domain, window, keyed.cells[window])
             if at is not None and at <= until:
-                bounds = (int(window.end), int(window.start), encode_window(window))
+                bounds = by_window(window)
                 heapq.heappush(due, (at, bounds, encoded, next(numbers), window, keyed))
         while due:
             at, bounds, encoded, _, window, keyed = heapq.heappop(due)
-            self._calls.begin(phase, (at, *bounds, encoded))
+            self._calls.emissions.of_timer(phase, of_timer(at, window, encoded))
             cell = keyed.cells[window]
             if domain is _EVENT:
                 self._next_event(keyed, window, cell)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -15,8 +14,8 @@ from dataflow_model.plan.nodes import MAIN, SideInput
 from dataflow_model.plan.state import CombiningStateSpec, WatermarkSpec
 from dataflow_model.plan.state_handles import Timer, Watermark, WatermarkHold
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.emission import ELEMENT
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
+from dataflow_model.runners.engine.order import Emissions
 from dataflow_model.runners.engine.stateful_cells import Hold, PendingTimer
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import Duration, EventTime, ProcessingTime, format_instant
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dataflow_model.plan.nodes import ParDo
-    from dataflow_model.runners.engine.bundle import Order
     from dataflow_model.runners.engine.stateful_cells import Arrived, StateCell
     from dataflow_model.values import PaneInfo, Window
 
@@ -171,19 +169,12 @@ class UserCalls:
         self._lifetimes = [Lifetime(node.label, fn) for fn in (node.fn, *combiners)]
         self._in_bundle = False
         self._output: dict[str, Bundle] = {}
-        self._phase: int = ELEMENT
-        self._cause: Order | None = None
-        self._numbers = itertools.count()
+        self.emissions = Emissions()
 
     @property
     def horizon(self) -> int:
         """How far back outputs may go."""
         return self._horizon
-
-    def begin(self, phase: int, cause: Order) -> None:
-        """Say what causes the outputs to come; the same cause as before goes on counting."""
-        if (phase, cause) != (self._phase, self._cause):
-            self._phase, self._cause, self._numbers = phase, cause, itertools.count()
 
     def process(self, call: Call, element: Arrived) -> None:
         """Call `process` for an element."""
@@ -230,7 +221,7 @@ class UserCalls:
                     f"got {given[0]!r} from finish_bundle",
                     hint="emit outputs in process, when a timer fires, or in on_window_expiry",
                 )
-        self._cause = None
+        self.emissions.end()
         output, self._output = self._output, {}
         return output
 
@@ -322,10 +313,8 @@ class UserCalls:
 
     def _file(self, filed: list[tuple[str, Any, int]], call: Call) -> None:
         windows = (call.window,)
-        cause = self._cause or ()
         for tag, value, at in filed:
-            number = next(self._numbers)
-            order = (self._phase, *cause, number) if self._phase == ELEMENT else (self._phase, cause, number)
+            order = self.emissions.next()
             bundle = self._output.get(tag)
             if bundle is None:
                 bundle = self._output[tag] = Bundle()

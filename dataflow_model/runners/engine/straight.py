@@ -15,6 +15,7 @@ from dataflow_model.metrics.collecting import gave, in_scratch, took
 from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import ParDo, Ref, Write
 from dataflow_model.plan.sinks import Record
+from dataflow_model.runners.engine.order import at_instant
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.runners.engine.order import Order
 
 __all__ = ["FreshRecords", "Line", "line_behind"]
 
@@ -107,14 +109,14 @@ class FreshRecords(Sequence[Record]):
         values: the elements.
         event_times, clock: of the rows that were read.
         places: for each element its row; `None` where they are the same.
-        order: gives a row's place in the order.
+        order: gives a row's place among those of its instant.
     """
 
     values: list[Any]
     event_times: NDArray[Any]
     clock: NDArray[Any]
     places: list[int] | None
-    order: Callable[[int], tuple[Any, ...]]
+    order: Callable[[int], Order]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -134,4 +136,5 @@ class FreshRecords(Sequence[Record]):
     def _record(self, place: int) -> Record:
         row = place if self.places is None else self.places[place]
         time, clock = EventTime(int(self.event_times[row])), ProcessingTime(int(self.clock[row]))
-        return Record(self.values[place], time, GLOBAL_WINDOW, NO_FIRING, order=self.order(row), processing_time=clock)
+        order = at_instant((int(clock), 0), self.order(row))
+        return Record(self.values[place], time, GLOBAL_WINDOW, NO_FIRING, order=order, processing_time=clock)

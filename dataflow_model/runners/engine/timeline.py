@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import Source
     from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.runners.engine.order import At
 
-__all__ = ["NOTHING_AWAITED", "TO_COME", "At", "Awaited", "ReplayProgress", "Timeline"]
+__all__ = ["NOTHING_AWAITED", "TO_COME", "Awaited", "ReplayProgress", "Timeline"]
 
-At = tuple[int, int]
-"""Where an instant stands: the clock's value, and a step that tells instants at one value apart."""
 _END: Final = int(MAX_TIMESTAMP)
 TO_COME: Final = "\0to come"
 """Stands for the origins that a source is still to find; they begin at its last tick so far, or later."""

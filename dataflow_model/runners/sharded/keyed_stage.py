@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dataflow_model.runners.engine.observing import Observations
-    from dataflow_model.runners.engine.timeline import At, Timeline
+    from dataflow_model.runners.engine.order import At
+    from dataflow_model.runners.engine.timeline import Timeline
     from dataflow_model.runners.sharded.feed.offsets import Control
     from dataflow_model.runners.sharded.state.log import StateStore
     from dataflow_model.runners.sharded.task import Task

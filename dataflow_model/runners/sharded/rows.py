@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.engine.order import At
 
 __all__ = [
     "SCHEMA",
@@ -129,7 +129,7 @@ class PackedPanes:
     def records(self) -> PaneRecords:
         """Return the panes as sinks take them, made when they are looked at."""
         table = from_ipc(self.table) if isinstance(self.table, bytes) else self.table
-        return PaneRecords(PaneTable(table, self.produced, self.trigger), (*self.at, *(1,) * self.passed), (0,))
+        return PaneRecords(PaneTable(table, self.produced, self.trigger), self.at, self.passed)
 
 
 def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

@@ -18,10 +18,11 @@ from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.panes import to_ipc
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
 from dataflow_model.runners.engine.observing import Observer
+from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, of_rows, pass_stages
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
 from dataflow_model.runners.engine.shard import route
-from dataflow_model.runners.engine.sharding import split_by_shard
+from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row, dump
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.sources import Step
+    from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.engine.shard import Arrivals, StageShard
-    from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.sharded.publishing import Stager
     from dataflow_model.runners.sharded.task import Task
 
@@ -113,7 +114,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, stager: Stager | None 
             tick = bad.processing_time if wall is None else wall
             tick = program.wall if tick is None else tick
             letter = source.dead_letter(part.label, part.origin, row, bad)
-            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, (name, part.base + row + bad.index), tick)
+            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(name, part.base + row + bad.index), tick)
             observer.pass_over(np.array([tick], np.int64))
             dead += 1
         if letters and read.dead_letters is not None:
@@ -169,7 +170,7 @@ class _Reading:
 
     def __init__(self, task: Task, part: Slice, wall: int | None, stager: Stager | None) -> None:
         program = task.program
-        self.name = f"{part.label}:{part.origin}"
+        self.name = name_of_origin(part.label, part.origin)
         self._task, self._label, self._stager = task, part.label, stager
         self._at: At = FIRST if wall is None else (wall, 0)
         self._lifts = program.lifts_from(part.label)
@@ -239,13 +240,13 @@ class _Reading:
         bundle = self._bundle(values, rows)
         yield from _through(self._task, producer, MAIN, bundle, skip=self._skip, stager=self._stager)
 
-    def _order(self, rows: _Rows) -> Callable[[int], tuple[Any, ...]]:
-        passed = (1,) * len(self._task.program.staged.stages)
-        return lambda row: (int(rows.clock[row]), 0, *passed, self.name, int(rows.positions[row]), 0)
+    def _order(self, rows: _Rows) -> Callable[[int], Order]:
+        stages = len(self._task.program.staged.stages)
+        return lambda row: pass_stages([numbered(of_row(self.name, int(rows.positions[row])), 0)], stages)[0]
 
     def _bundle(self, values: list[Any], rows: _Rows) -> Bundle:
         count = len(values)
-        orders: list[Any] = list(zip(itertools.repeat(self.name), rows.positions.tolist(), strict=False))
+        orders = of_rows(self.name, rows.positions.tolist())
         times, produced = rows.event_times.tolist(), rows.clock.tolist()
         return Bundle(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
 
@@ -265,7 +266,7 @@ def read_static(task: Task, label: str, at: At | None, stager: Stager | None = N
     source = read.source
     count = len(source.elements)
     times = [int(MIN_TIMESTAMP)] * count if source.event_times is None else [int(time) for time in source.event_times]
-    orders: list[Any] = [(label, row) for row in range(count)]
+    orders = of_rows(label, range(count))
     clock = 0 if at is None else at[0]
     bundle = Bundle.fresh(list(source.elements), times, orders, clock)
     yield from _through(task, label, MAIN, bundle, at=FIRST if at is None else at, stager=stager)
@@ -326,16 +327,11 @@ def pack_arrivals(
             payload = _dump_elements(PackedBundle(cut, places, bundle))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
-        if isinstance(places, list):  # carried along as the last part of the order while the bundle is cut up
-            bundle.orders = list(zip(bundle.orders, places, strict=True))
-        shards = len(program.labels)
-        for slot, some in split_by_shard(node, bundle, shards * program.buckets).items():  # type: ignore[arg-type]
-            mine = places
-            if isinstance(places, list):
-                mine = [place for _, place in some.orders]
-                some.orders = [order for order, _ in some.orders]
-            label = program.labels[slot % shards]
-            yield Row(label, stage, Kind.DATA, _dump_elements(PackedBundle(cut, mine, some)), slot // shards)
+        for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
+            some = bundle if len(rows) == len(bundle) else bundle.take(rows)
+            mine = places if isinstance(places, tuple) else [places[row] for row in rows]
+            bucket, index = divmod(slot, len(program.labels))
+            yield Row(program.labels[index], stage, Kind.DATA, _dump_elements(PackedBundle(cut, mine, some)), bucket)
 
 
 def _dump_elements(packed: PackedBundle) -> bytes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dataflow_model.plan.sources import Source
-    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.sharded.feed.offsets import Control, Feed, Offset
     from dataflow_model.runners.sharded.task import Task
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
+from dataflow_model.runners.engine.order import name_of_origin, of_row, of_rows, origin_of
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.sharded.publishing import Stager
 from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dataflow_model.plan.columns import DecodedRows
+    from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.engine.shard import Arrivals
-    from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.sharded.program import PackedProgram, Program
     from dataflow_model.runners.sharded.task import Task
 
@@ -148,7 +148,8 @@ def frame_rows(
                 raise source.refusal(label, origin, row, bad)
             letter = source.dead_letter(label, origin, row, bad)
             at = arrived if bad.processing_time is None else bad.processing_time
-            letters.append(letter, at, GLOBAL_ONLY, NO_FIRING, (f"{label}:{origin}", row + bad.index), at)
+            order = of_row(name_of_origin(label, origin), row + bad.index)
+            letters.append(letter, at, GLOBAL_ONLY, NO_FIRING, order, at)
             dead += 1
         if letters and read.dead_letters is not None:
             yield from _through(task, label, read.dead_letters, letters, stager)
@@ -178,8 +179,8 @@ def _observe(
     assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
     rows: dict[str, list[int]] = {}
     if replayed:
-        for row, (name, *_) in enumerate(bundle.orders):
-            rows.setdefault(name, []).append(row)
+        for row, order in enumerate(bundle.orders):
+            rows.setdefault(origin_of(order), []).append(row)
     elif bundle:
         rows[origin] = list(range(len(bundle)))
     for name, some in rows.items():
@@ -193,18 +194,18 @@ def _observe(
 
 def _orders(
     source: DataFrameSource, label: str, origin: str, batch: pa.RecordBatch, row: int, decoded: DecodedRows
-) -> list[Any]:
+) -> list[Order]:
     """Return where each good row stands: in the columns that the user names, else in the partition."""
     places = decoded.positions.tolist()
-    names: Iterable[str] = itertools.repeat(f"{label}:{origin}", len(places))
+    names: str | list[str] = name_of_origin(label, origin)
     if source.origin is not None:
         column = batch.column(source.origin).to_pylist()
-        names = [f"{label}:{column[place]}" for place in places]
+        names = [name_of_origin(label, column[place]) for place in places]
     numbers = [row + place for place in places]
     if source.sequence is not None:
         column = batch.column(source.sequence).to_pylist()
         numbers = [column[place] for place in places]
-    return list(zip(names, numbers, strict=True))
+    return of_rows(names, numbers)
 
 
 def _through(task: Task, label: str, tag: str, bundle: Bundle, stager: Stager | None) -> Iterator[Row]:

@@ -19,6 +19,7 @@ from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.order import rising
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.scripts import script_bundle
 from dataflow_model.runners.engine.shard import StageShard, route
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dataflow_model.plan.sources import Origin
-    from dataflow_model.runners.engine.bundle import Order
     from dataflow_model.runners.engine.grouping import GroupingEngine
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.sharded.program import Program
@@ -180,7 +180,7 @@ def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[st
         engine.stand_at(watermark=_NEVER, clock=_NEVER)
         began = time.perf_counter()
         elements = inbox.take(list(of_key))
-        elements.orders = _rising(elements.orders)
+        elements.orders = rising(elements.orders)
         if isinstance(engine, StatefulEngine):
             feed_elements(engine, elements, follow=True)
         else:
@@ -189,16 +189,11 @@ def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[st
         given = engine.take_output()
         for tag, bundle in given.items() if isinstance(given, dict) else [(MAIN, given)]:
             if bundle:
-                bundle.orders = _rising(bundle.orders)
+                bundle.orders = rising(bundle.orders)
                 outputs.setdefault(tag, Bundle()).extend(bundle)
         slowest.offer(elements.values[0][0], time.perf_counter() - began, len(elements))
     slowest.tell(engine.label)
     return outputs
-
-
-def _rising(orders: list[Order]) -> list[Order]:
-    """Return orders that rise as a key's elements come, so that what they cause sorts as it was emitted."""
-    return [(*top, rank) for rank, top in enumerate(itertools.accumulate(orders, max))]
 
 
 def _metrics(task: Task, counters: Any, sources: Any) -> Row:

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
+from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals
-from dataflow_model.runners.engine.sharding import split_by_shard
+from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.testing import TestStream, panes_of
 from dataflow_model.values import NO_FIRING
 
@@ -84,7 +86,7 @@ class Shards:
         closes: bool = False,
     ) -> None:
         """Run the events of one instant on every shard, and keep the panes in their total order."""
-        inboxes = split_by_shard(self.chain.plan[_GROUP], _bundle(elements, clock), len(self._shards))  # type: ignore[arg-type]
+        inboxes = self._by_shard(_bundle(elements, clock), len(self._shards))
         arrivals: dict[str, Bundle] = {}
         outputs = []
         for number, shard in enumerate(self._shards):
@@ -131,8 +133,8 @@ class Shards:
         kept, position, watermarks, percentiles = pickle.loads(frozen)
         bundle = Bundle()
         for entry in kept.values():
-            bundle.append((pickle.loads(entry.state).key, None), 0, (), NO_FIRING, (), 0)
-        owners = split_by_shard(self.chain.plan[_GROUP], bundle, count)  # type: ignore[arg-type]
+            bundle.append((pickle.loads(entry.state).key, None), 0, (), NO_FIRING, of_row("source", 0), 0)
+        owners = self._by_shard(bundle, count)
         for number, shard in enumerate(self._shards):
             engine = shard.engines[_GROUP]
             assert isinstance(engine, GroupingEngine)
@@ -141,6 +143,11 @@ class Shards:
             engine.stand_at(**position)
             shard.watermarks, shard.percentiles = dict(watermarks), dict(percentiles)
         self._shards[0].engines[_GROUP].counters.update(counters)
+
+    def _by_shard(self, bundle: Bundle, count: int) -> dict[int, Bundle]:
+        node = self.chain.taker(_GROUP)
+        assert isinstance(node, GroupByKeyAndWindow)
+        return {shard: bundle.take(rows) for shard, rows in rows_by_shard(node, bundle, count).items()}
 
     @property
     def counters(self) -> dict[str, int]:
@@ -163,6 +170,6 @@ class Shards:
 def _bundle(elements: Sequence[Element], clock: int) -> Bundle:
     bundle = Bundle()
     for one in elements:
-        order = (1, "source", one.number)
+        order = of_row("source", one.number)
         bundle.append((one.key, one.value), one.event_time, one.windows, NO_FIRING, order, clock, one.update)
     return bundle

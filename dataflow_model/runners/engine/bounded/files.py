@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import ColumnSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
+from dataflow_model.runners.engine.order import name_of_origin, of_row, of_rows
 from dataflow_model.runners.engine.shard import join_arrivals
 from dataflow_model.runners.engine.timeline import ReplayProgress
 from dataflow_model.values import NO_FIRING
@@ -97,14 +98,14 @@ class TickReader:
     def _read_origin(self, read: Read, source: ColumnSource, origin: Origin) -> Observations:
         """Read one origin, pass its rows through, and return what was observed."""
         observer = Observer(read.label, origin.name, source, self._awaited.percentiles)
-        name = f"{read.label}:{origin.name}"
+        name = name_of_origin(read.label, origin.name)
         row = 0
         for batch in source.read(origin.name, 0, None):
             decoded = source.decode(batch)
             count = len(decoded.values)
             ticks = np.full(count, self._clock, np.int64) if decoded.clock is None else decoded.clock
             times = ticks if decoded.event_times is None else decoded.event_times
-            orders: list[Any] = [(name, row + position) for position in decoded.positions.tolist()]
+            orders = of_rows(name, (decoded.positions + row).tolist())
             bundle = Bundle.fresh(decoded.values, times.tolist(), orders, self._clock)
             bundle.produced = ticks.tolist()
             join_arrivals(self._gathered, self._through(read.label, MAIN, bundle))
@@ -115,7 +116,7 @@ class TickReader:
                     raise source.refusal(read.label, origin.name, row, bad)
                 tick = self._clock if bad.processing_time is None else bad.processing_time
                 letter = source.dead_letter(read.label, origin.name, row, bad)
-                letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, (name, row + bad.index), tick)
+                letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(name, row + bad.index), tick)
             if read.dead_letters is not None and letters:
                 observer.pass_over(np.array(letters.times, np.int64))
                 join_arrivals(self._gathered, self._through(read.label, read.dead_letters, letters))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -23,6 +23,7 @@ from dataflow_model.plan.sources import (
 )
 from dataflow_model.runners.engine.bounded.files import TickReader
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
@@ -117,8 +118,7 @@ def _static(read: Read, clock: int) -> Bundle:
         if source.event_times is None
         else [int(at) for at in source.event_times]
     )
-    orders: list[Any] = [(read.label, row) for row in range(len(source.elements))]
-    return Bundle.fresh(list(source.elements), times, orders, clock)
+    return Bundle.fresh(list(source.elements), times, of_rows(read.label, range(len(times))), clock)
 
 
 # TestStream -----------------------------------------------------------------------------------------------------------

@@ -10,19 +10,18 @@ import pyarrow as pa
 
 from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.order import at_instant, numbered, of_watermark, pass_stages
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, ProcessingTime
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, Window, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataflow_model.runners.engine.bundle import Order
+    from dataflow_model.runners.engine.order import At, Order
 
 __all__ = ["PaneRecords", "PaneTable", "from_ipc", "to_ipc"]
 
 _MICROS = pa.timestamp("us", "UTC")
-_WATERMARK = 2
-"""The phase of an instant in which the watermark takes effect; see `bundle.Order`."""
 
 
 def to_ipc(table: pa.Table) -> bytes:
@@ -75,7 +74,7 @@ class PaneTable:
         for key, (end, start) in zip(keys, bounds, strict=True):
             if key not in encoded:  # one column has one type, so that equal keys are the same key
                 encoded[key] = encode_key(key)
-            yield (_WATERMARK, (end, end, start, b"", encoded[key]), 0)
+            yield of_watermark(end, start, encoded[key])
 
     def info(self) -> PaneInfo:
         """Return what is said of each pane."""
@@ -104,12 +103,13 @@ class PaneRecords(Sequence[Record]):
 
     Attributes:
         panes: the panes.
-        before, after: what stands before and behind each one's own place in the order.
+        at: their instant.
+        passed: how many stages they pass on their way to the sink.
     """
 
     panes: PaneTable
-    before: tuple[Any, ...]
-    after: tuple[Any, ...]
+    at: At
+    passed: int
     _records: list[Record] | None = attrs.field(init=False, default=None)
 
     def __len__(self) -> int:
@@ -128,6 +128,7 @@ class PaneRecords(Sequence[Record]):
     def _all(self) -> list[Record]:
         if self._records is None:
             bundle = self.panes.bundle()
+            orders = pass_stages([numbered(order, 0) for order in bundle.orders], self.passed)
             produced = ProcessingTime(self.panes.produced)
             self._records = [
                 Record(
@@ -135,11 +136,11 @@ class PaneRecords(Sequence[Record]):
                     EventTime(time),
                     window,
                     info,
-                    order=(*self.before, *order, *self.after),
+                    order=at_instant(self.at, order),
                     processing_time=produced,
                 )
                 for value, time, (window,), info, order in zip(
-                    bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.orders, strict=True
+                    bundle.values, bundle.times, bundle.windows, bundle.panes, orders, strict=True
                 )
             ]
         return self._records

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from dataflow_model.plan.nodes import Read
-    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.sharded.feed.script_places import ScriptPlace
 
 __all__ = ["Control", "Feed", "begin"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.plan.nodes import Read
-    from dataflow_model.runners.engine.timeline import At
+    from dataflow_model.runners.engine.order import At
 
 __all__ = ["ScriptPlace", "script_places"]
 

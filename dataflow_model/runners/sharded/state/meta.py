@@ -11,8 +11,8 @@ from dataflow_model.runners.engine.timeline import ReplayProgress
 if TYPE_CHECKING:
     from collections import Counter
 
+    from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.side_join import JoinState
-    from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.sharded.rows import PackedBundle
 
 __all__ = ["ShardMeta"]

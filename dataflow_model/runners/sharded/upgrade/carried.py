@@ -6,14 +6,14 @@ watermark of the new run is nowhere ahead of what any shard of the old one had, 
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.nodes import Reshuffle
+from dataflow_model.plan.nodes import Reshuffle, Write
 from dataflow_model.plan.stages import owner_of_cut
+from dataflow_model.runners.engine.order import pass_stages, shard_by_order, stood_in
 from dataflow_model.runners.engine.resharding import share_of
 from dataflow_model.runners.engine.shard import input_watermark
 from dataflow_model.runners.engine.sharding import shards_of
@@ -27,10 +27,9 @@ from dataflow_model.time import MAX_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from dataflow_model.runners.engine.bundle import Order
+    from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.resharding import Share
     from dataflow_model.runners.engine.shard import StageShard
-    from dataflow_model.runners.engine.timeline import At
     from dataflow_model.runners.sharded.program import Program
 
 __all__ = ["Carried", "gather", "share"]
@@ -169,7 +168,8 @@ def share(
         if owner_of_cut(one.cut) in stage.engines:
             some = _waiting_of_share(program, one, mine)
             if some is not None:
-                some.bundle.orders = [_as_at(order, depth, stage.depth) for order in some.bundle.orders]
+                orders = [stood_in(order, depth - 1) for order in some.bundle.orders]
+                some.bundle.orders = pass_stages(orders, stage.depth - 1)
                 meta.waiting.append(some)
     kept = {
         (label, encoded): entry
@@ -212,7 +212,7 @@ def _join_of_share(join: JoinState, share: Share) -> JoinState:
     waiting = {
         window: some
         for window, held in join.waiting.items()
-        if (some := [one for one in held if zlib.crc32(repr(one.order).encode()) % share.shards == share.index])
+        if (some := [one for one in held if shard_by_order(one.order, share.shards) == share.index])
     }
     hold = min((one.time for some in waiting.values() for one in some), default=int(MAX_TIMESTAMP))
     return attrs.evolve(join, waiting=waiting, hold=hold)
@@ -222,21 +222,10 @@ def _waiting_of_share(program: Program, packed: PackedBundle, share: Share) -> P
     """Return the elements of a waiting bundle that are one shard's; a side input's are every shard's."""
     if packed.cut in program.staged.owners:
         return packed
-    node: Any = program.staged.taker(packed.cut)
+    node = program.staged.taker(packed.cut)
+    assert not isinstance(node, Write)  # noqa: S101 - what goes to sinks never waits
     rows = [row for row, index in enumerate(shards_of(node, packed.bundle, share.shards)) if index == share.index]
     if not rows:
         return None
     at = [packed.at[row] for row in rows] if isinstance(packed.at, list) else packed.at
     return PackedBundle(packed.cut, at, packed.bundle.take(rows))
-
-
-def _as_at(order: Order, before: int, after: int) -> Order:
-    """Return the order of a source's element at one stage as another compares it; see `shard.route`.
-
-    Example:
-        >>> _as_at(("a.parquet", 7), 1, 3), _as_at((1, 1, "a.parquet", 7, -1, -1), 3, 1)
-        ((1, 1, 'a.parquet', 7, -1, -1), ('a.parquet', 7))
-    """
-    passed = before - 1
-    plain = order[passed : len(order) - passed]
-    return (*(1,) * (after - 1), *plain, *(-1,) * (after - 1))
