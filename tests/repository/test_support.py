@@ -22,10 +22,9 @@ def imported_by(module: Path) -> Iterator[str]:
 
 def test_a_module_outside_support_contains_tests_or_fixtures(repository: Path) -> None:
     tests = repository / "tests"
-    modules = [path.relative_to(tests) for path in tests.rglob("*.py")]
-    helpers = [path for path in modules if path.name != "conftest.py" and not path.name.startswith("test_")]
-    assert [path for path in helpers if path.parts[0] != "support"] == []
-    assert [path for path in modules if path.parts[0] == "support" and path not in helpers] == []
+    modules = [path.relative_to(tests) for path in tests.rglob("*.py") if path.name != "conftest.py"]
+    misplaced = [path for path in modules if path.name.startswith("test_") == (path.parts[0] == "support")]
+    assert misplaced == []
 
 
 def test_no_module_imports_a_test_module_or_fixtures(repository: Path) -> None:
