@@ -10,7 +10,6 @@ from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read
 from dataflow_model.plan.record_ids import check_record_ids
 from dataflow_model.plan.retractions import check_retractions
 from dataflow_model.plan.sink_places import check_sink_places
-from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.state_checks import check_state
 from dataflow_model.plan.triggering import check_percentiles
 from dataflow_model.time import Duration
@@ -82,7 +81,7 @@ def _check_that_groupings_fire(plan: Plan) -> None:
 
 def _check_clocks(plan: Plan) -> None:
     # Elements that the program holds come at the first tick of whichever clock there is.
-    live = [node for node in plan.nodes if isinstance(node, Read) and not isinstance(node.source, ElementsSource)]
+    live = [node for node in plan.nodes if isinstance(node, Read) and node.source.as_elements is None]
     replayed = [node.label for node in live if node.source.processing_time is not None]
     walled = [node.label for node in live if node.source.processing_time is None]
     if replayed and walled:

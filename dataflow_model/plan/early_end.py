@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read, Ref, Write
-from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.triggers import AfterWatermark
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
@@ -45,7 +44,7 @@ def percentile_that_ends(plan: Plan) -> float | None:
             case ParDo() if any(side.ref in ungrouped for side in node.side_inputs):
                 return None
             case Read():
-                raw = not isinstance(node.source, ElementsSource)
+                raw = node.source.as_elements is None
             case _:
                 pass
         if raw:

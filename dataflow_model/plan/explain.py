@@ -24,7 +24,6 @@ from dataflow_model.plan.nodes import (
 )
 from dataflow_model.plan.refinements import inherits_from
 from dataflow_model.plan.retracted import memoised
-from dataflow_model.plan.sources import ElementsSource
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.strategy import AccumulationMode, LateData, TimestampCombiner
 from dataflow_model.time import Duration, duration_text
@@ -32,7 +31,6 @@ from dataflow_model.time import Duration, duration_text
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
-    from dataflow_model.plan.sources import Source
     from dataflow_model.plan.stages import StagedPlan
 
 __all__ = ["explain"]
@@ -106,7 +104,7 @@ def _origins(plan: Plan) -> dict[str, frozenset[str]]:
 def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
     match node:
         case Read():
-            return _source(node.source)
+            return node.source.describe()
         case ParDo():
             return _par_do(node, keeps=node.label in staged.cuts and not node.is_stateful)
         case ToPairs():
@@ -132,15 +130,6 @@ def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
             return f"to {node.sink!r}"
         case _:
             assert_never(node)
-
-
-def _source(source: Source) -> str:
-    if isinstance(source, ElementsSource):
-        count = len(source.elements)
-        return f"{count} element{'' if count == 1 else 's'} from the program"
-    clock = "" if source.processing_time is None else f", replayed by the clock in {source.processing_time!r}"
-    time = "" if source.event_time is None else f", event time {source.event_time!r}, watermark {source.watermark!r}"
-    return f"{type(source).__name__}{time}{clock}"
 
 
 def _par_do(node: ParDo, *, keeps: bool) -> str:

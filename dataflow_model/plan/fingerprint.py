@@ -20,7 +20,6 @@ from dataflow_model.plan.nodes import (
     Write,
 )
 from dataflow_model.plan.retracted import memoised, retracted_collections
-from dataflow_model.plan.sources import DataFrameSource, ScriptSource
 from dataflow_model.time import duration_text
 
 if TYPE_CHECKING:
@@ -110,9 +109,7 @@ def added_sources(before: Mapping[str, str], plan: Plan) -> frozenset[str]:
             continue
         match node:
             case Read():
-                source = node.source
-                streams = isinstance(source, DataFrameSource) and not source.is_bounded
-                harmless = not streams and not isinstance(source, ScriptSource)
+                harmless = node.source.may_be_added
             case ParDo():
                 harmless = not (node.is_stateful or node.side_inputs or node.label in keeping)
             case ToPairs() | AssignTimestamps() | AssignWindows() | Flatten() | Write():

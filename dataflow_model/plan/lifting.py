@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.plan.nodes import MAIN, AssignWindows, GroupByKeyAndWindow, Read, Ref, ToPairs
-from dataflow_model.plan.sources import ColumnSource, ScriptSource
 from dataflow_model.plan.strategy import LateData, TimestampCombiner
 from dataflow_model.plan.triggering import asks_for_percentile
 from dataflow_model.time import Duration
@@ -80,7 +79,7 @@ def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
     sources = [read.source for read in staged.sources]
     if asks_for_percentile(staged.plan):
         return {}
-    if streaming and any(source.processing_time is not None or isinstance(source, ScriptSource) for source in sources):
+    if streaming and any(source.has_own_clock for source in sources):
         return {}
     found = {}
     for node in staged.plan.nodes:
@@ -114,7 +113,7 @@ def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | N
                 assigns += before.assigns
             case ToPairs() if pairs is None:
                 pairs = before
-            case Read() if at.tag == MAIN and isinstance(before.source, ColumnSource):
+            case Read() if at.tag == MAIN and before.source.as_columns is not None:
                 break
             case _:
                 return None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
-from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.stages import dynamic_sides
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _check(plan: Plan, node: ParDo) -> None:
 
 
 def _check_source(node: ParDo, read: Read) -> None:
-    if isinstance(read.source, DataFrameSource) and not read.source.id_columns:
+    if not read.source.names_records:
         raise PlanError(
             f"{node.label!r} asks for {RECORD_ID!r}, but the rows of {read.label!r} have no ids",
             hint="name the columns that identify a row: "

@@ -8,16 +8,13 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.nodes import AssignWindows, GroupByKeyAndWindow, Read
-from dataflow_model.plan.sources import ElementsSource, ScriptSource, WatermarkStep
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior
-from dataflow_model.plan.watermarks import AtTheEnd
 from dataflow_model.time import Duration, DurationLike, duration
 from dataflow_model.triggers import AtPeriod, Repeatedly
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
-    from dataflow_model.plan.sources import Source
     from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["check_interval", "in_rounds"]
@@ -72,7 +69,7 @@ def in_rounds(plan: Plan, interval: Duration) -> Plan:
 def _node(node: Node, interval: Duration) -> Node:
     match node:
         case Read():
-            return attrs.evolve(node, source=_source(node.source))
+            return attrs.evolve(node, source=node.source.in_rounds())
         case AssignWindows() | GroupByKeyAndWindow():
             return attrs.evolve(node, strategy=_strategy(node.strategy, interval))
         case _:
@@ -89,12 +86,3 @@ def _strategy(strategy: WindowingStrategy, interval: Duration) -> WindowingStrat
         closing=ClosingBehavior.FIRE_IF_NON_EMPTY,
         may_lose_data=False,
     )
-
-
-def _source(source: Source) -> Source:
-    if isinstance(source, ElementsSource):
-        return source  # over with the first tick, like any static input
-    if isinstance(source, ScriptSource):
-        return ScriptSource(tuple(step for step in source.steps if not isinstance(step, WatermarkStep)))
-    assert attrs.has(type(source))  # noqa: S101 - sources are values
-    return attrs.evolve(source, watermark=AtTheEnd())  # type: ignore[misc]

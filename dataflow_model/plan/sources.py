@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import attrs
@@ -12,7 +13,7 @@ from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, columns_of
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
-from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.plan.watermarks import ARRIVAL, Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
@@ -55,13 +56,20 @@ class Origin(NamedTuple):
     replaced: bool = False
 
 
-class Source(abc.ABC):  # noqa: B024 - a closed family; what they share is attributes
+class Source(abc.ABC):  # noqa: B024 - what a subclass must give depends on how it is read
     """Where a collection comes from. Sources are values: they pickle, and reading one twice gives the same rows.
 
-    Attributes that every source has: `is_bounded`; `event_time`, a column's name, `ARRIVAL` or `None` (the source
-    gives event times itself); `processing_time`, the replay clock's column or `None` for the wall clock; `watermark`,
-    the estimator; `watermark_origins`, the parts that each have a watermark; `id_columns`, the columns that together
-    name a row, empty where origin and place do.
+    How a source is read is declared by one of the properties `as_columns`, `as_elements`, `as_script` and
+    `as_dataframe`; a runner asks them, and never for a class. For a source of your own, subclass `ColumnSource`.
+
+    Attributes:
+        is_bounded: whether it ends by itself; one that does not is followed.
+        event_time: the name of a column, `ARRIVAL`, or `None` if the source gives event times itself.
+        processing_time: the column of the replay clock, or `None` for the wall clock.
+        watermark: the estimator.
+        watermark_origins: the parts that each have a watermark.
+        id_columns: the columns that together name a row, empty where origin and place do.
+        gives_rows: whether its elements are rows with named columns.
     """
 
     event_time: str | Arrival | None = None
@@ -70,10 +78,85 @@ class Source(abc.ABC):  # noqa: B024 - a closed family; what they share is attri
     watermark_origins: WatermarkOrigins = EVERYTHING
     is_bounded: bool = True
     id_columns: tuple[str, ...] = ()
+    gives_rows: ClassVar[bool] = False
+
+    @property
+    def as_columns(self) -> ColumnSource | None:
+        """What workers read by ranges of rows, if the source is read so."""
+        return None
+
+    @property
+    def as_elements(self) -> ElementsSource | None:
+        """The elements, if the program holds them; they come at the first tick, and the source ends there."""
+        return None
+
+    @property
+    def as_script(self) -> ScriptSource | None:
+        """The script, if the source is one; it sets the clock and the watermark itself."""
+        return None
+
+    @property
+    def as_dataframe(self) -> DataFrameSource | None:
+        """The DataFrame, if Spark reads the source."""
+        return None
+
+    @property
+    def has_own_clock(self) -> bool:
+        """Whether the data say when they were seen."""
+        return self.processing_time is not None
+
+    @property
+    def changes(self) -> bool:
+        """Whether what it gives depends on when in a run it is looked at."""
+        return not self.is_bounded
+
+    @property
+    def names_records(self) -> bool:
+        """Whether each record has an id: its place, or the `id_columns`."""
+        return True
+
+    @property
+    def may_be_added(self) -> bool:
+        """Whether a run can be resumed with this source added."""
+        return True
+
+    def bound(self) -> Self:
+        """Return the source with all that the driver can find out now (such as the schema) written into it.
+
+        Raises:
+            InvalidArgument: when a time column is not there.
+            SourceError: when the data cannot be read.
+        """
+        return self
+
+    def size(self) -> int:
+        """Return how many bytes there are to read, 0 where that is not known; runs on the driver."""
+        return 0
+
+    def row_count(self) -> int | None:
+        """Return how many rows there are to read, or `None` where that is not known; runs on the driver."""
+        return None
+
+    def known_columns(self) -> Sequence[str]:
+        """Return the names of the columns, if they are known without reading anything."""
+        return ()
+
+    def in_rounds(self) -> Source:
+        """Return the source as micro-batch rounds read it: its watermark passes only the end of the input."""
+        assert attrs.has(type(self))  # noqa: S101 - sources are values
+        return attrs.evolve(self, watermark=AtTheEnd())  # type: ignore[misc]
+
+    def describe(self) -> str:
+        """Return what `explain()` says about the source."""
+        clock = "" if self.processing_time is None else f", replayed by the clock in {self.processing_time!r}"
+        time = "" if self.event_time is None else f", event time {self.event_time!r}, watermark {self.watermark!r}"
+        return f"{type(self).__name__}{time}{clock}"
 
 
 class RowSource(Source):
     """A source of rows that come as Arrow batches; they become named tuples of the columns, in the columns' order."""
+
+    gives_rows: ClassVar[bool] = True
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch that `read` gave into columns, event times and clock, without a Python object per row."""
@@ -117,14 +200,14 @@ class ColumnSource(RowSource):
     is_typed: ClassVar[bool] = False
     origins_end: ClassVar[bool] = False
 
-    def bound(self) -> Self:
-        """Return the source with all that the driver can find out now (the schema) written into it.
-
-        Raises:
-            InvalidArgument: when a time column is not there.
-            SourceError: when the data cannot be read.
-        """
+    @property
+    def as_columns(self) -> ColumnSource:
+        """The source itself."""
         return self
+
+    def row_count(self) -> int:
+        """Return how many rows its origins have."""
+        return sum(origin.rows or 0 for origin in self.origins())
 
     @abc.abstractmethod
     def origins(self) -> list[Origin]:
@@ -162,10 +245,6 @@ class ColumnSource(RowSource):
     def schema(self) -> pa.Schema:
         """Return the columns' names and types; runs on the driver at plan time."""
 
-    def size(self) -> int:
-        """Return how many bytes there are to read, 0 where that is not known; runs on the driver."""
-        return 0
-
     def project(self, columns: Collection[str]) -> Self:
         """Return the source with no more columns than these and its time columns, where it can read fewer."""
         del columns
@@ -188,6 +267,24 @@ class ElementsSource(Source):
     elements: tuple[Any, ...]
     event_times: tuple[EventTime, ...] | None = None
 
+    @property
+    def as_elements(self) -> ElementsSource:
+        """The source itself."""
+        return self
+
+    def row_count(self) -> int:
+        """Return how many elements there are."""
+        return len(self.elements)
+
+    def in_rounds(self) -> Source:
+        """Return the source: it is over with the first tick anyway."""
+        return self
+
+    def describe(self) -> str:
+        """Return how many elements there are."""
+        count = len(self.elements)
+        return f"{count} element{'' if count == 1 else 's'} from the program"
+
 
 @attrs.frozen(eq=False)
 class DataFrameSource(RowSource):
@@ -206,6 +303,26 @@ class DataFrameSource(RowSource):
     sequence: str | None = None
     watermark_origins: WatermarkOrigins = EVERYTHING
     id_columns: tuple[str, ...] = ()
+
+    @property
+    def as_dataframe(self) -> DataFrameSource:
+        """The source itself."""
+        return self
+
+    @property
+    def names_records(self) -> bool:
+        """Whether columns name each row; a DataFrame has no places."""
+        return bool(self.id_columns)
+
+    @property
+    def may_be_added(self) -> bool:
+        """Whether the DataFrame is bounded: Spark does not resume a query with another streaming source."""
+        return self.is_bounded
+
+    def known_columns(self) -> Sequence[str]:
+        """Return the DataFrame's columns."""
+        names: list[str] = self.dataframe.columns
+        return names
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel without the DataFrame, which is a handle of the driver's."""
@@ -250,6 +367,39 @@ class ScriptSource(Source):
     """A script of elements, watermarks, clock values and signals: `testing.TestStream`. Bounded."""
 
     steps: tuple[Step, ...]
+
+    @property
+    def as_script(self) -> ScriptSource:
+        """The source itself."""
+        return self
+
+    @property
+    def has_own_clock(self) -> bool:
+        """A script sets the clock."""
+        return True
+
+    @property
+    def changes(self) -> bool:
+        """What has come depends on the step."""
+        return True
+
+    @property
+    def may_be_added(self) -> bool:
+        """A script cannot be added to another: their steps are merged into one order."""
+        return False
+
+    def row_count(self) -> int:
+        """Return how many elements it adds."""
+        return self.count_elements()
+
+    def count_elements(self, first: int = 0, last: int | None = None) -> int:
+        """Return how many elements its events `[first, last)` add."""
+        events = itertools.islice(events_of(self.steps), first, last)
+        return sum(isinstance(step, AddStep) for _, step in events)
+
+    def in_rounds(self) -> Source:
+        """Return the script without its watermarks."""
+        return ScriptSource(tuple(step for step in self.steps if not isinstance(step, WatermarkStep)))
 
 
 def events_of(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:

@@ -24,10 +24,11 @@ from dataflow_model.plan.nodes import (
     Write,
 )
 from dataflow_model.plan.retracted import memoised
-from dataflow_model.plan.sources import ScriptSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from dataflow_model.plan.sources import Source
 
 __all__ = ["KeyedNode", "StagedPlan", "cut_into_stages", "dynamic_sides", "owner_of_cut", "side_cut"]
 
@@ -63,6 +64,12 @@ class StagedPlan:
     def sources(self) -> tuple[Read, ...]:
         """The sources, in the plan's order."""
         return tuple(node for node in self.plan.nodes if isinstance(node, Read))
+
+    def source(self, label: str) -> Source:
+        """Return the source that the read with this label brings in."""
+        node = self.plan[label]
+        assert isinstance(node, Read), f"{label!r} reads nothing"  # noqa: S101 - callers have the label from a read
+        return node.source
 
     @property
     def sinks(self) -> tuple[Write, ...]:
@@ -183,10 +190,7 @@ def dynamic_sides(plan: Plan) -> tuple[SideInput, ...]:
     changing: set[Ref] = set()
     found: list[SideInput] = []
     for node in plan.nodes:
-        if isinstance(node, Read):
-            changes = isinstance(node.source, ScriptSource) or not node.source.is_bounded
-        else:
-            changes = any(ref in changing for ref in node.inputs)
+        changes = node.source.changes if isinstance(node, Read) else any(ref in changing for ref in node.inputs)
         if isinstance(node, ParDo):
             found += [side for side in node.side_inputs if side.ref in changing]
         if changes:

@@ -17,7 +17,6 @@ from dataflow_model.metrics.report import (
 )
 from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, Readings, Spread, Tally
 from dataflow_model.plan.nodes import Read, Write
-from dataflow_model.plan.sources import ScriptSource
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
@@ -154,9 +153,7 @@ def _lag(watermark: int | None, clock: int) -> Duration | None:
 
 def _has_own_clock(staged: StagedPlan) -> bool:
     """Tell whether the data say when they were seen, so that lags do not count from the wall."""
-    return any(
-        isinstance(read.source, ScriptSource) or read.source.processing_time is not None for read in staged.sources
-    )
+    return any(read.source.has_own_clock for read in staged.sources)
 
 
 def _depths(staged: StagedPlan) -> dict[str, int]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.sources import ElementsSource, ScriptSource
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.engine.bounded.execution import side_values
 from dataflow_model.runners.engine.records import records_of
@@ -34,7 +33,8 @@ __all__ = ["MemoryStore", "MicroBatchRunner", "MicroBatches", "Schedule", "can_s
 
 def can_stream(plan: Plan) -> bool:
     """Tell whether all sources of a plan are scripts and static elements, which is what can be run here."""
-    return all(isinstance(read.source, ScriptSource | ElementsSource) for read in cut_into_stages(plan).sources)
+    sources = [read.source for read in cut_into_stages(plan).sources]
+    return all(source.as_script is not None or source.as_elements is not None for source in sources)
 
 
 @attrs.define

@@ -8,7 +8,6 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.oldest_file import OldestFile
-from dataflow_model.plan.sources import ColumnSource, DataFrameSource
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
 from dataflow_model.plan.watermarks import WatermarkEstimator, check_estimator
 from dataflow_model.transforms.endpoints import Read
@@ -16,6 +15,7 @@ from dataflow_model.transforms.endpoints import Read
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from dataflow_model.plan.sources import Source
     from dataflow_model.time import DurationLike, InstantLike
 
 __all__ = ["FileInjector", "Injector"]
@@ -60,7 +60,7 @@ class Injector(Read):
         source: Any = _source_of(read)
         origins = WatermarkOrigins(partition_by, partitions, idle_after)
         estimator = source.watermark if watermark is None else check_estimator(watermark)
-        columns: list[str] = source.dataframe.columns if isinstance(source, DataFrameSource) else []
+        columns = source.known_columns()
         if columns and partition_by is not None and partition_by not in columns:
             raise InvalidArgument(
                 f"`partition_by` names the column {partition_by!r}, which does not exist",
@@ -97,16 +97,16 @@ class FileInjector(Injector):
     """
 
     def __init__(self, read: Read, *, created: str | Callable[[str], InstantLike]) -> None:
-        if not isinstance(_source_of(read), ColumnSource):
+        if _source_of(read).as_columns is None:
             raise InvalidType(
                 f"expected a source of files, got {read!r}", hint="pass dm.io.ReadJson('logs/', event_time='at')"
             )
         super().__init__(read, watermark=OldestFile(created), partition_by="file")
 
 
-def _source_of(read: object) -> ColumnSource | DataFrameSource:
+def _source_of(read: object) -> Source:
     source = read.source if isinstance(read, Read) else None
-    if not isinstance(source, ColumnSource | DataFrameSource):
+    if source is None or not source.gives_rows:
         raise InvalidType(
             f"expected a source of rows, got {read!r}",
             hint="pass dm.io.ReadParquet(…), for example; inject dm.Create and scripts directly",

@@ -6,7 +6,6 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.sources import ColumnSource
 from dataflow_model.runners.engine.order import place_in_source
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -
         if named is not None:
             place = named(root.values[cause])
             yield (label, *(place if len(source.id_columns) > 1 else (place,)), number)
-        elif isinstance(source, ColumnSource):
+        elif source.as_columns is not None:
             yield (label, *place_in_source(order, label), number)
         else:
             yield (*order, number)

@@ -8,7 +8,6 @@ import attrs
 
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.sources import ColumnSource
 
 if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
@@ -17,12 +16,9 @@ __all__ = ["bound_plan"]
 
 
 def bound_plan(staged: StagedPlan) -> StagedPlan:
-    """Return a staged plan whose file sources know their columns."""
+    """Return a staged plan whose sources know their columns."""
     nodes = tuple(
-        attrs.evolve(node, source=node.source.bound())
-        if isinstance(node, Read) and isinstance(node.source, ColumnSource)
-        else node
-        for node in staged.plan.nodes
+        attrs.evolve(node, source=node.source.bound()) if isinstance(node, Read) else node for node in staged.plan.nodes
     )
     plan = Plan(nodes, staged.plan.strategies, staged.plan.late_data)
     return attrs.evolve(staged, plan=plan)

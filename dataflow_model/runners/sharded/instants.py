@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from dataflow_model.plan.sources import DataFrameSource, ScriptSource
 from dataflow_model.runners.engine.estimation import SourceProgress
 from dataflow_model.runners.engine.timeline import Timeline
 from dataflow_model.runners.sharded.stage0 import NOW, STATIC_STEP
@@ -74,7 +73,7 @@ def _of_script(program: Program, state: ShardState, control: Control) -> Timelin
         if place.label and place.watermark is not None:
             now[place.label].low, now[place.label].high = place.watermark, place.percentiles
         elif not place.label and place.at[1] == STATIC_STEP + 1:
-            over = [name for name, source in sources.items() if not isinstance(source, ScriptSource)]
+            over = [name for name, source in sources.items() if source.as_script is None]
         elif not place.label and place.watermark == MAX_TIMESTAMP:
             over = list(sources)
         for name in over:
@@ -99,7 +98,7 @@ def _open_in_dataframes(program: Program, state: ShardState, control: Control) -
     found: list[tuple[str, str]] = []
     for read in program.staged.sources:
         source = read.source
-        if isinstance(source, DataFrameSource) and not source.is_bounded and source.processing_time is not None:
+        if source.as_dataframe is not None and not source.is_bounded and source.processing_time is not None:
             known = [place for place in state.meta.replay.reached if place[0] == read.label]
             found += known or [(read.label, "")]  # nothing is complete before the first row
     return found

@@ -15,7 +15,6 @@ from dataflow_model.errors import SourceError
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
 from dataflow_model.plan.sinks import Fence
-from dataflow_model.plan.sources import ColumnSource, ScriptSource
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.nodes import Node, SideInput
+    from dataflow_model.plan.sources import ColumnSource
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.sharded.upgrade.seed import Seed
     from dataflow_model.values import Window
@@ -94,7 +94,7 @@ class Program:
     def is_on_wall(self) -> bool:
         """Whether the wall clock is the run's clock: neither the data nor a script says when they were seen."""
         sources = [read.source for read in self.staged.sources]
-        return all(source.processing_time is None and not isinstance(source, ScriptSource) for source in sources)
+        return not any(source.has_own_clock for source in sources)
 
     @functools.cached_property
     def awaited(self) -> Awaited:
@@ -140,7 +140,7 @@ class Program:
         """Return what turns the rows into pairs of two columns, if nothing else takes them as elements."""
         rest = self.rest(read)
         pairs = rest[0] if len(rest) == 1 else None
-        if self.staged.plan[read].source.id_columns:  # type: ignore[union-attr] # a record's id wants its columns
+        if self.staged.source(read).id_columns:  # a record's id wants its columns
             return None
         return pairs if isinstance(pairs, ToPairs) and isinstance(pairs.key, str) and pairs.value is not None else None
 
@@ -148,8 +148,8 @@ class Program:
         """Return a source with no more columns than are needed."""
         node = self.staged.plan[read]
         assert isinstance(node, Read)  # noqa: S101 - callers have it from a read
-        source = node.source
-        assert isinstance(source, ColumnSource)  # noqa: S101
+        source = node.source.as_columns
+        assert source is not None  # noqa: S101 - only these are read by ranges of rows
         pairs = self.pairs_of(read)
         # A bad row is shown whole, and text may be bad in any column.
         if node.dead_letters is not None or not source.is_typed or (self.rest(read) and pairs is None):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Read, Ref, Write
 from dataflow_model.plan.rows import rows_of, values_of
-from dataflow_model.plan.sources import ElementsSource, ScriptSource, events_of
+from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
@@ -260,10 +260,8 @@ def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:
 
 def read_static(task: Task, label: str, at: At | None, stager: Stager | None = None) -> Iterator[Row]:
     """Yield the elements of a static source; they stand at the run's first instant, wherever that is (`None`)."""
-    read = task.program.staged.plan[label]
-    assert isinstance(read, Read)  # noqa: S101
-    assert isinstance(read.source, ElementsSource)  # noqa: S101
-    source = read.source
+    source = task.program.staged.source(label).as_elements
+    assert source is not None  # noqa: S101 - the caller has looked
     count = len(source.elements)
     times = [int(MIN_TIMESTAMP)] * count if source.event_times is None else [int(time) for time in source.event_times]
     orders = of_rows(label, range(count))
@@ -275,10 +273,9 @@ def read_static(task: Task, label: str, at: At | None, stager: Stager | None = N
 def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[int, At]) -> Iterator[Row]:
     """Yield the elements of events `[first, last)` of a script, each at its own instant."""
     staged = task.program.staged
-    read = staged.plan[label]
-    assert isinstance(read, Read)  # noqa: S101
-    assert isinstance(read.source, ScriptSource)  # noqa: S101
-    events = itertools.islice(enumerate(events_of(read.source.steps)), first, last)
+    script = staged.source(label).as_script
+    assert script is not None  # noqa: S101 - the caller has looked
+    events = itertools.islice(enumerate(events_of(script.steps)), first, last)
     for _, some in itertools.groupby(events, key=_place_of_step):
         numbered = [(number, step) for number, (_, step) in some]
         bundle = script_bundle(label, numbered, numbers[numbered[0][0]][0])

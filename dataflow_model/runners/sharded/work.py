@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import heapq
-import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
-from dataflow_model.plan.sources import AddStep, ElementsSource, ScriptSource, events_of
 from dataflow_model.runners.engine.observing import Observations
 from dataflow_model.runners.sharded.rows import Kind, Row, dump
 from dataflow_model.runners.sharded.stage0 import STATIC_STEP, Slice, read_script, read_slice, read_static
@@ -17,12 +15,11 @@ from dataflow_model.runners.sharded.stage0 import STATIC_STEP, Slice, read_scrip
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dataflow_model.plan.sources import Source
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.sharded.feed.offsets import Control, Feed, Offset
     from dataflow_model.runners.sharded.task import Task
 
-__all__ = ["Work", "count_elements", "plan_work", "read_work", "share_out"]
+__all__ = ["Work", "plan_work", "read_work", "share_out"]
 
 
 @attrs.frozen
@@ -60,13 +57,15 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
             yield from (Row(label, 1, Kind.CONTROL, payload) for label in task.program.labels)
         at = None if work.control.steps is None else (0, STATIC_STEP)
         for read in staged.sources:
-            if isinstance(read.source, ElementsSource) and read.label in work.control.begins:
+            held = read.source.as_elements
+            if held is not None and read.label in work.control.begins:
                 yield from read_static(task, read.label, at)
-                yield from _counted(task, read.label, count_elements(read.source))
+                yield from _counted(task, read.label, held.row_count())
     for label, first, last, places in work.scripts:
         yield from read_script(task, label, first, last, places)
-        source: Any = staged.plan[label]
-        yield from _counted(task, label, count_elements(source.source, first, last))
+        script = staged.source(label).as_script
+        assert script is not None  # noqa: S101 - the feed has its events
+        yield from _counted(task, label, script.count_elements(first, last))
     for part in work.parts:
         yield from read_slice(task, part, work.control.wall)
 
@@ -84,14 +83,6 @@ def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
         load, number, some = heapq.heappop(loads)
         heapq.heappush(loads, (load + _size(part), number, [*some, part]))
     return [some for _, _, some in sorted(loads, key=_number) if some]
-
-
-def count_elements(source: Source, first: int = 0, last: int | None = None) -> int:
-    """Return how many elements a static source has, or a script in events `[first, last)`."""
-    if isinstance(source, ElementsSource):
-        return len(source.elements)
-    events = events_of(source.steps) if isinstance(source, ScriptSource) else ()
-    return sum(isinstance(step, AddStep) for _, step in itertools.islice(events, first, last))
 
 
 def _counted(task: Task, label: str, count: int) -> Iterator[Row]:

@@ -12,7 +12,6 @@ from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
-from dataflow_model.plan.sources import ColumnSource, DataFrameSource
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import PackedProgram, Program
@@ -54,7 +53,7 @@ _ONLY_COMMIT: Final = 0
 """A bounded job publishes once."""
 _ROWS_A_BUCKET: Final = 500_000
 _BUCKETS_UNKNOWN: Final = 8
-"""At least as many where a DataFrame is read, whose size is not known."""
+"""At least as many where the number of rows is not known, as of a DataFrame."""
 
 
 def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
@@ -63,15 +62,10 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     ship_package(spark)
     shards = runner.shards()
     labels = shard_labels(shards)
-    rows = sum(
-        origin.rows or 0
-        for read in staged.sources
-        if isinstance(read.source, ColumnSource)
-        for origin in read.source.origins()
-    )
-    buckets = 1 + rows // (_ROWS_A_BUCKET * shards)
+    counts = [read.source.row_count() for read in staged.sources]
+    buckets = 1 + sum(count or 0 for count in counts) // (_ROWS_A_BUCKET * shards)
     lifted = lifts(staged, streaming=False)
-    if any(isinstance(read.source, DataFrameSource) for read in staged.sources):
+    if None in counts:
         buckets = max(buckets, _BUCKETS_UNKNOWN)
     program = Program(
         bound_plan(staged),

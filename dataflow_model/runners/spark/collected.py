@@ -78,9 +78,9 @@ def collect_bounded(plan: Plan, directory: str) -> Plan:
 
 
 def _collected(node: Any, directory: str) -> Any:
-    if not isinstance(node, Read) or not isinstance(node.source, DataFrameSource) or not node.source.is_bounded:
+    source = node.source.as_dataframe if isinstance(node, Read) else None
+    if source is None or not source.is_bounded:
         return node
-    source = node.source
     path = pathlib.Path(directory, "inputs", quote(node.label, safe="") + ".arrow")
     if not path.exists():
         size = _size(source.dataframe)

@@ -8,7 +8,6 @@ import numpy as np
 
 from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
 from dataflow_model.plan.nodes import MAIN, Read, Write
-from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, of_row, of_rows, origin_of
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dataflow_model.plan.columns import DecodedRows
+    from dataflow_model.plan.sources import DataFrameSource
     from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.sharded.program import PackedProgram, Program
@@ -48,8 +48,8 @@ def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
         UnsupportedOnRunner: for `until="drained"`: only Spark knows how far the stream reaches now.
     """
     for read in reads:
-        source = read.source
-        if not isinstance(source, DataFrameSource) or source.is_bounded:
+        source = read.source.as_dataframe
+        if source is None or source.is_bounded:
             continue
         if source.processing_time is not None and (source.origin is None or source.sequence is None):
             raise InvalidArgument(
@@ -75,9 +75,10 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
     from pyspark.sql import functions
 
     for read in reads:
-        if not isinstance(read.source, DataFrameSource):
+        source = read.source.as_dataframe
+        if source is None:
             continue
-        given = read.source.dataframe
+        given = source.dataframe
         if given.isStreaming:
             given = given.withColumn(_ARRIVED, functions.current_timestamp())
         frame = frame.union(given.mapInArrow(_stage_0(packed, read.label), SCHEMA_DDL))
@@ -122,8 +123,8 @@ def frame_rows(
     program = task.program
     read = program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
-    source = read.source
-    assert isinstance(source, DataFrameSource)  # noqa: S101
+    source = read.source.as_dataframe
+    assert source is not None  # noqa: S101 - only DataFrames are read here
     origin = f"partition {task.part:06d}"
     observers: dict[str, Observer] = {}
     good = dead = row = 0

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from dataflow_model.metrics.collecting import SlowestKeys, took
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.sources import ColumnSource, ElementsSource, ScriptSource, events_of
+from dataflow_model.plan.sources import events_of
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc
@@ -29,7 +29,7 @@ from dataflow_model.runners.engine.stateful import StatefulEngine, feed_elements
 from dataflow_model.runners.sharded.publishing import Stager
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.sharded.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
-from dataflow_model.runners.sharded.work import count_elements, share_out
+from dataflow_model.runners.sharded.work import share_out
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -62,9 +62,10 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
     static: list[str] = []
     origins: list[tuple[str, Origin]] = []
     for read in program.staged.sources:
-        if isinstance(read.source, ColumnSource):
-            origins += [(read.label, origin) for origin in read.source.origins()]
-        elif isinstance(read.source, ElementsSource | ScriptSource):
+        columns = read.source.as_columns
+        if columns is not None:
+            origins += [(read.label, origin) for origin in columns.origins()]
+        elif read.source.as_dataframe is None:
             static.append(read.label)
     fair = max(_WORTH_A_TASK, -(-sum(origin.rows or 0 for _, origin in origins) // parallelism))
     parts: list[Slice] = []
@@ -84,8 +85,7 @@ def do_work(task: Task, work: JobWork) -> Iterator[Row]:
     with Stager(task) as stager:
         if work.label is not None:
             yield from _elements(task, work.label, stager)
-            source = task.program.staged.plan[work.label].source  # type: ignore[union-attr]
-            counts[work.label] = Counter(elements_out=count_elements(source))
+            counts[work.label] = Counter(elements_out=task.program.staged.source(work.label).row_count() or 0)
         for part in work.parts:
             seen: dict[str, int] = {}
             for row in read_slice(task, part, None, stager):
@@ -101,11 +101,11 @@ def do_work(task: Task, work: JobWork) -> Iterator[Row]:
 
 def _elements(task: Task, label: str, stager: Stager) -> Iterator[Row]:
     staged = task.program.staged
-    source = staged.plan[label].source  # type: ignore[union-attr]
-    if isinstance(source, ElementsSource):
+    script = staged.source(label).as_script
+    if script is None:
         yield from read_static(task, label, FIRST, stager)
         return
-    events = [step for _, step in events_of(source.steps)]  # type: ignore[union-attr]
+    events = [step for _, step in events_of(script.steps)]
     bundle = script_bundle(label, enumerate(events), _NEVER)
     arrivals: Arrivals = {}
     route(staged, 0, task.fragment(label).run(bundle, MAIN), arrivals)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.nodes import ParDo, Read
-from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ScriptSource
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import part_for, side_values
 from dataflow_model.runners.engine.sides import StaticSide
@@ -53,8 +52,8 @@ def spark_side_values(
 
 def _needs_spark(part: Plan) -> bool:
     sources = [node.source for node in part.nodes if isinstance(node, Read)]
-    if any(isinstance(source, ScriptSource) for source in sources):
+    if any(source.as_script is not None for source in sources):
         return False  # a few steps, and their order counts
-    if any(isinstance(source, DataFrameSource) for source in sources):
+    if any(source.as_dataframe is not None for source in sources):
         return True
-    return sum(source.size() for source in sources if isinstance(source, ColumnSource)) > MOST_BYTES
+    return sum(source.size() for source in sources) > MOST_BYTES

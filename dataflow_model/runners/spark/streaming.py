@@ -13,7 +13,6 @@ import attrs
 
 from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.runners.progress import live_progress
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
@@ -101,7 +100,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     )
     settings = {**STREAM_SETTINGS, _PARTITIONS: str(checkpoint.shards)}
     ours = spark.readStream.format(OUR_SOURCE).options(**options)
-    named = not any(isinstance(read.source, DataFrameSource) for read in staged.sources)
+    named = not any(read.source.as_dataframe is not None for read in staged.sources)
     if named:  # once one source has a name, Spark wants one for each, and DataFrames are the user's
         settings[_NAMES] = "true"
     with settings_of(spark, settings):

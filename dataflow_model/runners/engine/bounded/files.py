@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.sources import ColumnSource
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, of_row, of_rows
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dataflow_model.plan.nodes import Read
-    from dataflow_model.plan.sources import Origin
+    from dataflow_model.plan.sources import ColumnSource, Origin
     from dataflow_model.runners.engine.observing import Observations
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.engine.timeline import Awaited
@@ -74,8 +73,8 @@ class TickReader:
 
     def _read(self, read: Read, progress: ReplayProgress) -> None:
         """Read a source origin by origin; no further once enough of them are done for all answers to be out."""
-        source = read.source
-        assert isinstance(source, ColumnSource)  # noqa: S101 - the caller has looked
+        source = read.source.as_columns
+        assert source is not None  # noqa: S101 - the caller has looked
         origins = source.origins()
         by_file = source.watermark_origins.by == "file"
         progress.declare(read.label, source.watermark_origins.partitions)

@@ -90,9 +90,9 @@ def instants_of(
                 hint="pass LocalRunner a directory for the stream's state, checkpoint='checkpoints/delays'; use "
                 "dm.SparkRunner(spark, mode='streaming'); or read without follow=True",
             )
-    static = [read for read in reads if isinstance(read.source, ElementsSource)]
-    scripts = [read for read in reads if isinstance(read.source, ScriptSource)]
-    files = [read for read in reads if isinstance(read.source, ColumnSource)]
+    static = [read for read in reads if read.source.as_elements is not None]
+    scripts = [read for read in reads if read.source.as_script is not None]
+    files = [read for read in reads if read.source.as_columns is not None]
     if scripts and files:
         raise PlanError(
             f"a pipeline must have one clock, but {scripts[0].label!r} scripts it and {files[0].label!r} has another",
@@ -111,8 +111,8 @@ def instants_of(
 
 
 def _static(read: Read, clock: int) -> Bundle:
-    source = read.source
-    assert isinstance(source, ElementsSource)  # noqa: S101 - the caller has looked
+    source = read.source.as_elements
+    assert source is not None  # noqa: S101 - the caller has looked
     times = (
         [int(MIN_TIMESTAMP)] * len(source.elements)
         if source.event_times is None
@@ -148,8 +148,8 @@ def _script_events(reads: Sequence[Read], awaited: Awaited) -> list[_ScriptEvent
     merged: list[_ScriptEvent] = []
     for place, read in enumerate(reads):
         clock = 0
-        source = read.source
-        assert isinstance(source, ScriptSource)  # noqa: S101 - the caller has looked
+        source = read.source.as_script
+        assert source is not None  # noqa: S101 - the caller has looked
         events = list(events_of(source.steps))
         watermarks = watermark_after([step for _, step in events], awaited.percentiles)
         for number, ((step_place, step), known) in enumerate(zip(events, watermarks, strict=True)):

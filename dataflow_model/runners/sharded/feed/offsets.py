@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.plan.oldest_file import OldestFile
-from dataflow_model.plan.sources import ColumnSource, DataFrameSource, ElementsSource, ScriptSource
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.runners.sharded.checkpoint.requests import signal_of
@@ -103,7 +102,7 @@ class Feed:
     @property
     def scripts(self) -> bool:
         """Whether the sources are scripts."""
-        return any(isinstance(read.source, ScriptSource) for read in self.reads)
+        return any(read.source.as_script is not None for read in self.reads)
 
     def next(
         self,
@@ -179,7 +178,7 @@ class Feed:
         # A micro-batch that is run again after a restart with more sources knows nothing of them: the next one does.
         begun = [read for read in self.reads if read.label in end["begun"]]
         begins = tuple(read.label for read in begun if read.label not in start["begun"])
-        static = tuple(read.label for read in begun if isinstance(read.source, ElementsSource))
+        static = tuple(read.label for read in begun if read.source.as_elements is not None)
         signals = tuple(signal_of(request) for request in end["signals"] if request not in start["signals"])
         if self.scripts:
             steps = tuple(self._script()[start["step"] : end["step"]])
@@ -187,9 +186,10 @@ class Feed:
         open_origins: list[tuple[str, str]] = []
         ended = list(static)
         for read in begun:
-            if isinstance(read.source, DataFrameSource) and end["last"]:
+            if read.source.as_dataframe is not None and end["last"]:
                 ended.append(read.label)
-            if not isinstance(read.source, ColumnSource):
+            columns = read.source.as_columns
+            if columns is None:
                 continue
             totals = end["totals"].get(read.label, {})
             rows = end["rows"].get(read.label, {})
@@ -198,7 +198,7 @@ class Feed:
                 ended.append(read.label)
             elif read.source.is_bounded:
                 open_origins += left
-            elif read.source.origins_end:
+            elif columns.origins_end:
                 open_origins += [*left, (read.label, TO_COME)]
             else:
                 names = [*totals, *Followed.of(end, read.label).done]
@@ -289,8 +289,8 @@ class Feed:
         """Write into `end` what there is to read; bounded sources are listed once, others whenever it `polls`."""
         end.update({name: {} for name in BY_SOURCE})
         for read in self.reads:
-            source, label = read.source, read.label
-            if not isinstance(source, ColumnSource):
+            source, label = read.source.as_columns, read.label
+            if source is None:
                 continue
             if not source.is_bounded:
                 followed = Followed.of(start, label)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.sources import ClockStep, ScriptSource, SignalStep, WatermarkStep, events_of, watermark_after
+from dataflow_model.plan.sources import ClockStep, SignalStep, WatermarkStep, events_of, watermark_after
 from dataflow_model.runners.sharded.stage0 import STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -48,9 +48,10 @@ def script_places(reads: Sequence[Read], percentiles: Sequence[float] = ()) -> l
     steps: list[tuple[int, int, int, str, Any, tuple[int, tuple[int, ...]]]] = []
     for place, read in enumerate(reads):
         clock = 0
-        if not isinstance(read.source, ScriptSource):
+        script = read.source.as_script
+        if script is None:
             continue
-        events = [step for _, step in events_of(read.source.steps)]
+        events = [step for _, step in events_of(script.steps)]
         for row, (step, watermark) in enumerate(zip(events, watermark_after(events, percentiles), strict=True)):
             clock = int(step.processing_time) if isinstance(step, ClockStep) else clock
             steps.append((clock, place, row, read.label, step, watermark))

@@ -118,9 +118,7 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
     before = {
         label for label, line in manifest.fingerprint.items() if line.startswith(f"source {ScriptSource.__name__},")
     }
-    scripts = {
-        node.label for node in staged.plan.nodes if isinstance(node, Read) and isinstance(node.source, ScriptSource)
-    }
+    scripts = {node.label for node in staged.plan.nodes if isinstance(node, Read) and node.source.as_script is not None}
     others = {node.label for node in staged.sources} - set(manifest.offset["begun"])
     if before != scripts or (scripts and others):
         raise CheckpointMismatch(

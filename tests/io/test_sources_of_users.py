@@ -1,0 +1,87 @@
+"""A source of a user's has every capability of the built-in ones: it declares how it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import pyarrow as pa
+
+import dataflow_model as dm
+from dataflow_model.plan.sources import ColumnSource, Origin
+from tests.support.micro_batches import Streamed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from dataflow_model.plan.watermarks import Arrival
+
+COLUMNS = pa.schema({"at": pa.int64(), "seen": pa.int64(), "sensor": pa.string(), "value": pa.int64()})
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Sensors(ColumnSource):
+    """Readings of sensors, one every microsecond.
+
+    Attributes:
+        there: how many readings of each sensor there are by now.
+        read_columns: what is read; `None` for all.
+    """
+
+    is_typed: ClassVar[bool] = True
+    there: dict[str, int]
+    event_time: str | Arrival | None = "at"
+    processing_time: str | None = None
+    is_bounded: bool = True
+    read_columns: tuple[str, ...] | None = None
+
+    def origins(self) -> list[Origin]:
+        return [Origin(name, rows) for name, rows in sorted(self.there.items())]
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        rows = [
+            {"at": number, "seen": number, "sensor": origin, "value": number}
+            for number in range(start, self.there[origin] if stop is None else stop)
+        ]
+        yield pa.RecordBatch.from_pylist(rows, COLUMNS).select(self.schema().names)
+
+    def schema(self) -> pa.Schema:
+        wanted = {"at", "seen", *(COLUMNS.names if self.read_columns is None else self.read_columns)}
+        return pa.schema([field for field in COLUMNS if field.name in wanted])
+
+    def project(self, columns: Collection[str]) -> Sensors:
+        return attrs.evolve(self, read_columns=tuple(columns))
+
+
+def sums(p: dm.Pipeline, source: Sensors) -> None:
+    rows = p | dm.Read(source) | dm.Window.into(dm.FixedWindows("10 microseconds"))
+    _ = rows | dm.WithKeys("sensor", value="value") | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+
+
+def values(records: list[Any]) -> list[tuple[str, int]]:
+    return sorted(record.value for record in records)
+
+
+def test_a_users_bounded_source_is_read_in_process_with_a_clock_or_without() -> None:
+    for clock in (None, "seen"):
+        with dm.Pipeline(runner=dm.LocalRunner()) as p:
+            sums(p, Sensors(there={"a": 12, "b": 3}, processing_time=clock))
+        assert p.result is not None
+        assert values(p.result.collected("sums")) == [("a", 21), ("a", 45), ("b", 3)]
+
+
+def test_a_users_source_without_an_end_is_followed_as_it_grows(tmp_path: Path) -> None:
+    there = {"a": 12}
+    streamed = Streamed(lambda p: sums(p, Sensors(there=there, is_bounded=False)), tmp_path)
+    source = streamed.program.staged.sources[0].source.as_columns
+    assert isinstance(source, Sensors)
+    streamed.step()
+    streamed.step()
+    assert values(streamed.collected("sums")) == [("a", 45)]
+    source.there.update({"a": 25, "b": 23})
+    streamed.step()
+    streamed.step()
+    assert values(streamed.collected("sums")) == [("a", 45), ("a", 145), ("b", 145)]
+    streamed.step(drain=True)
+    assert values(streamed.collected("sums")) == [("a", 45), ("a", 110), ("a", 145), ("b", 63), ("b", 145)]
