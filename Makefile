@@ -19,7 +19,7 @@ ARGS ?=
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: set-up ## run the flights demo: in process, as a Spark batch job, as a Spark stream (writes demo.png)
+demo: set-up ## run the flights demo in process, as a stream in process, as a Spark batch job and stream (writes demo.png)
 	@scripts/java.sh demo $(VENV)/dataflow-model demo $(ARGS)
 
 test: set-up ## run the tests that a change must pass before review

@@ -1,10 +1,11 @@
 """How long a record takes from source to sink, and how far watermarks are behind: `python -m benchmarks latency`.
 
 After the MillWheel paper's measurements (section 7). **Latency**: one keyed stage that numbers the records of each of
-100 keys; from a record's file appearing to its output's being published, at several rates, with strong productions,
-with weak ones, and by hand with `transformWithStateInPandas`. **Lag**: three sums per second in a row; how far each
-one's watermark is behind the wall clock, beside the one watermark of `groupBy(window)` by hand. All in one session, one
-after the other, warm; micro-batches follow each other as fast as they can.
+100 keys; from a record's file appearing to its output's being published, at several rates: in process, with 2 and with
+10,000 files in the folder; on Spark with strong productions and with weak ones; and by hand with
+`transformWithStateInPandas`. **Lag**: three sums per second in a row; how far each one's watermark is behind the wall
+clock, beside the one watermark of `groupBy(window)` by hand. What runs on Spark runs in one session, one after the
+other, warm; micro-batches follow each other as fast as they can.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
+import dataflow_model as dm
 from benchmarks.latency_feed import Feed, Watcher, published_by_spark, published_by_us, write_records
 from benchmarks.session import open_session
 
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["Lag", "Latency", "main"]
 
 RATES: Final = (100, 1_000, 5_000)
-SIDES: Final = ("strong", "weak", "by hand")
+SIDES: Final = ("in process", "in process, 10,000 files", "strong", "weak", "by hand")
 _RESULTS: Final = Path(__file__).resolve().parent / "results_latency.json"
 _WARM: Final = 100
 """How many records come first and are not measured: one of each key."""
+_FILES: Final = {"in process": 1, "in process, 10,000 files": 10_000}
+"""In how many files they are: a reader has to tell new files from those that it has read."""
 _PATIENCE: Final = 60.0
 _LAG_RATE: Final = 1_000
 _LOOK_SECONDS: Final = 0.05
@@ -46,7 +50,7 @@ class Latency:
     """Record-to-sink latencies of one side at one rate.
 
     Attributes:
-        side: `"strong"`, `"weak"` or `"by hand"`.
+        side: one of `SIDES`.
         rate: records a second.
         records: how many were measured.
         p50_ms, p95_ms, p99_ms: percentiles, in milliseconds.
@@ -89,51 +93,71 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=110)  # a log file has room for the tables
-    spark = open_session(2)
-    spark.sparkContext.setLogLevel("OFF")  # a query by hand that is stopped in a micro-batch logs an error
     latencies: list[Latency] = []
     lags: list[Lag] = []
-    try:
+
+    def measure(sides: Sequence[str], spark: SparkSession | None = None) -> None:
         for rate in options.rates:
-            for side in options.sides:
+            for side in sides:
                 with console.status(f"latency, {side}, {rate} records a second"):
                     latencies.append(_latency(spark, side, rate, options.seconds))
-        for side in ("ours", "by hand"):
-            with console.status(f"watermark lag, {side}"):
-                lags += _lags(spark, side, options.seconds)
-    finally:
-        spark.stop()
+
+    measure([side for side in options.sides if side in _FILES])
+    on_spark = [side for side in options.sides if side not in _FILES]
+    if on_spark:
+        spark = open_session(2)
+        spark.sparkContext.setLogLevel("OFF")  # a query by hand that is stopped in a micro-batch logs an error
+        try:
+            measure(on_spark, spark)
+            for side in ("ours", "by hand"):
+                with console.status(f"watermark lag, {side}"):
+                    lags += _lags(spark, side, options.seconds)
+        finally:
+            spark.stop()
+    latencies.sort(key=lambda latency: (latency.rate, SIDES.index(latency.side)))
     console.print(_latency_table(latencies))
-    console.print(_lag_table(lags))
+    if lags:
+        console.print(_lag_table(lags))
     found = {"latency": [attrs.asdict(one) for one in latencies], "lag": [attrs.asdict(one) for one in lags]}
     options.output.write_text(json.dumps(found, indent=2) + "\n")
     return int(not all(one.complete for one in latencies))
 
 
-def _latency(spark: SparkSession, side: str, rate: int, seconds: float) -> Latency:
-    from benchmarks.latency_sides import OURS, count_by_hand, count_by_us
-
-    ours = side in OURS
-    with tempfile.TemporaryDirectory() as scratch, Feed(Path(scratch, "in"), _WARM, rate, seconds) as feed:
+def _latency(spark: SparkSession | None, side: str, rate: int, seconds: float) -> Latency:
+    files = _FILES.get(side, 1)
+    warm = max(_WARM, files)
+    with tempfile.TemporaryDirectory() as scratch, Feed(Path(scratch, "in"), warm, rate, seconds) as feed:
         source, out, checkpoint = (Path(scratch, name) for name in ("in", "out", "checkpoint"))
         source.mkdir()
-        write_records(source, 0, _WARM)
-        published = published_by_us(out) if ours else published_by_spark(out)
+        for file in range(files):
+            write_records(source, file * (warm // files), warm // files)
+        published = published_by_spark(out) if side == "by hand" else published_by_us(out)
         with Watcher(published) as watcher:
-            run: Any
-            run = (
-                count_by_us(spark, source, out, checkpoint, side)
-                if ours
-                else count_by_hand(spark, source, out, checkpoint)
-            )
-            watcher.wait_for(_WARM, _PATIENCE)
+            run = _started(spark, side, source, out, checkpoint)
+            watcher.wait_for(warm, _PATIENCE)
             feed.go()
             time.sleep(seconds)
-            outputs = watcher.wait_for(_WARM + feed.records, _PATIENCE)
+            outputs = watcher.wait_for(warm + feed.records, _PATIENCE)
             run.stop()
-    measured = [(seen - record["sent"]) / 1_000 for seen, record in outputs if record["n"] >= _WARM]
-    p50, p95, p99 = _percentiles(measured, (50, 95, 99))
-    return Latency(side, rate, len(measured), p50, p95, p99, _is_complete(outputs, _WARM + feed.records))
+    latencies = [(seen - record["sent"]) / 1_000 for seen, record in outputs if record["n"] >= warm]
+    p50, p95, p99 = _percentiles(latencies, (50, 95, 99))
+    return Latency(side, rate, len(latencies), p50, p95, p99, _is_complete(outputs, warm + feed.records))
+
+
+def _started(spark: SparkSession | None, side: str, source: Path, out: Path, checkpoint: Path) -> Any:
+    """Start one side, and return what can be stopped."""
+    if side in _FILES:
+        from benchmarks.latency_count import CountingProcess
+
+        return CountingProcess(source, out, checkpoint)
+    from benchmarks.latency_count import count_by_us
+    from benchmarks.latency_sides import count_by_hand
+
+    assert spark is not None
+    if side == "by hand":
+        return count_by_hand(spark, source, out, checkpoint)
+    runner = dm.SparkRunner(spark, mode="streaming", checkpoint=str(checkpoint), productions=side)
+    return count_by_us(runner, source, out)
 
 
 def _is_complete(outputs: Sequence[tuple[int, dict[str, Any]]], records: int) -> bool:
@@ -185,7 +209,7 @@ def _percentiles(values: Sequence[float], wanted: Sequence[int]) -> list[float]:
 def _latency_table(latencies: Sequence[Latency]) -> Table:
     table = Table(title="Record-to-sink latency in ms: one keyed stage")
     table.add_column("records a second", justify="right")
-    table.add_column("productions")
+    table.add_column("side")
     for heading in ("p50", "p95", "p99", "records", "complete"):
         table.add_column(heading, justify="right")
     for one in latencies:

@@ -1,4 +1,4 @@
-"""The computations of the latency benchmark, ours and by hand: one keyed stage, and three in a row."""
+"""The computations of the latency benchmark on Spark: one keyed stage by hand, and three in a row."""
 
 from __future__ import annotations
 
@@ -21,39 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
-__all__ = ["OURS", "STAGES", "count_by_hand", "count_by_us", "lags_by_hand", "lags_by_us", "sum_by_hand", "sum_by_us"]
+__all__ = ["STAGES", "count_by_hand", "lags_by_hand", "lags_by_us", "sum_by_hand", "sum_by_us"]
 
-OURS: Final = ("strong", "weak")
 STAGES: Final = ("by key", "by tens", "all")
 _SCHEMA: Final = "key bigint, n bigint, sent bigint, at timestamp"
 _COUNTED: Final = "key bigint, count bigint, n bigint, sent bigint"
-
-
-class _Count(dm.DoFn):
-    """Number the records of each key."""
-
-    count = dm.CombiningStateSpec(dm.Count())
-
-    def process(self, pair: tuple[int, Any], count: Any) -> list[dict[str, int]]:
-        """Give each record its number."""
-        key, row = pair
-        count.add(row)
-        return [{"key": key, "count": count.read(), "n": row.n, "sent": row.sent}]
-
-
-def count_by_us(spark: SparkSession, source: Path, out: Path, checkpoint: Path, productions: str) -> Any:
-    """Start numbering the records of each key."""
-    runner = dm.SparkRunner(spark, mode="streaming", checkpoint=str(checkpoint), productions=productions)
-    pipeline = dm.Pipeline(runner=runner)
-    schema = pa.schema({name: pa.int64() for name in ("key", "count", "n", "sent")})
-    _ = (
-        pipeline
-        | dm.io.ReadParquet(source, event_time=dm.ARRIVAL, follow=True)
-        | dm.WithKeys("key")
-        | dm.ParDo(_Count())
-        | dm.io.WriteJson(out, schema=schema)
-    )
-    return pipeline.run()
 
 
 class _CountProcessor(StatefulProcessor):

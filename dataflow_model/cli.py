@@ -58,10 +58,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run one pipeline over the flights of 2013 in process, as a Spark batch job and as a Spark stream, compare the "
-        "results, and draw a picture of the panes. The exit status is 1 if the results differ."
+        "Run one pipeline over the flights of 2013 in process, as a stream in process, as a Spark batch job and as a "
+        "Spark stream, compare the results, and draw a picture. The exit status is 1 if the results differ."
     )
-    parser.add_argument("--runner", choices=("local", "batch", "streaming"), help="run only on this runner")
+    runners = ("local", "local-stream", "batch", "streaming")
+    parser.add_argument("--runner", choices=runners, help="run only on this runner")
     parser.add_argument("--data", type=Path, metavar="PATH", help="the flights file (default: data/flights.parquet)")
     parser.add_argument(
         "--out", type=Path, default=Path("demo.png"), metavar="PATH", help="file for the picture (default: demo.png)"

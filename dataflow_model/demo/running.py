@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.runner import Runner
 
-__all__ = ["ROWS_PER_BATCH", "first_rows", "java_is_there", "run_local", "run_on", "spark_runs"]
+__all__ = ["ROWS_PER_BATCH", "first_rows", "java_is_there", "run_local", "run_local_stream", "run_on", "spark_runs"]
 
 ROWS_PER_BATCH: Final = 60_000
 """The year in six micro-batches; their size changes no pane, only how often state is made durable."""
@@ -30,6 +30,13 @@ ROWS_PER_BATCH: Final = 60_000
 def run_local(path: Path) -> Outcome:
     """Run the job in process."""
     return run_on(dm.LocalRunner(), "LocalRunner", path)
+
+
+def run_local_stream(path: Path) -> Outcome:
+    """Run the job as a stream in process, from a checkpoint, in the same micro-batches as on Spark."""
+    with tempfile.TemporaryDirectory(prefix="dataflow-model-demo-") as checkpoint:
+        runner = dm.LocalRunner(checkpoint=checkpoint, max_rows_per_batch=ROWS_PER_BATCH)
+        return run_on(runner, "LocalRunner, streaming", path)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dataflow_model.demo import report
 from dataflow_model.demo.answers import plain_answers
-from dataflow_model.demo.running import first_rows, java_is_there, run_local, spark_runs
+from dataflow_model.demo.running import first_rows, java_is_there, run_local, run_local_stream, spark_runs
 from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RUNNERS", "find_data", "show"]
 
-RUNNERS: Final = ("local", "batch", "streaming")
+RUNNERS: Final = ("local", "local-stream", "batch", "streaming")
 
 
 def show(
@@ -33,7 +33,8 @@ def show(
 
     Args:
         data: the flights; by default the file in `data/` of the checkout or of the current directory.
-        runner: `"local"`, `"batch"` or `"streaming"`; all three after each other by default.
+        runner: one of `RUNNERS`; all of them one after the other by default. `"local"` and `"local-stream"` run in
+            process, bounded and as a stream; `"batch"` and `"streaming"` run on Spark.
         picture: where to draw the picture; nowhere by default.
         rows: use only that many rows, the first to become known.
         console: where to tell about it; standard output by default.
@@ -73,7 +74,9 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
 
     if "local" in runners:
         note(run_local(path))
-    modes = [mode for mode in runners if mode != "local"]
+    if "local-stream" in runners:
+        note(run_local_stream(path))
+    modes = [mode for mode in runners if not mode.startswith("local")]
     if modes and not java_is_there():
         console.print("Skipped Spark batch and streaming: no Java was found.")
         console.print("Hint: set JAVA_HOME or install Java 17 or newer, and run this again")
@@ -92,7 +95,9 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
             draw(path, streamed[-1], picture)
             console.print(f"Picture: {picture}")
         else:
-            console.print("No picture: a batch job has no refinements.\nHint: use --runner local or --runner streaming")
+            console.print(
+                "No picture: a batch job has no refinements.\nHint: use --runner local, local-stream or streaming"
+            )
     return good
 
 

@@ -92,7 +92,7 @@ def test_it_runs_and_loses_nothing(tmp_path: Path, java_home: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=_environment(java_home))
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(output.read_text())
-    assert [one["side"] for one in found["latency"]] == ["strong", "weak", "by hand"]
+    assert [one["side"] for one in found["latency"]] == list(latency.SIDES)
     assert all(one["complete"] and 0 < one["p50_ms"] <= one["p99_ms"] for one in found["latency"])
     assert {one["stage"] for one in found["lag"] if one["side"] == "ours"} == {"by key", "by tens", "all"}
 

@@ -20,7 +20,7 @@ from dataflow_model.demo.answers import (
     plain_answers,
 )
 from dataflow_model.demo.choice import choose, local, worst_day
-from dataflow_model.demo.running import run_local
+from dataflow_model.demo.running import run_local, run_local_stream
 from dataflow_model.demo.scene import HOUR, scene_of
 from dataflow_model.values import PaneTiming
 
@@ -195,3 +195,7 @@ def test_a_batch_job_gives_the_answers_of_the_local_run(
 
     runner = dm.SparkRunner(request.getfixturevalue("spark"), mode="batch")
     assert failed([local_run, run_on(runner, "Spark batch", some_flights)], some_flights) == []
+
+
+def test_the_year_as_a_stream_in_process_gives_the_same_panes(local_run: Outcome, some_flights: Path) -> None:
+    assert failed([local_run, run_local_stream(some_flights)], some_flights) == []
