@@ -103,9 +103,9 @@ def _add_upgrade(parser: argparse.ArgumentParser) -> None:
 
 def _upgrade(options: argparse.Namespace) -> bool:
     from dataflow_model.demo.running import java_is_there
-    from dataflow_model.runners.upgrading import upgrade
+    from dataflow_model.runners.upgrading import needs_spark, upgrade
 
-    if not java_is_there():
+    if needs_spark(options.old) and not java_is_there():
         print("dataflow-model: upgrade needs Java 17 or newer to read Spark's state", file=sys.stderr)
         return False
     sys.path.insert(0, str(Path.cwd()))  # what waits in the state may be of classes of the user's

@@ -18,15 +18,17 @@ __all__ = ["CrashPoint"]
 
 
 class CrashPoint:
-    """Lets one process of a run of `SparkRunner(mode="streaming")` be killed at a named point, once.
+    """Lets one process of a streaming run be killed at a named point, once.
 
-    Runs that start inside the `with` block carry it. The run fails then (on a cluster Spark may start the task again,
-    and it goes on); started again with the same checkpoint, inside the block or behind it, it passes the point. What it
-    has committed in the end must equal what an uninterrupted run commits.
+    Runs that start inside the `with` block carry it. On Spark the run fails then (on a cluster Spark may start the task
+    again, and it goes on). With `LocalRunner(checkpoint=…)` the process that is killed is the one that has started the
+    run, so start it in a process of its own. Started again with the same checkpoint, inside the block or behind it, the
+    run passes the point. What it has committed in the end must equal what an uninterrupted run commits.
 
     The points, in the order in which a micro-batch passes them: `"before_state"`, `"after_state"` (a shard writes its
-    state), `"after_staging"` (a task has staged its output), `"before_publishing"`, `"while_publishing"` (one sink of
-    several is published), `"after_publishing"`, `"after_progress"` (all is published, and Spark has not logged it).
+    state), `"after_staging"` (a task has staged its output), `"before_commit"`, `"after_commit"` (in process only: the
+    transaction that commits the micro-batch), `"before_publishing"`, `"while_publishing"` (one sink of several is
+    published), `"after_publishing"`, `"after_progress"` (all is published, and the host has not noted it).
 
     Args:
         point: one of `CrashPoint.POINTS`.

@@ -48,7 +48,7 @@ def new_job(tmp_path: Path, departures: Path) -> Callable[..., Job]:
     made: list[Job] = []
 
     def make(**attributes: Any) -> Job:
-        made.append(Job(tmp_path / f"run-{len(made)}", departures, **attributes))
+        made.append(Job(folder=tmp_path / f"run-{len(made)}", flights=departures, **attributes))
         return made[-1]
 
     return make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["SCHEMA", "Folder", "Reader"]
+__all__ = ["SCHEMA", "Folder", "Reader", "content"]
 
 SCHEMA = pa.schema({"at": pa.int64()})
 
@@ -107,3 +108,12 @@ class Reader:
     def size(self) -> int:
         """Return how many bytes an offset has."""
         return len(json.dumps(self.offset))
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Return a digest of every file."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

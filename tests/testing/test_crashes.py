@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.runners.sharded.faults import SPARK_POINTS
 from dataflow_model.testing import CrashPoint, TestStream
 from tests.support.pipelines import seen
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUICK = ("after_state", "while_publishing")
-POINTS = [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in CrashPoint.POINTS]
+POINTS = [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in SPARK_POINTS]
 SCRIPT = (
     TestStream()
     .add(5, 1, key="a")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
+from tests.support.folders import content
 from tests.support.inputs import write_history
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.upgrade.pipelines import branched, chained, history, pairs, several, sums
@@ -35,15 +35,6 @@ def stopped_midway(spark: SparkSession, checkpoint: Path, build: Any, **options:
         done.wait(0.05)
     result.stop()
     return result
-
-
-def content(folder: Path) -> dict[str, str]:
-    """Return a digest of every file."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 @pytest.fixture

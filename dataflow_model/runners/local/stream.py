@@ -57,6 +57,7 @@ class LocalStream:
     _worker: Worker = attrs.field(init=False, factory=Worker)
     _shards: InProcess = attrs.field(init=False)
     _last: Commit | None = attrs.field(init=False, default=None)
+    _pending: Commit | None = attrs.field(init=False, default=None)
     _progress: dict[str, Any] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -66,6 +67,9 @@ class LocalStream:
         self._shards = InProcess(self.program, stores, self._worker)
         self._last = self.file.last_commit()
         self._progress = read_progress(self.checkpoint.ours)
+        if self._last is not None and not self.file.is_published():
+            # The progress is written when all is published and on disk.
+            self._pending = self._last if self._progress.get("batch", -1) < self._last.number else None
 
     @property
     def offset(self) -> Offset:
@@ -84,9 +88,8 @@ class LocalStream:
 
     def roll_forward(self) -> None:
         """Publish what an earlier start of the run has committed, unless it is known to be published."""
-        commit = self._last
-        if commit is not None and not self.file.is_published() and self._progress.get("batch", -1) < commit.number:
-            self._publish(commit)
+        if self._pending is not None:
+            self._publish(self._pending)
 
     def step(self) -> bool:
         """Look once whether there is anything to do, and run a micro-batch if there is; return whether there was."""
@@ -111,9 +114,13 @@ class LocalStream:
         return True
 
     def close(self) -> None:
-        """Note what is published, and let the functions go."""
-        self.file.note_published()
-        self._worker.forget(self.program.digest)
+        """Note that all is published, if it is, and let the file and the functions go."""
+        try:
+            if self._pending is None:
+                self.file.note_published()
+        finally:
+            self.file.close()
+            self._worker.forget(self.program.digest)
 
     def _is_due(self) -> bool:
         """Tell whether the wall clock has reached the moment at which something happens by itself."""
@@ -142,7 +149,7 @@ class LocalStream:
             except BaseException:
                 self._publisher.abort(number, commit.staged)
                 raise
-        self._last = commit
+        self._last = self._pending = commit
         fault.reach("after_commit", number)
         return commit
 
@@ -150,6 +157,7 @@ class LocalStream:
         self._publisher.commit(commit.number, commit.staged)
         self._progress = read_progress(self.checkpoint.ours)
         forget_signals(self.checkpoint.requests, commit.offset["signals"])
+        self._pending = None
 
     @property
     def _publisher(self) -> Publisher:

@@ -1,7 +1,8 @@
 """Where a test may let something go wrong in a streaming run; nothing happens there otherwise.
 
-A fault is armed on the driver (`dataflow_model.testing.CrashPoint` arms a `Crash`) and travels with the program. A
-crash strikes once: the process that reaches its point first leaves a mark and is killed, so the resumed run passes.
+A fault is armed in the process that starts the run (`dataflow_model.testing.CrashPoint` arms a `Crash`) and travels
+with the program. A crash strikes once: the process that reaches its point first leaves a mark and is killed, so the
+resumed run passes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.rows import Row
     from dataflow_model.runners.sharded.state.log import StateStore
 
-__all__ = ["NO_FAULT", "POINTS", "Crash", "Fault", "arm", "armed", "disarm"]
+__all__ = ["NO_FAULT", "POINTS", "SPARK_POINTS", "Crash", "Fault", "arm", "armed", "disarm"]
 
 POINTS: Final = (
     "before_state",
     "after_state",
     "after_staging",
+    "before_commit",
+    "after_commit",
     "before_publishing",
     "while_publishing",
     "after_publishing",
@@ -33,10 +36,13 @@ POINTS: Final = (
 """In the order in which a micro-batch passes them.
 
 `before_state`, `after_state`: a shard has run its events and writes its delta, or has written it, which is not
-committed yet. `after_staging`: a task has staged its rows for the sinks. `before_publishing`, `while_publishing`
-(after the first of the sinks), `after_publishing`: the commit of the micro-batch. `after_progress`: all is published,
-and the host has not logged the commit.
+committed yet. `after_staging`: a task has staged its rows for the sinks. `before_commit`, `after_commit`: in process
+only, where a transaction commits the micro-batch before it is published. `before_publishing`, `while_publishing`
+(after the first of the sinks), `after_publishing`: the sinks publish. `after_progress`: all is published, and the host
+has not noted that.
 """
+SPARK_POINTS: Final = tuple(point for point in POINTS if not point.endswith("_commit"))
+"""Those that a micro-batch on Spark passes: Spark logs the commit of one that is published."""
 
 
 @attrs.frozen

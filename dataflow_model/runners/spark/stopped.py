@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import pathlib
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from dataflow_model.errors import StateCorruption
+from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.session import STREAM_SETTINGS, local_session, settings_of
@@ -40,6 +42,10 @@ class StoppedSparkRun:
     def last_committed(self) -> int | None:
         """Return the last committed micro-batch."""
         return last_committed(self.path)
+
+    def half_published(self) -> int | None:
+        """Return the micro-batch whose publishing has begun and whose commit Spark has not logged."""
+        return half_published(str(pathlib.Path(self.path).parent / "dataflow"), self.last_committed())
 
     def offset(self, batch: int) -> tuple[Offset, int]:
         """Return where our sources stood, and how many streaming DataFrames there were."""

@@ -11,7 +11,7 @@ import pathlib
 import pickle
 import sys
 import threading
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import pyarrow as pa
@@ -34,39 +34,23 @@ BREATH: Final = 0.5
 """Seconds between a failure and the next start."""
 
 
-@attrs.frozen
-class Job:
-    """One run of the flights job, however often it is started.
+@attrs.frozen(kw_only=True)
+class StreamJob:
+    """One run of a program, however often it is started.
 
     Attributes:
         folder: what the program and the test tell each other.
-        flights: the input.
-        rows_per_batch: how many rows a micro-batch reads.
-        master: Spark's; `local[2,8]` tries a task eight times.
-        resumes: how often the program starts the run again, when it fails, before it gives up.
         fault: what goes wrong by itself.
-        disk: where checkpoint and output are; in the folder if not given.
+        program: the module that is run.
     """
 
     folder: pathlib.Path
-    flights: pathlib.Path
-    rows_per_batch: int = 500
-    master: str = "local[2]"
-    resumes: int = 0
     fault: faults.Fault = faults.NO_FAULT
-    disk: pathlib.Path | None = None
-
-    @property
-    def checkpoint(self) -> pathlib.Path:
-        return (self.disk or self.folder) / "checkpoint"
-
-    @property
-    def out(self) -> pathlib.Path:
-        return (self.disk or self.folder) / "out"
+    program: ClassVar[str]
 
     @property
     def log(self) -> pathlib.Path:
-        """What Spark and its workers say."""
+        """What the program, Spark and its workers say."""
         return self.folder / "log"
 
     @property
@@ -91,6 +75,38 @@ class Job:
     def failed(self) -> int:
         """Return how often the run has failed."""
         return _lines(self.failures)
+
+    def micro_batches(self) -> int:
+        """Return how many micro-batches have begun."""
+        raise NotImplementedError
+
+
+@attrs.frozen(kw_only=True)
+class Job(StreamJob):
+    """One run of the flights job, however often it is started.
+
+    Attributes:
+        flights: the input.
+        rows_per_batch: how many rows a micro-batch reads.
+        master: Spark's; `local[2,8]` tries a task eight times.
+        resumes: how often the program starts the run again, when it fails, before it gives up.
+        disk: where checkpoint and output are; in the folder if not given.
+    """
+
+    flights: pathlib.Path
+    rows_per_batch: int = 500
+    master: str = "local[2]"
+    resumes: int = 0
+    disk: pathlib.Path | None = None
+    program: ClassVar[str] = "tests.support.faults.flights_job"
+
+    @property
+    def checkpoint(self) -> pathlib.Path:
+        return (self.disk or self.folder) / "checkpoint"
+
+    @property
+    def out(self) -> pathlib.Path:
+        return (self.disk or self.folder) / "out"
 
     def micro_batches(self) -> int:
         """Return how many micro-batches have begun."""

@@ -52,8 +52,8 @@ class Sums:
         }
         pq.write_table(pa.table(columns).sort_by([("seen", "ascending"), ("at", "ascending")]), self.rows)
 
-    def build(self, p: dm.Pipeline, out: Path | None = None) -> None:
-        """Build the pipeline."""
+    def build(self, p: dm.Pipeline, out: Path | None = None) -> Any:
+        """Build the pipeline, and return what its sinks take."""
         rows = p | "rows" >> dm.io.ReadParquet(
             self.rows,
             event_time="at",
@@ -70,6 +70,7 @@ class Sums:
         odd = sums | "by oddness" >> dm.Map(lambda pair: (pair[0] % 2, pair[1])) | "both" >> dm.Sum.per_key()
         _ = odd | SINK >> dm.io.Collect()
         _ = odd | FILES >> dm.io.WriteParquet(out or self.out, schema=NETS, panes=True)
+        return odd
 
     def uninterrupted(self) -> dict[str, list[Any]]:
         """Return what a run commits that nothing happens to."""
@@ -77,9 +78,9 @@ class Sums:
         result = run(dm.LocalRunner(), lambda p: self.build(p, apart))
         return {SINK: seen(result.collected(SINK)), FILES: files_of(apart)}
 
-    def outcome(self, records: Sequence[Record]) -> dict[str, list[Any]]:
+    def outcome(self, records: Sequence[Record], out: Path | None = None) -> dict[str, list[Any]]:
         """Return what a run has committed, given what it has collected."""
-        return {SINK: seen(records), FILES: files_of(self.out)}
+        return {SINK: seen(records), FILES: files_of(out or self.out)}
 
     def runner(self, spark: SparkSession, **options: Any) -> dm.SparkRunner:
         """Return a runner that goes on from the checkpoint."""

@@ -1,4 +1,4 @@
-"""The flights job in a process of its own, whose processes a test may kill: all, the executors, the Python workers."""
+"""A job in a process of its own, whose processes a test may kill: all, the executors, the Python workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from tests.support.faults.flights_job import Job
+    from tests.support.faults.flights_job import StreamJob
 
 __all__ = ["EXECUTOR", "PATIENCE", "PYTHON", "WORKER", "Victim", "descendants", "kill"]
 
@@ -39,7 +39,7 @@ class Victim:
     As a context manager it is dead at the end, whatever has happened.
     """
 
-    def __init__(self, java_home: str, job: Job) -> None:
+    def __init__(self, java_home: str, job: StreamJob) -> None:
         self.job = job
         job.folder.mkdir(parents=True, exist_ok=True)
         (job.folder / "job.pickle").write_bytes(pickle.dumps(job))
@@ -53,7 +53,7 @@ class Victim:
         }
         with job.log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.faults.flights_job", job.folder],
+                [sys.executable, "-m", job.program, job.folder],
                 cwd=REPOSITORY,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -46,7 +46,7 @@ class Stepped:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[LocalStream]:
-        """Start the run, where it was left; stop it at the end."""
+        """Start the run, where it was left; stop it at the end, whatever has happened."""
         pipeline = dm.Pipeline()
         self.build(pipeline)
         plan = pipeline.plan()
@@ -71,6 +71,11 @@ class Stepped:
             while not stream.is_over and (count is None or done < count) and stream.step():
                 done += 1
         return done
+
+    def is_over(self) -> bool:
+        """Tell whether the input is over."""
+        with self.opened() as stream:
+            return stream.is_over
 
     def collected(self, label: str) -> list[Record]:
         """Return what a sink has received."""

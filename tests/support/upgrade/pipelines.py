@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import dataflow_model as dm
+from tests.support.side_inputs import joined
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -54,6 +56,75 @@ def chained(folder: Path) -> Build:
     return build
 
 
+def retracting(folder: Path, retractable: bool | Literal["memoised"] = True) -> Build:
+    def build(p: dm.Pipeline) -> None:
+        sessions = dm.Window.into(dm.Sessions("6 microseconds")).trigger(
+            dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1))
+        )
+        strategy = sessions.allowed_lateness("50 microseconds").accumulating_and_retracting()
+        counts = pairs(p, folder) | strategy | "counts" >> dm.Count.per_key()
+        lengths = counts | "lengths" >> dm.Map(lambda pair: (pair[1], 1)).retractable(retractable)
+        wide = dm.Window.into(dm.FixedWindows("60 microseconds")).trigger(dm.Repeatedly(dm.AfterProcessingTime(5)))
+        late = wide.allowed_lateness("90 microseconds")
+        totals = lengths | "wide" >> late.accumulating_and_retracting() | "t" >> dm.Sum.per_key()
+        _ = totals | "panes" >> dm.io.Collect()
+
+    return build
+
+
+def memoising(folder: Path) -> Build:
+    return retracting(folder, "memoised")
+
+
+def by_percentile(folder: Path) -> Build:
+    def build(p: dm.Pipeline) -> None:
+        windows = dm.Window.into(dm.FixedWindows("20 microseconds")).allowed_lateness("9 microseconds")
+        strategy = windows.trigger(dm.AfterWatermark(percentile=60), may_lose_data=True)
+        counts = pairs(p, folder) | strategy | "counts" >> dm.Count.per_key() | "again" >> dm.Reshuffle()
+        told = counts | "told" >> dm.Map(lambda pair, watermark_percentile: (pair[0], (pair[1], watermark_percentile)))
+        _ = told | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
+
+    return build
+
+
+class Quiet(dm.DoFn):
+    """Tell a key's sum when it has been quiet."""
+
+    total = dm.CombiningStateSpec(dm.Sum())
+    rest = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
+
+    def process(self, pair: tuple[str, int], total: dm.CombiningState[int, int], rest: dm.Timer) -> None:
+        total.add(pair[1])
+        rest.set_after("7 microseconds")
+
+    @dm.on_timer(rest)
+    def at_rest(self, key: str, total: dm.CombiningState[int, int]) -> Iterator[tuple[str, int]]:
+        yield key, total.read()
+        total.clear()
+
+
+def stateful(folder: Path) -> Build:
+    def build(p: dm.Pipeline) -> None:
+        told = pairs(p, folder) | "quiet" >> dm.ParDo(Quiet())
+        twenties = dm.Window.into(dm.FixedWindows("20 microseconds"))
+        _ = told | twenties | "counts" >> dm.Count.per_key() | "panes" >> dm.io.Collect()
+
+    return build
+
+
+def deduplicated(folder: Path) -> Build:
+    def build(p: dm.Pipeline) -> None:
+        once = pairs(p, folder) | "once" >> dm.Deduplicate(lambda pair: pair[1] % 90, horizon="60 microseconds")
+        windowed = once | dm.Window.into(dm.FixedWindows("20 microseconds"))
+        _ = windowed | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
+
+    return build
+
+
+def looking_up(_: Path) -> Build:
+    return joined
+
+
 TWENTY = "20 microseconds"
 
 
@@ -79,3 +150,6 @@ def several(*folders: Path) -> Build:
         _ = sums(together) | "panes" >> dm.io.Collect()
 
     return build
+
+
+PIPELINES = [plain, chained, retracting, memoising, by_percentile, stateful, deduplicated, looking_up]

@@ -17,7 +17,7 @@ from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.feed.followed import rows_read
-from dataflow_model.runners.sharded.publishing import half_published, read_progress, write_progress
+from dataflow_model.runners.sharded.publishing import read_progress, write_progress
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
 from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
@@ -113,7 +113,7 @@ def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int,
         )
     # A micro-batch that has begun and published nothing never was; its rows are read again. One that has published,
     # or has begun to, only its own pipeline can finish.
-    published = half_published(ours, batch)
+    published = stopped.half_published()
     if published is not None:
         raise _refusal(
             f"the run in {old!r} was stopped while it published micro-batch {published}",

@@ -26,6 +26,10 @@ class StoppedRun(Protocol):
         """Return the last committed micro-batch, from 0; `None` if there is none."""
         ...
 
+    def half_published(self) -> int | None:
+        """Return the micro-batch that was published in part, or may have been; only its own pipeline can finish it."""
+        ...
+
     def offset(self, batch: int) -> tuple[Offset, int]:
         """Return where our sources stood after a committed micro-batch, and how many others the host reads."""
         ...

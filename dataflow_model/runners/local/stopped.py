@@ -1,0 +1,84 @@
+"""Read what a stopped run in process has kept."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.errors import StateCorruption
+from dataflow_model.runners.local.run_file import HOST, RunFile
+from dataflow_model.runners.sharded.publishing import read_progress
+from dataflow_model.runners.sharded.upgrade.reading import read_shard
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterator
+
+    from dataflow_model.runners.local.run_file import Commit
+    from dataflow_model.runners.sharded.checkpoint.record import RunRecord
+    from dataflow_model.runners.sharded.feed.offsets import Offset
+    from dataflow_model.runners.sharded.upgrade.reading import ShardFound
+
+__all__ = ["StoppedLocalRun"]
+
+
+@attrs.frozen
+class StoppedLocalRun:
+    """The part of a stopped run's checkpoint that belongs to LocalRunner; see `StoppedRun`.
+
+    Args:
+        checkpoint: the whole checkpoint.
+    """
+
+    checkpoint: pathlib.Path
+
+    def last_committed(self) -> int | None:
+        """Return the last committed micro-batch."""
+        commit = self._commit()
+        return None if commit is None else commit.number
+
+    def half_published(self) -> int | None:
+        """Return the last committed micro-batch, unless it is known to be published."""
+        file, commit = RunFile.read_only(self._own), self._commit()
+        if file is None or commit is None:
+            return None
+        with contextlib.closing(file):
+            noted = file.is_published()
+        progress = read_progress(str(self.checkpoint / "dataflow"))
+        return None if noted or progress.get("batch", -1) >= commit.number else commit.number
+
+    def offset(self, batch: int) -> tuple[Offset, int]:
+        """Return where our sources stood; there are no others."""
+        commit = self._commit()
+        assert commit is not None  # noqa: S101 - the caller has its number
+        assert commit.number == batch  # noqa: S101
+        return commit.offset, 0
+
+    def shards(self, batch: int, record: RunRecord) -> Iterator[ShardFound]:
+        """Yield every shard's state."""
+        file = RunFile.read_only(self._own)
+        assert file is not None  # noqa: S101 - there is a commit
+        labels = range(record.shards)
+        with contextlib.closing(file):
+            expected = {(depth, label) for depth in range(1, len(record.stages) + 1) for label in labels}
+            missing = expected - set(file.shards())
+            if missing:
+                raise StateCorruption(
+                    f"the state in {self._own!r} lacks (stage, shard) {sorted(missing)} after micro-batch {batch}",
+                    hint="restore the checkpoint from a copy",
+                )
+            for depth, label in sorted(expected):
+                yield read_shard(record, labels, label, file.store(depth, label))
+
+    def _commit(self) -> Commit | None:
+        file = RunFile.read_only(self._own)
+        if file is None:
+            return None
+        with contextlib.closing(file):
+            return file.last_commit()
+
+    @property
+    def _own(self) -> str:
+        return str(self.checkpoint / HOST)

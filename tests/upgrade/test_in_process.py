@@ -1,0 +1,126 @@
+"""A stream in process is carried over: to another one, and to another host and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.cli import main
+from dataflow_model.runners.upgrading import upgrade
+from tests.support.folders import content
+from tests.support.micro_batches import Run
+from tests.support.pipelines import difference, run, seen, start, streaming
+from tests.support.runners.local_streams import Stepped
+from tests.support.upgrade.pipelines import PIPELINES, Build, chained, retracting, stateful
+from tests.support.waiting import wait_for_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from dataflow_model.runners.local.stream import LocalStream
+
+ROWS_PER_BATCH = 61
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_stream_that_is_carried_over_anywhere_gives_the_same_panes(
+    pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path
+) -> None:
+    build = pipeline(rows)
+    expected = seen(run(dm.LocalRunner(), build).collected("panes"))
+    old, cuts = Stepped(build, tmp_path / "old", rows=ROWS_PER_BATCH), 0
+    while old.steps(1):
+        if old.is_over():
+            break
+        before = content(old.checkpoint)
+        upgrade(str(old.checkpoint), str(tmp_path / f"new {cuts}"))
+        assert content(old.checkpoint) == before
+        new = Stepped(build, tmp_path / f"new {cuts}", rows=ROWS_PER_BATCH)
+        new.steps()
+        assert not difference(expected, seen(new.collected("panes"))), cuts
+        cuts += 1
+    assert cuts >= 3
+
+
+@pytest.mark.parametrize("pipeline", [chained, retracting, stateful])
+def test_a_stream_goes_to_another_host_with_more_shards_and_back(
+    pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path
+) -> None:
+    build = pipeline(rows)
+    expected = seen(run(dm.LocalRunner(), build).collected("panes"))
+    Stepped(build, tmp_path / "1", rows=ROWS_PER_BATCH).steps(3)
+    upgrade(str(tmp_path / "1"), str(tmp_path / "2"))
+    sharded = Run(build, tmp_path / "2", rows=ROWS_PER_BATCH, shards=3).steps(2)
+    back = Stepped(build, sharded.carried_over(tmp_path / "3"), rows=ROWS_PER_BATCH)
+    back.steps()
+    assert not difference(expected, seen(back.collected("panes")))
+
+
+def test_a_stream_whose_input_is_over_is_not_carried_over(rows: Path, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "old"
+    p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=checkpoint))
+    chained(rows)(p)
+    result = p.run()
+    result.wait_until_finish()
+    with pytest.raises(dm.CheckpointMismatch, match="is complete"):
+        upgrade(str(checkpoint), str(tmp_path / "new"))
+
+
+def test_a_stream_that_was_stopped_before_it_had_published_is_not_carried_over(rows: Path, tmp_path: Path) -> None:
+    stepped = Stepped(chained(rows), tmp_path / "old", rows=ROWS_PER_BATCH)
+    stepped.steps(2)
+    with pytest.raises(KeyboardInterrupt), stepped.opened() as stream:
+        commit_only(stream)
+    with pytest.raises(dm.CheckpointMismatch, match="while it published micro-batch 2"):
+        upgrade(str(stepped.checkpoint), str(tmp_path / "new"))
+    stepped.steps(0)  # the next start publishes it
+    assert upgrade(str(stepped.checkpoint), str(tmp_path / "new")).batch == 2
+
+
+def commit_only(stream: LocalStream) -> None:
+    """Commit a micro-batch, and be interrupted before it is published."""
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(stream), "_publish", lambda _, commit: interrupted(commit))
+        stream.step()
+
+
+def carried_over(old: Path, new: Path) -> None:
+    """Do it as users do."""
+    assert main(["upgrade", str(old), str(new)]) == 0
+
+
+@pytest.mark.spark
+def test_a_stream_in_process_goes_on_on_spark(spark: SparkSession, rows: Path, tmp_path: Path) -> None:
+    build = chained(rows)
+    expected = seen(run(dm.LocalRunner(), build).collected("panes"))
+    Stepped(build, tmp_path / "old", rows=ROWS_PER_BATCH).steps(4)
+    carried_over(tmp_path / "old", tmp_path / "new")
+    result = run(streaming(spark, tmp_path / "new", shards=2), build)
+    assert not difference(expected, seen(result.collected("panes")))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("pipeline", [retracting, stateful])
+def test_a_stream_goes_from_spark_into_one_process_and_back(
+    spark: SparkSession, pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path
+) -> None:
+    build = pipeline(rows)
+    expected = seen(run(dm.LocalRunner(), build).collected("panes"))
+    result = start(streaming(spark, tmp_path / "1", shards=2, max_rows_per_batch=ROWS_PER_BATCH), build)
+    wait_for_batch(result, 2)
+    result.stop()
+    carried_over(tmp_path / "1", tmp_path / "2")
+    Stepped(build, tmp_path / "2", rows=ROWS_PER_BATCH).steps(2)
+    carried_over(tmp_path / "2", tmp_path / "3")
+    finished = run(streaming(spark, tmp_path / "3", shards=3), build)
+    assert not difference(expected, seen(finished.collected("panes")))
