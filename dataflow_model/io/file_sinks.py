@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import pickle
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,20 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataflow_model.errors import SinkError
-from dataflow_model.io.file_writer import FileSinkWriter, Staged
+from dataflow_model.io.file_writer import FileSinkWriter, PendingFile
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.paths import absolute_path
 from dataflow_model.io.publishing import (
     DEAD_LETTERS,
-    STAGING,
+    PENDING,
     discard,
+    pending_directory,
     publish,
     publish_part,
     safe_name,
-    staging_directory,
 )
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
 from dataflow_model.plan.sinks import Sink
+from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,8 +60,8 @@ class FileSink(Sink):
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return something with `write_batch(batch)` and `close()`."""
 
-    def unify(self, directory: Path, staged: Sequence[Staged]) -> None:
-        """Make the staged files agree where each task has inferred its own schema, if the format needs it."""
+    def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
+        """Make the pending files agree where each task has inferred its own schema, if the format needs it."""
 
     @property
     def full_schema(self) -> pa.Schema | None:
@@ -72,7 +72,7 @@ class FileSink(Sink):
 
     def check(self) -> None:
         """Raise `SinkError` if the directory cannot be written; makes it when it is not there."""
-        probe = Path(self.path, STAGING, f".probe-{uuid.uuid4().hex}")
+        probe = Path(self.path, PENDING, f".probe-{uuid.uuid4().hex}")
         try:
             probe.parent.mkdir(parents=True, exist_ok=True)
             probe.touch()
@@ -93,7 +93,7 @@ class FileSink(Sink):
             raise unknown_columns(self.label)
 
     def synced(self) -> Self:
-        """Return the sink as it syncs what is staged when a task closes, and the final names in each commit."""
+        """Return the sink as it syncs the pending files when a task closes, and the final names in each commit."""
         return attrs.evolve(self, is_synced=True)
 
     def open(self, commit_id: str, task_id: str) -> FileSinkWriter:
@@ -104,11 +104,11 @@ class FileSink(Sink):
         """Begin a file that appears as `part-<commit>-<part>` when it is closed; not before the columns are known."""
         return None if self.schema is None else _WeakFileWriter(self, commit_id, part)
 
-    def published(self, commit_id: str, part: str, staged: Staged) -> list[tuple[str, str]]:
+    def published(self, commit_id: str, part: str, file: PendingFile) -> list[tuple[str, str]]:
         """Return the files of a task, each with the name under which readers see it."""
         stem = f"part-{safe_name(commit_id)}-{part}"
-        files = [] if staged.file is None else [(staged.file, stem + self.suffix)]
-        return files if staged.dead_file is None else [*files, (staged.dead_file, f"{DEAD_LETTERS}/{stem}.json")]
+        files = [] if file.file is None else [(file.file, stem + self.suffix)]
+        return files if file.dead_file is None else [*files, (file.dead_file, f"{DEAD_LETTERS}/{stem}.json")]
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Rename the tasks' files into place as `part-<commit>-<number>`, once however often it is called.
@@ -118,21 +118,21 @@ class FileSink(Sink):
         Raises:
             SinkError: when the files cannot be published, or tasks have inferred columns that do not go together.
         """
-        staged = sorted(_opened(messages), key=lambda one: one.task_id)
-        files = [file for number, one in enumerate(staged) for file in self.published(commit_id, f"{number:05d}", one)]
+        pending = sorted(_opened(messages), key=lambda one: one.task_id)
+        files = [file for number, one in enumerate(pending) for file in self.published(commit_id, f"{number:05d}", one)]
         if self.schema is None:
-            self.unify(staging_directory(self.path, commit_id), [one for one in staged if one.file is not None])
+            self.unify(pending_directory(self.path, commit_id), [one for one in pending if one.file is not None])
         publish(self.path, commit_id, files, sync=self.is_synced)
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Remove what is staged."""
+        """Remove the pending files."""
         del messages
         discard(self.path, commit_id)
 
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
         """Return the numbers of `rows` and `dead_letters`."""
-        staged = _opened(messages)
-        return {"rows": sum(one.rows for one in staged), "dead_letters": sum(one.dead_letters for one in staged)}
+        pending = _opened(messages)
+        return {"rows": sum(one.rows for one in pending), "dead_letters": sum(one.dead_letters for one in pending)}
 
 
 @attrs.frozen(kw_only=True)
@@ -145,16 +145,16 @@ class ParquetSink(FileSink):
         """Return a Parquet writer."""
         return pq.ParquetWriter(path, schema)
 
-    def unify(self, directory: Path, staged: Sequence[Staged]) -> None:
+    def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Rewrite the files whose inferred schema is narrower than that of all.
 
-        Files that are no longer staged were renamed by an interrupted commit, which had unified them before.
+        Files that are no longer pending were renamed by an interrupted commit, which had unified them before.
         """
-        schemas = {one.task_id: one.schema for one in staged if one.schema is not None}
+        schemas = {one.task_id: one.schema for one in pending if one.schema is not None}
         if len({str(schema) for schema in schemas.values()}) < 2:  # noqa: PLR2004
             return
         common = unified_schema(schemas.values(), self.label)
-        for one in staged:
+        for one in pending:
             file = directory / str(one.file)
             if one.schema is not None and not one.schema.equals(common) and file.exists():
                 with pq.ParquetFile(file) as narrow:  # not read_table, which adds columns from directory names
@@ -191,10 +191,10 @@ class _WeakFileWriter(FileSinkWriter):
 
     def close(self) -> bytes:
         message = super().close()
-        files = self._sink.published(*self._place, pickle.loads(message))
+        files = self._sink.published(*self._place, pickles.load(message))
         publish_part(self._sink.path, self._place[0], files, sync=self._sink.is_synced)
         return message
 
 
-def _opened(messages: Sequence[bytes]) -> list[Staged]:
-    return [pickle.loads(message) for message in messages]
+def _opened(messages: Sequence[bytes]) -> list[PendingFile]:
+    return [pickles.load(message) for message in messages]

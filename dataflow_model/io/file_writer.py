@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import SinkError, shown
 from dataflow_model.io.json_lines import JsonLinesWriter
-from dataflow_model.io.publishing import safe_name, staging_directory, sync_staged
+from dataflow_model.io.publishing import pending_directory, safe_name, sync_pending
 from dataflow_model.io.schemas import RETRACTION_FIELD
 from dataflow_model.io.shapes import Misfit, fit, infer_schema_of_values
 from dataflow_model.plan.sinks import Record, SinkWriter, values_of
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.file_sinks import FileSink
 
-__all__ = ["FileSinkWriter", "Staged"]
+__all__ = ["FileSinkWriter", "PendingFile"]
 
 _BUFFERED_ROWS: Final = 131_072
 """Rows in a row group at most, and rows that are seen before a schema is inferred."""
 
 
 @attrs.frozen
-class Staged:
+class PendingFile:
     """What one task tells the driver."""
 
     task_id: str
@@ -43,7 +43,7 @@ class Staged:
 
 
 class FileSinkWriter(SinkWriter):
-    """One task's file and its dead letters, in the staging directory."""
+    """One task's file and its dead letters, pending until the commit."""
 
     takes_columns: ClassVar[bool] = True
 
@@ -51,7 +51,7 @@ class FileSinkWriter(SinkWriter):
         self._sink = sink
         self._commit_id = commit_id
         self._task_id = task_id
-        self._directory = staging_directory(sink.path, commit_id)
+        self._directory = pending_directory(sink.path, commit_id)
         # A name of its own: another attempt at the same task may still be writing.
         self._name = f"{safe_name(task_id)}-{uuid.uuid4().hex[:12]}"
         self._schema = sink.full_schema
@@ -64,7 +64,7 @@ class FileSinkWriter(SinkWriter):
         self._dead_file: JsonLinesWriter | None = None
 
     def write(self, records: Sequence[Record]) -> None:
-        """Stage records; those that do not fit the schema go to the dead letters."""
+        """Write records; those that do not fit the schema go to the dead letters."""
         if self._schema is None:
             self._unseen.append(records)
             if sum(map(len, self._unseen)) >= _BUFFERED_ROWS:
@@ -76,7 +76,7 @@ class FileSinkWriter(SinkWriter):
             self._bury(misfits)
 
     def write_columns(self, table: pa.Table) -> None:
-        """Stage rows that are columns already, under the names that the file is to have (those of `panes` too).
+        """Write rows that are columns already, under the names that the file is to have (those of `panes` too).
 
         They come from groupings that take nothing back, so none of the rows is a retraction.
         Rows whose types are not those of the schema take the way of `write`.
@@ -105,14 +105,14 @@ class FileSinkWriter(SinkWriter):
         self._flush()
         name = None if self._file is None else self._name + self._sink.suffix
         dead_name = None if self._dead_file is None else self._name + ".dead"
-        names = [staged for staged in (name, dead_name) if staged is not None]
+        names = [pending for pending in (name, dead_name) if pending is not None]
         with self._explained():
             for file in (self._file, self._dead_file):
                 if file is not None:
                     file.close()
             if self._sink.is_synced and names:
-                sync_staged(self._sink.path, self._commit_id, names)
-        return pickle.dumps(Staged(self._task_id, name, self._rows, dead_name, self._dead_letters, self._schema))
+                sync_pending(self._sink.path, self._commit_id, names)
+        return pickle.dumps(PendingFile(self._task_id, name, self._rows, dead_name, self._dead_letters, self._schema))
 
     def abort(self) -> None:
         """Remove this task's files."""

@@ -1,18 +1,18 @@
-"""Publishing staged files under their final names, once per commit, whatever crashes in between.
+"""Publishing pending files under their final names, once per commit, whatever crashes in between.
 
-Below the output directory, readers see `part-…` files only; `_staging/<commit>/` holds what tasks write,
+Below the output directory, readers see `part-…` files only; `_pending/<commit>/` holds what tasks write,
 `_dead_letters/` the rows that did not fit, and `_commits/` one file per commit:
 
 * `<commit>+pending` lists the final names and is written before the first rename;
 * `<commit>` is the same file, renamed after the last one: the commit is published, and repeating it changes nothing.
 
-A commit that was interrupted can be repeated in two ways. Repeated with the same staged files, it is rolled forward: a
-file that is no longer staged and has its final name was renamed earlier and is left alone. Repeated with files that
-were staged anew, it first removes what the earlier attempt had renamed, which `<commit>+pending` lists.
+A commit that was interrupted can be repeated in two ways. Repeated with the same pending files, it is rolled forward: a
+file that is no longer pending and has its final name was renamed earlier and is left alone. Repeated with files that
+were written anew, it first removes what the earlier attempt had renamed, which `<commit>+pending` lists.
 
-This holds when a process dies. For it to hold when the machine does, pass `sync=True`: `sync_staged` then puts the
-staged files and their names on disk, and `publish` returns once the final names are there. Otherwise it holds as far as
-the file system keeps the order of renames.
+This holds when a process dies. For it to hold when the machine does, pass `sync=True`: `sync_pending` then puts the
+pending files and their names on disk, and `publish` returns once the final names are there. Otherwise it holds as far
+as the file system keeps the order of renames.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ if TYPE_CHECKING:
 __all__ = [
     "COMMITS",
     "DEAD_LETTERS",
-    "STAGING",
+    "PENDING",
     "discard",
+    "pending_directory",
     "publish",
     "publish_part",
     "safe_name",
-    "staging_directory",
-    "sync_staged",
+    "sync_pending",
 ]
 
-STAGING: Final = "_staging"
+PENDING: Final = "_pending"
+_FORMERLY: Final = "_staging"
+"""What the directory of pending files was called before; a commit that was begun there is finished there."""
 COMMITS: Final = "_commits"
 DEAD_LETTERS: Final = "_dead_letters"
 
@@ -57,21 +59,22 @@ def safe_name(text: str) -> str:
     return name if name.strip(".") else "%2E" * len(name) or "%"
 
 
-def staging_directory(path: str, commit_id: str) -> Path:
+def pending_directory(path: str, commit_id: str) -> Path:
     """Return where the tasks of a commit write."""
-    return Path(path, STAGING, safe_name(commit_id))
+    begun = Path(path, _FORMERLY, safe_name(commit_id))
+    return begun if begun.is_dir() else Path(path, PENDING, safe_name(commit_id))
 
 
-def sync_staged(path: str, commit_id: str, names: Sequence[str]) -> None:
-    """Return once staged files and their names are on disk.
+def sync_pending(path: str, commit_id: str, names: Sequence[str]) -> None:
+    """Return once pending files and their names are on disk.
 
     Raises:
         OSError: when one is not there or cannot be synced.
     """
-    staged = staging_directory(path, commit_id)
+    pending = pending_directory(path, commit_id)
     for name in names:
-        _sync(staged / name)
-    for directory in (staged, staged.parent, Path(path)):
+        _sync(pending / name)
+    for directory in (pending, pending.parent, Path(path)):
         _sync(directory)
 
 
@@ -81,32 +84,32 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
     Args:
         path: the output directory.
         commit_id: the commit.
-        files: `(name in the staging directory, final name below path)` pairs.
+        files: `(name in the directory of pending files, final name below path)` pairs.
         sync: whether to return only once the final names are on disk.
 
     Raises:
-        SinkError: when a file is neither staged nor published, or a name cannot be written.
+        SinkError: when a file is neither pending nor published, or a name cannot be written.
     """
-    staged = staging_directory(path, commit_id)
+    pending = pending_directory(path, commit_id)
     published = Path(path, COMMITS, safe_name(commit_id))
-    pending = published.with_name(published.name + "+pending")
+    manifest = published.with_name(published.name + "+pending")
     if published.exists():
         discard(path, commit_id)
         return
     try:
-        renamed = {name for source, name in files if not (staged / source).exists() and Path(path, name).exists()}
-        if pending.exists():
-            for name in set(json.loads(pending.read_text())) - renamed:
+        renamed = {name for source, name in files if not (pending / source).exists() and Path(path, name).exists()}
+        if manifest.exists():
+            for name in set(json.loads(manifest.read_text())) - renamed:
                 Path(path, name).unlink(missing_ok=True)
         if files:
             published.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(pending, json.dumps([name for _, name in files]))
-            _rename(path, staged, [file for file in files if file[1] not in renamed])
+            _write_whole(manifest, json.dumps([name for _, name in files]))
+            _rename(path, pending, [file for file in files if file[1] not in renamed])
             if sync:
                 _sync_names(path, files)
-            pending.replace(published)
+            manifest.replace(published)
         else:
-            pending.unlink(missing_ok=True)
+            manifest.unlink(missing_ok=True)
     except OSError as error:
         raise SinkError(
             f"commit {commit_id} cannot be published in {path}: {error}",
@@ -124,7 +127,7 @@ def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *,
         SinkError: when a name cannot be written.
     """
     try:
-        _rename(path, staging_directory(path, commit_id), files)
+        _rename(path, pending_directory(path, commit_id), files)
         if sync:
             _sync_names(path, files)
     except OSError as error:
@@ -135,20 +138,20 @@ def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *,
 
 
 def discard(path: str, commit_id: str) -> None:
-    """Remove what is staged for a commit, and the staging directory itself when nothing else is in it."""
-    staged = staging_directory(path, commit_id)
-    shutil.rmtree(staged, ignore_errors=True)
+    """Remove the pending files of a commit, and the directory of pending files when nothing else is in it."""
+    pending = pending_directory(path, commit_id)
+    shutil.rmtree(pending, ignore_errors=True)
     try:
-        staged.parent.rmdir()
+        pending.parent.rmdir()
     except OSError:  # another commit's files are in it, or it is gone
         return
 
 
-def _rename(path: str, staged: Path, files: Sequence[tuple[str, str]]) -> None:
+def _rename(path: str, pending: Path, files: Sequence[tuple[str, str]]) -> None:
     for source, name in files:
         final = Path(path, name)
         final.parent.mkdir(parents=True, exist_ok=True)
-        (staged / source).replace(final)
+        (pending / source).replace(final)
 
 
 def _sync_names(path: str, files: Sequence[tuple[str, str]]) -> None:

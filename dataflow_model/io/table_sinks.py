@@ -14,6 +14,7 @@ from dataflow_model.io.schemas import checked_schema, full_schema, unified_schem
 from dataflow_model.io.shapes import fit_places, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
 from dataflow_model.plan.sinks import Sink, SinkWriter
+from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,41 +119,41 @@ class TableSink(Sink):
         """
         self.apply(commit_id, _opened(messages), is_whole=True)
 
-    def apply(self, commit_id: str, staged: Sequence[StagedRows], *, is_whole: bool) -> None:
+    def apply(self, commit_id: str, pending: Sequence[PendingRows], *, is_whole: bool) -> None:
         """Apply rows; `is_whole` where they are all of the commit, which then changes nothing when it comes again."""
-        if not any(one.rows or one.dead_letters for one in staged):
+        if not any(one.rows or one.dead_letters for one in pending):
             return
         schema = self.full_schema
         if schema is None:
-            schemas = [one.schema for one in staged if one.schema is not None]
+            schemas = [one.schema for one in pending if one.schema is not None]
             schema = unified_schema(schemas, self.label) if schemas else None
             attrs.evolve(self, schema=schema, panes=False)  # which checks the columns
         store = self._store()
         if self.schema is None:
             store.prepare(schema)
-        upserts, deletes = self._net(staged)
+        upserts, deletes = self._net(pending)
         letters = [
             {"commit_id": commit_id, "label": self.label, "row": row, "reason": reason, "is_retraction": is_retraction}
-            for one in staged
+            for one in pending
             for row, reason, is_retraction in one.dead_letters
         ]
         nulls: dict[str, Any] = {} if schema is None else dict.fromkeys(schema.names)
         store.apply(commit_id, schema, [nulls | row for row in upserts], deletes, letters, is_whole=is_whole)
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Do nothing: nothing is staged outside the messages."""
+        """Do nothing: nothing is written outside the messages."""
 
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
         """Return the numbers of `rows`, those that take others back among them, and `dead_letters`."""
-        staged = _opened(messages)
+        pending = _opened(messages)
         return {
-            "rows": sum(len(one.rows) for one in staged),
-            "dead_letters": sum(len(one.dead_letters) for one in staged),
+            "rows": sum(len(one.rows) for one in pending),
+            "dead_letters": sum(len(one.dead_letters) for one in pending),
         }
 
-    def _net(self, staged: Iterable[StagedRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def _net(self, pending: Iterable[PendingRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the rows that stand in the end, and the keys of those that do not."""
-        moves = [(*move, one.names) for one in staged for move in one.rows]
+        moves = [(*move, one.names) for one in pending for move in one.rows]
         moves.sort(key=lambda move: move[0])
         last: dict[tuple[Any, ...], dict[str, Any] | None] = {}
         for _, is_retraction, values, names in moves:
@@ -168,7 +169,7 @@ class TableSink(Sink):
 
 
 @attrs.frozen
-class StagedRows:
+class PendingRows:
     """What one task has kept for the commit.
 
     Attributes:
@@ -203,19 +204,19 @@ class TableSinkWriter(SinkWriter):
 
     def close(self) -> bytes:
         """Return the message for the commit."""
-        return pickle.dumps(self._staged())
+        return pickle.dumps(self._pending())
 
     def abort(self) -> None:
         """Forget the rows."""
         self._unseen, self._rows, self._dead_letters = [], [], []
 
-    def _staged(self) -> StagedRows:
+    def _pending(self) -> PendingRows:
         if self._unseen:
             self._schema = _with_keys(infer_schema(self._unseen, panes=self._sink.panes), self._sink.keys)
             unseen, self._unseen = self._unseen, []
             self._fit(unseen, pa.schema([]) if self._schema is None else self._schema)
         names = [] if self._schema is None else self._schema.names
-        return StagedRows(self._schema, names, self._rows, self._dead_letters)
+        return PendingRows(self._schema, names, self._rows, self._dead_letters)
 
     def _fit(self, records: Sequence[Record], schema: pa.Schema) -> None:
         batch, kept, misfits = fit_places(records, schema, panes=self._sink.panes)
@@ -240,9 +241,9 @@ class _WeakTableWriter(TableSinkWriter):
         self._commit_id = commit_id
 
     def close(self) -> bytes:
-        staged = self._staged()
-        self._sink.apply(self._commit_id, [staged], is_whole=False)
-        return pickle.dumps(staged)
+        pending = self._pending()
+        self._sink.apply(self._commit_id, [pending], is_whole=False)
+        return pickle.dumps(pending)
 
 
 def _with_keys(schema: pa.Schema | None, keys: Sequence[str]) -> pa.Schema | None:
@@ -252,5 +253,5 @@ def _with_keys(schema: pa.Schema | None, keys: Sequence[str]) -> pa.Schema | Non
     return pa.schema([field.with_nullable(nullable=False) if field.name in keys else field for field in schema])
 
 
-def _opened(messages: Sequence[bytes]) -> list[StagedRows]:
-    return [pickle.loads(message) for message in messages]
+def _opened(messages: Sequence[bytes]) -> list[PendingRows]:
+    return [pickles.load(message) for message in messages]

@@ -1,4 +1,4 @@
-"""Sinks as values: tasks stage what they write, one commit publishes it."""
+"""Sinks as values: what tasks write is pending until one commit publishes it."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ class SinkWriter(abc.ABC):
 
     @abc.abstractmethod
     def write(self, records: Sequence[Record]) -> None:
-        """Stage some records."""
+        """Write some records."""
 
     def write_columns(self, table: pa.Table) -> None:
-        """Stage panes that are columns already, none of them a retraction; called only if `takes_columns`.
+        """Write panes that are columns already, none of them a retraction; called only if `takes_columns`.
 
         The columns are `key` and `value`, then those of window and pane if the sink has `panes`.
         """
@@ -109,16 +109,16 @@ class SinkWriter(abc.ABC):
 
     @property
     def kept(self) -> Sequence[Record]:
-        """The records that `close` puts into the message; none where they are staged elsewhere."""
+        """The records that `close` puts into the message; none where they are pending elsewhere."""
         return ()
 
     @abc.abstractmethod
     def close(self) -> bytes:
-        """Finish staging and return the message that `Sink.commit` needs."""
+        """Finish writing and return the message that `Sink.commit` needs."""
 
     @abc.abstractmethod
     def abort(self) -> None:
-        """Remove what was staged."""
+        """Remove what was written."""
 
 
 class Sink(abc.ABC):
@@ -126,7 +126,7 @@ class Sink(abc.ABC):
 
     `commit` must be idempotent: after a crash at any moment it is called again with the same `commit_id`, and must
     publish the records once. Its messages are either the same ones, from a host that has recorded them and rolls the
-    commit forward, or those of tasks that ran again and have staged the same records anew, which is what Spark does.
+    commit forward, or those of tasks that ran again and have written the same records anew, which is what Spark does.
     So a commit id may be used for one micro-batch of one run only: another run that writes to the same place needs ids
     of its own, or its output counts as published already.
 
@@ -169,7 +169,7 @@ class Sink(abc.ABC):
     def synced(self) -> Sink:
         """Return the sink as a host uses it that records a commit before publishing it, and then never runs it again.
 
-        When the machine loses power, such a host needs what was staged: `SinkWriter.close` returns only once that is
+        When the machine loses power, such a host needs what is pending: `SinkWriter.close` returns only once that is
         on disk. And it forgets a commit that was published: `commit` returns only once what it published is on disk.
         Spark keeps the input of a micro-batch until it is committed, and does without. A sink whose rows are in the
         messages, or that writes to a database, returns itself.
@@ -203,11 +203,11 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Publish what the tasks have staged."""
+        """Publish what the tasks have written."""
 
     @abc.abstractmethod
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Remove what the tasks have staged."""
+        """Remove what the tasks have written."""
 
 
 class _MessageWriter(SinkWriter):
@@ -247,7 +247,7 @@ class MessageSink(Sink):
         """Do nothing; the runner takes `records(messages)`."""
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Do nothing: nothing is staged."""
+        """Do nothing: nothing is written outside the messages."""
 
     def records(self, messages: Sequence[bytes]) -> list[Record]:
         """Return the records of one commit in emission order.

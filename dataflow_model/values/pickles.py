@@ -16,6 +16,9 @@ __all__ = ["MOVED", "dump", "load"]
 _PROTOCOL: Final = 5
 
 MOVED: Final[Mapping[str, str]] = {
+    "dataflow_model.io.file_writer:Staged": "dataflow_model.io.file_writer:PendingFile",
+    "dataflow_model.io.table_sinks:StagedRows": "dataflow_model.io.table_sinks:PendingRows",
+    "dataflow_model.runners.sharded.publishing:Staging": "dataflow_model.runners.sharded.publishing:Pending",
     "dataflow_model.runners.spark.program": "dataflow_model.runners.sharded.program",
     "dataflow_model.runners.spark.rows": "dataflow_model.runners.sharded.rows",
     "dataflow_model.runners.spark.shard_meta": "dataflow_model.runners.sharded.state.meta",

@@ -55,8 +55,8 @@ def test_the_feed_writes_as_many_records_as_it_says_once_it_is_told(tmp_path: Pa
 
 
 def test_the_watcher_sees_what_is_published_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "_staging").mkdir()
-    (tmp_path / "_staging" / "part-1.json").write_text('{"n": 1}\n')
+    (tmp_path / "_pending").mkdir()
+    (tmp_path / "_pending" / "part-1.json").write_text('{"n": 1}\n')
     (tmp_path / "part-0.json").write_text('{"n": 0}\n')
     with Watcher(published_by_us(tmp_path)) as watcher:
         assert [record for _, record in watcher.wait_for(1, 60)] == [{"n": 0}]

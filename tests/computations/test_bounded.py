@@ -17,7 +17,7 @@ from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.task import Task, Worker
-from dataflow_model.runners.spark.batch import _staging
+from dataflow_model.runners.spark.batch import pending_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from tests.support.computations import scribe
 from tests.support.computations.counting import counting, told
@@ -57,7 +57,7 @@ def job(topology: dm.Topology, directory: str) -> Bounded:
             for shard in SHARDS
             for row in run_buckets(Task(program, worker, shard), depth, [row for row in shuffled if row.shard == shard])
         ]
-    Publisher(program, directory).commit(0, [_staging(row.kind, load(row.payload)) for row in rows])
+    Publisher(program, directory).commit(0, [pending_of(row.kind, load(row.payload)) for row in rows])
     return Bounded(directory)
 
 

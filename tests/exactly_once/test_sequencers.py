@@ -14,7 +14,7 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.checkpoint import sequencers
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, take_sequencer
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.publishing import Publisher, Stager, Staging, claim_sinks, read_progress
+from dataflow_model.runners.sharded.publishing import Pending, Publisher, Stager, claim_sinks, read_progress
 from dataflow_model.runners.sharded.task import Task, Worker
 from tests.support.exactly_once.databases import rows
 from tests.support.exactly_once.tables import PAIRS, record
@@ -61,14 +61,14 @@ class Start:
     def publisher(self) -> Publisher:
         return Publisher(self.program, self.directory)
 
-    def stage(self, batch: int, value: int) -> Staging:
+    def written(self, batch: int, value: int) -> Pending:
         with Stager(Task(self.program, Worker(), micro_batch=batch), "part") as stager:
             for label in ("WriteJson", "WriteTable"):
                 stager.write(label, [record(1, ("a", value))])
             return attrs.evolve(stager.close(), metrics=[METRICS])
 
     def run(self, batch: int, value: int) -> None:
-        self.publisher.commit(batch, [self.stage(batch, value)])
+        self.publisher.commit(batch, [self.written(batch, value)])
 
     def found(self) -> tuple[list[str], list[int]]:
         return visible(self.folder / "files"), [row["value"] for row in rows(self.url, "sums")]
@@ -121,7 +121,7 @@ def test_the_refusal_says_which_run_was_taken_over_when_and_by_whom(tmp_path: Pa
 def test_an_old_start_that_wakes_up_is_refused_at_its_first_write_and_changes_nothing(tmp_path: Path) -> None:
     older = Start(tmp_path)
     older.run(0, 1)
-    asleep = older.stage(1, 666)  # and then its process hangs
+    asleep = older.written(1, 666)  # and then its process hangs
     newer = Start(tmp_path)
     newer.run(1, 2)
     after = newer.found()
@@ -135,9 +135,9 @@ def test_an_old_start_that_wakes_up_is_refused_at_its_first_write_and_changes_no
     assert newer.found()[1] == [3]
 
 
-def test_an_old_start_that_gives_up_leaves_what_the_newer_one_has_staged(tmp_path: Path) -> None:
+def test_an_old_start_that_gives_up_leaves_what_the_newer_one_has_pending(tmp_path: Path) -> None:
     older, newer = Start(tmp_path), Start(tmp_path)
-    asleep, awake = older.stage(0, 666), newer.stage(0, 1)
+    asleep, awake = older.written(0, 666), newer.written(0, 1)
     older.publisher.abort(0, [asleep])
     newer.publisher.commit(0, [awake])
     assert newer.found()[1] == [1]
@@ -145,7 +145,7 @@ def test_an_old_start_that_gives_up_leaves_what_the_newer_one_has_staged(tmp_pat
 
 def test_a_table_refuses_an_old_start_that_had_looked_before_the_newer_one_came(tmp_path: Path) -> None:
     older = Start(tmp_path)
-    asleep = older.stage(0, 666)
+    asleep = older.written(0, 666)
     newer = Start(tmp_path)
     claim_sinks(newer.program)
     sink, fence = older.program.staged.sinks[1].sink, older.program.fence
@@ -157,7 +157,7 @@ def test_a_table_refuses_an_old_start_that_had_looked_before_the_newer_one_came(
 
 def test_the_old_start_notes_no_progress(tmp_path: Path) -> None:
     older = Start(tmp_path)
-    asleep = older.stage(0, 1)
+    asleep = older.written(0, 1)
     Start(tmp_path).run(0, 1)
     noted = read_progress(older.directory)
     with pytest.raises(dm.SupersededRun):
@@ -168,9 +168,9 @@ def test_the_old_start_notes_no_progress(tmp_path: Path) -> None:
 def test_weak_productions_of_an_old_start_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     older, newer = Start(tmp_path, weak=True), Start(tmp_path, weak=True)
     with pytest.raises(dm.SupersededRun):
-        older.stage(0, 666)
+        older.written(0, 666)
     assert newer.found() == ([], [])
-    assert newer.stage(0, 1).messages == {}
+    assert newer.written(0, 1).messages == {}
     assert newer.found() == (["part-7c1f-00000000-part.json"], [1])
     with pytest.raises(dm.SupersededRun):
         older.publisher.commit(0, [])

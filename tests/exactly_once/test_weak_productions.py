@@ -47,7 +47,7 @@ def test_without_failures_weak_productions_are_the_strong_ones(tmp_path: Path, w
     assert sorted(value for _, value in printed(tmp_path)) == sorted(repr(list(value)) for value in kept)
     for label in ("files", "table"):
         assert weak.metrics()[label]["rows"] == strong.metrics()[label]["rows"] == len(kept)
-    assert not (tmp_path / "files" / "_staging").exists()
+    assert not (tmp_path / "files" / "_pending").exists()
 
 
 def test_they_are_there_before_the_state_is_durable_and_before_the_commit(

@@ -34,7 +34,7 @@ def record(value: Any, window: Window = GLOBAL_WINDOW, pane: PaneInfo = NO_FIRIN
     return Record(value, EventTime(0), window, pane)
 
 
-def stage(sink: FileSink, commit: str, *tasks: Iterable[Any]) -> list[bytes]:
+def written(sink: FileSink, commit: str, *tasks: Iterable[Any]) -> list[bytes]:
     messages = []
     for number, values in enumerate(tasks):
         writer = sink.open(commit, str(number))
@@ -51,21 +51,21 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> FileSink:
 
 
 def test_rows_appear_with_the_commit_and_under_its_name(sink: FileSink) -> None:
-    messages = stage(sink, "7", [("UA", 1), ("AA", 2)], [], [("UA", 3)])
+    messages = written(sink, "7", [("UA", 1), ("AA", 2)], [], [("UA", 3)])
     assert visible(Path(sink.path)) == []
     sink.commit("7", messages)
     assert visible(Path(sink.path)) == [f"part-7-00000{sink.suffix}", f"part-7-00002{sink.suffix}"]
     assert rows(sink) == [{"key": "UA", "value": 1}, {"key": "AA", "value": 2}, {"key": "UA", "value": 3}]
-    assert not Path(sink.path, "_staging").exists()
+    assert not Path(sink.path, "_pending").exists()
     assert sink.counts(messages) == {"rows": 3, "dead_letters": 0}
 
 
 def test_a_commit_that_comes_again_publishes_nothing_more(sink: FileSink) -> None:
-    sink.commit("7", stage(sink, "7", [("UA", 1)]))
+    sink.commit("7", written(sink, "7", [("UA", 1)]))
     before = rows(sink), visible(Path(sink.path))
-    sink.commit("7", stage(sink, "7", [("UA", 1)]))
+    sink.commit("7", written(sink, "7", [("UA", 1)]))
     assert (rows(sink), visible(Path(sink.path))) == before
-    assert not Path(sink.path, "_staging").exists()
+    assert not Path(sink.path, "_pending").exists()
 
 
 @pytest.mark.parametrize("renames", range(5))
@@ -84,13 +84,13 @@ def test_a_crash_during_the_commit_and_another_number_of_tasks_still_publish_onc
         done += 1
         return replace(self, target)
 
-    sink.commit("6", stage(sink, "6", [("before", 0)]))
-    messages = stage(sink, "7", [("UA", 1), "misfit"], [("AA", 2)])
+    sink.commit("6", written(sink, "6", [("before", 0)]))
+    messages = written(sink, "7", [("UA", 1), "misfit"], [("AA", 2)])
     monkeypatch.setattr(Path, "replace", replace_or_crash)
     with pytest.raises(Crash):
         sink.commit("7", messages)
     monkeypatch.undo()
-    sink.commit("7", stage(sink, "7", [("AA", 2), ("UA", 1), "misfit"]))
+    sink.commit("7", written(sink, "7", [("AA", 2), ("UA", 1), "misfit"]))
     found = sorted((row["key"], row["value"]) for row in rows(sink))
     assert found == [("AA", 2), ("UA", 1), ("before", 0)]
     letters = [line for file in Path(sink.path, "_dead_letters").iterdir() for line in file.read_text().splitlines()]
@@ -98,7 +98,7 @@ def test_a_crash_during_the_commit_and_another_number_of_tasks_still_publish_onc
 
 
 def test_an_abort_leaves_nothing(sink: FileSink) -> None:
-    messages = stage(sink, "7", [("UA", 1)], ["misfit"])
+    messages = written(sink, "7", [("UA", 1)], ["misfit"])
     sink.abort("7", messages)
     assert [file for file in Path(sink.path).rglob("*") if file.is_file()] == []
     writer = sink.open("8", "0")
@@ -108,7 +108,7 @@ def test_an_abort_leaves_nothing(sink: FileSink) -> None:
 
 
 def test_a_commit_without_rows_writes_nothing(sink: FileSink) -> None:
-    sink.commit("7", stage(sink, "7", [], []))
+    sink.commit("7", written(sink, "7", [], []))
     assert [file for file in Path(sink.path).rglob("*") if file.is_file()] == []
 
 
@@ -116,7 +116,7 @@ def test_rows_that_do_not_fit_go_to_the_dead_letters_and_are_counted(tmp_path: P
     schema = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int32())])
     sink = ParquetSink(path=tmp_path, schema=schema, label="Out/WriteParquet")
     bad = [("UA", 1.5), ("UA", "one"), (None, 1), ("UA", 2**40), ("UA", True), {"key": "UA", "more": 1}, "UA"]
-    messages = stage(sink, "0", [("UA", 1), *bad, ("AA", None), {"key": "B6"}])
+    messages = written(sink, "0", [("UA", 1), *bad, ("AA", None), {"key": "B6"}])
     sink.commit("0", messages)
     assert [tuple(row.values()) for row in rows(sink)] == [("UA", 1), ("AA", None), ("B6", None)]
     assert sink.counts(messages) == {"rows": 3, "dead_letters": 7}
@@ -136,7 +136,7 @@ def test_panes_add_window_and_pane_with_null_for_infinite_bounds(tmp_path: Path)
     given = [record(("UA", 1), hour, late), record(("AA", 2)), record(("B6", 3), to_the_end)]
     for kind in (ParquetSink, JsonSink):
         sink = kind(path=tmp_path / kind.__name__, schema=PAIRS, panes=True)
-        sink.commit("0", stage(sink, "0", given))
+        sink.commit("0", written(sink, "0", given))
         found = rows(sink)
         assert list(found[0]) == ["key", "value", "window_start", "window_end", "pane_index", "pane_timing"]
         assert [(row["pane_index"], row["pane_timing"]) for row in found] == [
@@ -179,21 +179,21 @@ class Total:
 )
 def test_the_shape_of_an_element_is_the_shape_of_its_row(tmp_path: Path, value: Any, row: dict[str, Any]) -> None:
     sink = ParquetSink(path=tmp_path)
-    sink.commit("0", stage(sink, "0", [value]))
+    sink.commit("0", written(sink, "0", [value]))
     assert rows(sink) == [row]
 
 
 def test_a_value_with_a_field_called_key_beside_a_key_does_not_fit(tmp_path: Path) -> None:
     sink = ParquetSink(path=tmp_path)
-    messages = stage(sink, "0", [("UA", {"key": 1}), ("UA", {"n": 1})])
+    messages = written(sink, "0", [("UA", {"key": 1}), ("UA", {"n": 1})])
     assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
 
 
 def test_tasks_that_infer_apart_agree_in_the_end(tmp_path: Path) -> None:
     sink = ParquetSink(path=tmp_path)
-    sink.commit("0", stage(sink, "0", [{"n": 1}], [{"n": 1.5, "s": "x"}], []))
+    sink.commit("0", written(sink, "0", [{"n": 1}], [{"n": 1.5, "s": "x"}], []))
     assert rows(sink) == [{"n": 1.0, "s": None}, {"n": 1.5, "s": "x"}]
-    clash = stage(sink, "1", [{"n": 1}], [{"n": "one"}])
+    clash = written(sink, "1", [{"n": 1}], [{"n": "one"}])
     with pytest.raises(SinkError, match=r"incompatible columns.*\n?.*pass schema="):
         sink.commit("1", clash)
 
@@ -216,7 +216,7 @@ def test_json_holds_what_json_has_no_sign_for(tmp_path: Path) -> None:
         "raw": b"\x00",
         "for": dt.timedelta(seconds=1),
     }
-    sink.commit("0", stage(sink, "0", [value]))
+    sink.commit("0", written(sink, "0", [value]))
     line = json.loads((tmp_path / "part-0-00000.json").read_text())
     assert line == {"nan": "NaN", "at": "2013-01-01T00:00:00Z", "raw": "AA==", "for": 1.0}
 
@@ -226,7 +226,7 @@ def test_a_sink_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Pat
     with pytest.raises(SinkError, match=r"'Write' cannot write to .*out: .*\nHint: choose a directory"):
         ParquetSink(path=tmp_path / "out").check()
     with pytest.raises(SinkError, match=r"cannot write below .*out"):
-        stage(ParquetSink(path=tmp_path / "out"), "0", [("UA", 1)])
+        written(ParquetSink(path=tmp_path / "out"), "0", [("UA", 1)])
 
 
 def test_a_stream_needs_to_know_its_columns(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def every_crash() -> Iterator[Crashing]:
             return
 
 
-def stage(sink: Sink, commit: str, *tasks: Sequence[Any]) -> list[bytes]:
+def written(sink: Sink, commit: str, *tasks: Sequence[Any]) -> list[bytes]:
     messages = []
     for number, values in enumerate(tasks):
         writer = sink.open(commit, str(number))
@@ -92,7 +92,7 @@ def check_published_once(sink: FileSink) -> None:
     assert sorted((row["key"], row["value"]) for row in rows(sink)) == [("AA", 2), ("B6", 3), ("UA", 1)]
     assert dead_letters(sink) == ["'misfit'"]
     assert visible(Path(sink.path)) == [f"part-7-{number:05d}{sink.suffix}" for number in range(3)]
-    assert not Path(sink.path, "_staging").exists()
+    assert not Path(sink.path, "_pending").exists()
     assert [file.name for file in Path(sink.path, "_commits").iterdir()] == ["7"]
 
 
@@ -107,7 +107,7 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> FileSink:
 
 
 def test_a_commit_that_is_repeated_with_the_same_messages_changes_nothing(sink: FileSink) -> None:
-    messages = stage(sink, "7", *TASKS)
+    messages = written(sink, "7", *TASKS)
     for _ in range(3):
         sink.commit("7", messages)
         check_published_once(sink)
@@ -116,7 +116,7 @@ def test_a_commit_that_is_repeated_with_the_same_messages_changes_nothing(sink: 
 @pytest.mark.parametrize("markers", ["kept", "lost"])
 def test_a_commit_is_rolled_forward_from_every_step_at_which_it_can_crash(sink: FileSink, markers: str) -> None:
     for crash in every_crash():
-        messages = stage(sink, "7", *TASKS)
+        messages = written(sink, "7", *TASKS)
         with crash():
             sink.commit("7", messages)
         if markers == "lost":  # as after a power failure, for the names in one directory may survive those in another
@@ -131,7 +131,7 @@ def test_a_commit_that_crashes_again_while_it_is_rolled_forward_still_publishes_
     sink = JsonSink(path=tmp_path / "out", schema=PAIRS)
     for first in every_crash():
         for second in every_crash():
-            messages = stage(sink, "7", *TASKS)
+            messages = written(sink, "7", *TASKS)
             for crash in (first, second):
                 with crash():
                     sink.commit("7", messages)
@@ -143,8 +143,8 @@ def test_a_commit_that_crashes_again_while_it_is_rolled_forward_still_publishes_
 def test_a_micro_batch_that_runs_again_replaces_what_its_first_attempt_had_renamed(sink: FileSink) -> None:
     for crash in every_crash():
         with crash():
-            sink.commit("7", stage(sink, "7", [("UA", 1)], [("AA", 2)], [("B6", 3)], ["misfit"], [("no", 4)][:0]))
-        again = stage(sink, "7", *TASKS)
+            sink.commit("7", written(sink, "7", [("UA", 1)], [("AA", 2)], [("B6", 3)], ["misfit"], [("no", 4)][:0]))
+        again = written(sink, "7", *TASKS)
         with crash():
             sink.commit("7", again)
         sink.commit("7", again)
@@ -156,7 +156,7 @@ def test_a_micro_batch_that_runs_again_replaces_what_its_first_attempt_had_renam
 def test_columns_that_tasks_inferred_agree_after_a_commit_was_rolled_forward(tmp_path: Path) -> None:
     sink = ParquetSink(path=tmp_path / "out")
     for crash in every_crash():
-        messages = stage(sink, "7", [{"n": 1}], [{"n": 1.5}], [{"s": "x"}], [{"n": 2}])
+        messages = written(sink, "7", [{"n": 1}], [{"n": 1.5}], [{"s": "x"}], [{"n": 2}])
         with crash():
             sink.commit("7", messages)
         for _ in range(2):
@@ -165,11 +165,22 @@ def test_columns_that_tasks_inferred_agree_after_a_commit_was_rolled_forward(tmp
         shutil.rmtree(sink.path)
 
 
-def test_a_staged_file_that_is_neither_staged_nor_published_is_an_error_and_not_silently_lost(sink: FileSink) -> None:
-    messages = stage(sink, "7", *TASKS)
-    shutil.rmtree(Path(sink.path, "_staging"))
+def test_a_written_file_that_is_neither_pending_nor_published_is_an_error_and_not_silently_lost(sink: FileSink) -> None:
+    messages = written(sink, "7", *TASKS)
+    shutil.rmtree(Path(sink.path, "_pending"))
     with pytest.raises(SinkError, match=r"commit 7 cannot be published .*\nHint: make sure that workers and driver"):
         sink.commit("7", messages)
+
+
+def test_a_commit_that_was_begun_in_the_directory_that_older_versions_use_is_finished_there(sink: FileSink) -> None:
+    messages = written(sink, "7", *TASKS)
+    Path(sink.path, "_pending").rename(Path(sink.path, "_staging"))
+    sink.commit("7", messages)
+    published = rows(sink)
+    assert len(published) == sink.counts(messages)["rows"]
+    assert not Path(sink.path, "_staging").exists()
+    sink.commit("7", messages)
+    assert rows(sink) == published
 
 
 # What is on disk when a host records that a commit is pending, and when it records that it is published.
@@ -199,10 +210,10 @@ def test_a_synced_sink_has_its_files_and_their_names_on_disk_when_it_says_so(
 ) -> None:
     path = tmp_path / "out"
     sink = JsonSink(path=path, schema=PAIRS).synced()
-    messages = stage(sink, "7", [("UA", 1), "misfit"])
-    staged = sorted((path / "_staging" / "7").iterdir())
-    assert len(staged) == 2
-    assert set(synced) == {*staged, path / "_staging" / "7", path / "_staging", path}
+    messages = written(sink, "7", [("UA", 1), "misfit"])
+    pending = sorted((path / "_pending" / "7").iterdir())
+    assert len(pending) == 2
+    assert set(synced) == {*pending, path / "_pending" / "7", path / "_pending", path}
     synced.clear()
     sink.commit("7", messages)
     renames = [place for place, entry in enumerate(synced) if entry == "renamed"]
@@ -213,7 +224,7 @@ def test_a_synced_sink_has_its_files_and_their_names_on_disk_when_it_says_so(
 
 def test_a_sink_that_is_not_synced_waits_for_no_disk(tmp_path: Path, synced: list[Path | str]) -> None:
     sink = JsonSink(path=tmp_path / "out", schema=PAIRS)
-    sink.commit("7", stage(sink, "7", *TASKS))
+    sink.commit("7", written(sink, "7", *TASKS))
     assert set(synced) == {"renamed"}
 
 
@@ -234,7 +245,7 @@ def test_a_table_commit_is_rolled_forward_from_every_statement_at_which_it_can_c
         made = TableSink(url=url, table="sums", keys="key", schema=PAIRS)
         made.check()
         sink = (made if fence is None else made.fenced(fence)).synced()
-        messages = stage(sink, "7", [("UA", 1), "misfit"], [("AA", 2)])
+        messages = written(sink, "7", [("UA", 1), "misfit"], [("AA", 2)])
         count = itertools.count()
 
         def crash(*_: Any, count: Iterator[int] = count, statements: int = statements, **__: Any) -> None:
@@ -255,7 +266,7 @@ def test_a_table_commit_is_rolled_forward_from_every_statement_at_which_it_can_c
 
 def test_a_sink_whose_records_are_in_the_messages_has_nothing_to_lose() -> None:
     sink = CollectSink().synced()
-    messages = stage(sink, "7", ["a"], ["b"])
+    messages = written(sink, "7", ["a"], ["b"])
     for _ in range(2):
         sink.commit("7", messages)
     assert [record.value for record in CollectSink().records(messages)] == ["a", "b"]

@@ -57,12 +57,12 @@ class LineSink(Sink):
 
     def open(self, commit_id: str, task_id: str) -> SinkWriter:
         writer = _LinesOfColumns if self.takes_columns else _Lines
-        return writer(self, f"{commit_id}-{task_id}.staged")
+        return writer(self, f"{commit_id}-{task_id}.pending")
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         for message in messages:
-            staged = pathlib.Path(self.folder, message.decode())
-            staged.rename(staged.with_suffix(".txt"))
+            pending = pathlib.Path(self.folder, message.decode())
+            pending.rename(pending.with_suffix(".txt"))
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None: ...
 

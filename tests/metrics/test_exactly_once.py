@@ -63,9 +63,9 @@ def test_an_attempt_that_is_lost_does_not_count(tmp_path: Path, monkeypatch: pyt
 def test_a_commit_that_comes_again_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = Publisher.commit
 
-    def commit_twice(self: Publisher, batch: int, staged: Any) -> None:
-        commit(self, batch, staged)
-        commit(self, batch, staged)
+    def commit_twice(self: Publisher, batch: int, pending: Any) -> None:
+        commit(self, batch, pending)
+        commit(self, batch, pending)
 
     once = Streamed(build, tmp_path / "once", 9).finish()
     monkeypatch.setattr(Publisher, "commit", commit_twice)

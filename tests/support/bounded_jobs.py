@@ -15,8 +15,8 @@ from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected, read_counters
 from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.task import Task, Worker
-from dataflow_model.runners.spark.batch import _staging
-from dataflow_model.runners.spark.dataframes import _staged_rows
+from dataflow_model.runners.spark.batch import pending_of
+from dataflow_model.runners.spark.dataframes import _rows_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 
 if TYPE_CHECKING:
@@ -67,13 +67,13 @@ def run_as_job(
     rows = [row for work in plan_work(program, shards) for row in do_work(Task(program, worker, work.number), work)]
     for label, partitions in (frames or {}).items():
         for number, batch in enumerate(partitions):
-            rows += _staged_rows(Task(program, worker, number), label, [batch])
+            rows += _rows_of(Task(program, worker, number), label, [batch])
     for depth in range(1, len(staged.stages) + 1):
         before, rows = rows, []
         for shard in range(shards):
             mine = sorted((row for row in before if row.shard == shard), key=lambda row: (row.stage, row.bucket))
             rows += run_buckets(Task(program, worker, shard), depth, mine)
     with tempfile.TemporaryDirectory() as directory:
-        Publisher(program, directory).commit(0, [_staging(row.kind, load(row.payload)) for row in rows])
+        Publisher(program, directory).commit(0, [pending_of(row.kind, load(row.payload)) for row in rows])
         records = {sink.label: read_collected(directory, sink.label) for sink in staged.sinks}
         return JobResult(records, read_counters(directory, staged.plan))

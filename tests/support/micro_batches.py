@@ -20,7 +20,7 @@ from dataflow_model.runners.sharded.publishing import (
     read_collected,
     read_counters,
     read_progress,
-    stage_rows,
+    write_pending,
 )
 from dataflow_model.runners.sharded.task import Task
 from dataflow_model.runners.sharded.upgrade.carrying import write_seed
@@ -100,8 +100,8 @@ class Streamed(MicroBatches):
     def commit(self, end: dict[str, Any], rows: list[Row]) -> None:
         """Publish what has reached the sinks."""
         number = end["batch"]
-        staging = stage_rows(Task(self.program, self.worker, micro_batch=number), rows)
-        Publisher(self.program, self.directory).commit(number, [staging])
+        pending = write_pending(Task(self.program, self.worker, micro_batch=number), rows)
+        Publisher(self.program, self.directory).commit(number, [pending])
         forget_signals(self.folder, end["signals"])
 
     def progress(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dataflow_model.runners.sharded.feed.offsets import Offset
-    from dataflow_model.runners.sharded.publishing import Staging
+    from dataflow_model.runners.sharded.publishing import Pending
 
 __all__ = ["FILE", "HOST", "Commit", "RunFile", "ShardStore", "is_input_over"]
 
@@ -49,7 +49,7 @@ class Commit:
     ended: tuple[str, ...]
     moment: int | None
     sequencer: int
-    staged: tuple[Staging, ...]
+    staged: tuple[Pending, ...]
 
 
 @attrs.define

@@ -2,7 +2,7 @@
 
 The order of a micro-batch:
 
-1. its output is staged, and synced to disk;
+1. its output is written where no reader sees it, and synced to disk;
 2. one transaction in SQLite commits state, offset and what the sinks have pending;
 3. the sinks publish, and sync;
 4. the progress is written, and the next transaction notes that the commit is published.
@@ -20,7 +20,7 @@ import attrs
 from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
 from dataflow_model.runners.sharded.in_process import InProcess
-from dataflow_model.runners.sharded.publishing import Publisher, read_progress, stage_rows
+from dataflow_model.runners.sharded.publishing import Publisher, read_progress, write_pending
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.sharded.work import plan_work
 
@@ -128,12 +128,12 @@ class LocalStream:
         return moment is not None and moment <= self.feed.wall()
 
     def _commit(self, start: Offset, end: Offset) -> Commit:
-        """Run a micro-batch, and commit it with what it has staged."""
+        """Run a micro-batch, and commit it with what is pending."""
         number, fault = self.micro_batches, self.program.fault
         works = plan_work(self.feed, start, end)
         with self.file.transaction():
             rows = self._shards.run(number, works)
-            staging = stage_rows(Task(self.program, self._worker, micro_batch=number), rows)
+            staging = write_pending(Task(self.program, self._worker, micro_batch=number), rows)
             moments = [part["moment"] for part in staging.metrics if part.get("moment") is not None]
             commit = Commit(
                 number,

@@ -108,7 +108,7 @@ def _check_sources(staged: StagedPlan) -> None:
 
 
 def _synced(staged: StagedPlan) -> StagedPlan:
-    """Return a staged plan whose sinks put on disk what they stage and what they publish."""
+    """Return a staged plan whose sinks put on disk what they write and what they publish."""
     nodes = tuple(
         attrs.evolve(node, sink=node.sink.synced()) if isinstance(node, Write) else node for node in staged.plan.nodes
     )

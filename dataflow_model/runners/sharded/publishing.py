@@ -1,4 +1,4 @@
-"""Sinks under Spark: tasks stage their rows, the commit of a micro-batch publishes all sinks and the progress."""
+"""What goes to sinks: pending when a task has written it; the commit of a micro-batch publishes it and the progress."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.task import Task
 
 __all__ = [
+    "Pending",
     "Publisher",
     "Stager",
-    "Staging",
     "claim_sinks",
     "commit_id",
     "half_published",
@@ -53,7 +53,7 @@ __all__ = [
     "read_measured",
     "read_progress",
     "read_watermarks",
-    "stage_rows",
+    "write_pending",
     "write_progress",
 ]
 
@@ -62,18 +62,18 @@ _PUBLISHING: Final = "publishing"
 
 
 @attrs.define
-class Staging:
-    """What one task has staged: the sinks' messages by label, and metrics in passing.
+class Pending:
+    """What one task has written for the commit to publish: the sinks' messages by label, and metrics in passing.
 
     Attributes:
         messages: of what waits for the commit.
         published: of what is published already.
-        parts: what was staged on the way here.
+        parts: what is pending from tasks on the way here.
     """
 
     messages: dict[str, bytes] = attrs.field(factory=dict)
     published: dict[str, bytes] = attrs.field(factory=dict)
-    parts: list[Staging] = attrs.field(factory=list)
+    parts: list[Pending] = attrs.field(factory=list)
     metrics: list[dict[str, Any]] = attrs.field(factory=list)
     tallies: list[Tally] = attrs.field(factory=list)
 
@@ -85,7 +85,7 @@ def commit_id(program: Program, batch: int) -> str:
 
 @attrs.define
 class Stager:
-    """The sinks of one task; as a context manager it removes what was staged when the task fails.
+    """The sinks of one task; as a context manager it removes what was written when the task fails.
 
     Args:
         task: the task.
@@ -109,12 +109,12 @@ class Stager:
                 writer.abort()
 
     def write(self, label: str, records: Sequence[Record]) -> None:
-        """Stage records for a sink."""
+        """Write records for a sink."""
         took(label, len(records))
         self._writer(label).write(records)
 
     def write_panes(self, packed: PackedPanes) -> None:
-        """Stage panes in columns, if the sink takes columns."""
+        """Write panes in columns, if the sink takes columns."""
         writer, records = self._writer(packed.cut), packed.records()
         took(packed.cut, len(records))
         if writer.takes_columns:
@@ -122,18 +122,18 @@ class Stager:
         else:
             writer.write(records)
 
-    def close(self) -> Staging:
+    def close(self) -> Pending:
         """Finish, publish what is weak, and return the sinks' messages."""
         if self._weak:
             check_newest(self._program.directory, self._program.fence)
         messages = {label: self._close(label) for label in self._writers if label not in self._weak}
-        return Staging(messages, {label: self._close(label) for label in sorted(self._weak)})
+        return Pending(messages, {label: self._close(label) for label in sorted(self._weak)})
 
     def finish(self) -> Iterator[Row]:
         """Finish as `close` does, and yield a row that tells the commit, unless there is nothing to tell."""
-        staging = self.close()
-        if staging != Staging():
-            yield Row(self.task.home, len(self._program.staged.stages) + 1, Kind.STAGED, dump(staging))
+        pending = self.close()
+        if pending != Pending():
+            yield Row(self.task.home, len(self._program.staged.stages) + 1, Kind.PENDING, dump(pending))
 
     def _close(self, label: str) -> bytes:
         writer = self._writers[label]
@@ -164,31 +164,31 @@ class Stager:
         return self.task.program
 
 
-def stage_rows(task: Task, rows: Iterable[Row]) -> Staging:
+def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
     """Write one task's rows to where no reader sees them yet."""
-    staging = Staging()
+    pending = Pending()
     with collecting() as tally, Stager(task, f"task-{task.part}") as stager:
-        staging.tallies.append(tally)
+        pending.tallies.append(tally)
         for row in rows:
             if row.kind == Kind.METRICS:
-                staging.metrics.append(load(row.payload))
+                pending.metrics.append(load(row.payload))
             elif row.kind == Kind.TALLY:
-                staging.tallies.append(load(row.payload))
-            elif row.kind == Kind.STAGED:
-                staging.parts.append(load(row.payload))
+                pending.tallies.append(load(row.payload))
+            elif row.kind == Kind.PENDING:
+                pending.parts.append(load(row.payload))
             elif row.kind == Kind.OUTPUT:
                 packed: PackedBundle = load(row.payload)
                 stager.write(packed.cut, records_of(packed.bundle, packed.instants()))
             elif row.kind == Kind.PANES:
                 stager.write_panes(load(row.payload))
-        staging.parts.append(stager.close())
+        pending.parts.append(stager.close())
         task.reach("after_staging")
-    return staging
+    return pending
 
 
 @attrs.frozen
 class Publisher:
-    """Publishes what the tasks of a program have staged for its sinks.
+    """Publishes what the tasks of a program have written for its sinks.
 
     Args:
         program: the program.
@@ -201,16 +201,16 @@ class Publisher:
     directory: str
     syncs: bool = False
 
-    def commit(self, batch: int, staged: Sequence[Staging]) -> None:
-        """Publish what the tasks have staged; again for the same micro-batch, it changes nothing.
+    def commit(self, batch: int, pending: Sequence[Pending]) -> None:
+        """Publish what the tasks have written; again for the same micro-batch, it changes nothing.
 
         Raises:
             SupersededRun: if a newer start of the run has taken the checkpoint over.
         """
-        staged = _with_parts(staged)
+        pending = _with_parts(pending)
         check_newest(self.directory, self.program.fence)
-        if self.program.staged.stages and not any(staging.metrics for staging in staged):
-            self.abort(batch, staged)  # no shard has run: a DataFrame's rows that came behind the end of the input
+        if self.program.staged.stages and not any(part.metrics for part in pending):
+            self.abort(batch, pending)  # no shard has run: a DataFrame's rows that came behind the end of the input
             return
         if self.program.sequencer:
             write_file(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
@@ -218,11 +218,11 @@ class Publisher:
         tally = Tally()
         self.program.fault.reach("before_publishing", batch)
         for write in self.program.staged.sinks:
-            messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
+            messages = [part.messages[write.label] for part in pending if write.label in part.messages]
             with collecting(tally):
                 enter(write.label)
                 _fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
-            published = [staging.published[write.label] for staging in staged if write.label in staging.published]
+            published = [part.published[write.label] for part in pending if write.label in part.published]
             rows[write.label] = Counter(write.sink.counts([*messages, *published]))
             records = write.sink.records(messages)
             if records:
@@ -231,23 +231,23 @@ class Publisher:
                 _keep(self._collected(write.label), commit_id(self.program, batch), records, sync=self.syncs)
             self.program.fault.reach("while_publishing", batch)
         self.program.fault.reach("after_publishing", batch)
-        for staging in staged:
-            for counted in staging.tallies:
+        for part in pending:
+            for counted in part.tallies:
                 tally.merge(counted)
-        metrics = [part for staging in staged for part in staging.metrics]
+        metrics = [metrics for part in pending for metrics in part.metrics]
         check_newest(self.directory, self.program.fence)
         _write_progress(pathlib.Path(self.directory), batch, metrics, rows, tally)
         self.program.fault.reach("after_progress", batch)
 
-    def abort(self, batch: int, staged: Sequence[Staging]) -> None:
-        """Remove what the tasks have staged, unless a newer start of the run may be staging there now."""
-        staged = _with_parts(staged)
+    def abort(self, batch: int, pending: Sequence[Pending]) -> None:
+        """Remove what the tasks have written, unless a newer start of the run may be writing there now."""
+        pending = _with_parts(pending)
         try:
             check_newest(self.directory, self.program.fence)
         except SupersededRun:
             return
         for write in self.program.staged.sinks:
-            messages = [staging.messages[write.label] for staging in staged if write.label in staging.messages]
+            messages = [part.messages[write.label] for part in pending if write.label in part.messages]
             write.sink.abort(commit_id(self.program, batch), messages)
 
     def _collected(self, label: str) -> pathlib.Path:
@@ -343,8 +343,8 @@ def _fenced(sink: Sink, program: Program) -> Sink:
     return sink if program.fence is None else sink.fenced(program.fence)
 
 
-def _with_parts(staged: Sequence[Staging]) -> list[Staging]:
-    return [part for staging in staged for part in (staging, *staging.parts)]
+def _with_parts(pending: Sequence[Pending]) -> list[Pending]:
+    return [part for whole in pending for part in (whole, *whole.parts)]
 
 
 def _collected(directory: str, label: str) -> pathlib.Path:

@@ -47,7 +47,7 @@ class Kind:
     """What a row is.
 
     `DATA` elements for keyed nodes; `PARTIAL` partials for lifted groupings; `OUTPUT` elements for sinks; `PANES`
-    panes in columns for sinks; `STAGED` what a task of a bounded job has staged; `CONTROL` what the driver decided
+    panes in columns for sinks; `PENDING` what a task of a bounded job has written; `CONTROL` what the driver decided
     for a micro-batch; `SEEN` what a read of a row range observed; `TIMELINE` the instants of a micro-batch;
     `WATERMARK` a keyed node's output watermark at each of them; `METRICS` counters; `TALLY` what a task has
     counted.
@@ -56,7 +56,7 @@ class Kind:
     DATA: Final = "data"
     PARTIAL: Final = "partial"
     PANES: Final = "panes"
-    STAGED: Final = "staged"
+    PENDING: Final = "pending"
     OUTPUT: Final = "output"
     CONTROL: Final = "control"
     SEEN: Final = "seen"

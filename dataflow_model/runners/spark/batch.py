@@ -16,8 +16,8 @@ from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import PackedProgram, Program
 from dataflow_model.runners.sharded.publishing import (
+    Pending,
     Publisher,
-    Staging,
     read_collected,
     read_counters,
     read_measured,
@@ -96,11 +96,11 @@ def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBat
     return run
 
 
-def _staging(kind: str, payload: Any) -> Staging:
-    """Take what a task tells the driver: what it has staged, or what it has counted."""
+def pending_of(kind: str, payload: Any) -> Pending:
+    """Take what a task tells the driver: what it has written, or what it has counted."""
     if kind == Kind.TALLY:
-        return Staging(tallies=[payload])
-    return payload if kind == Kind.STAGED else Staging(metrics=[payload])
+        return Pending(tallies=[payload])
+    return payload if kind == Kind.PENDING else Pending(metrics=[payload])
 
 
 class BatchResult:
@@ -187,7 +187,7 @@ class BatchResult:
         try:
             self._spark.addTag(self._tag)
             self._publisher.commit(
-                _ONLY_COMMIT, [_staging(row.kind, load(bytes(row.payload))) for row in frame.collect()]
+                _ONLY_COMMIT, [pending_of(row.kind, load(bytes(row.payload))) for row in frame.collect()]
             )
             self._state = RunnerState.DONE
         except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread

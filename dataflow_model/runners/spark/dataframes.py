@@ -89,13 +89,13 @@ def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordB
     @reported
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = this_task(packed)
-        return arrow_batches(counting(task, _staged_rows(task, label, batches)))
+        return arrow_batches(counting(task, _rows_of(task, label, batches)))
 
     return run
 
 
-def _staged_rows(task: Task, label: str, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    """Yield what goes on; in a bounded job, what goes to sinks is staged on the spot."""
+def _rows_of(task: Task, label: str, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    """Yield what goes on; in a bounded job, what goes to sinks is written on the spot."""
     read = task.program.staged.plan[label]
     assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
     if not read.source.is_bounded:

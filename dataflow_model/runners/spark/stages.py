@@ -23,7 +23,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, p
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.publishing import Publisher, Staging, read_progress, stage_rows
+from dataflow_model.runners.sharded.publishing import Pending, Publisher, read_progress, write_pending
 from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Row, arrow_batches, dump, load, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import plan_work, read_work
@@ -226,13 +226,13 @@ def _rows_of(frames: Iterator[pd.DataFrame]) -> Iterator[Row]:
             yield Row(int(shard), int(stage), kind, bytes(payload))
 
 
-class _Staged(WriterCommitMessage):
-    def __init__(self, staging: Staging) -> None:
-        self.staging = staging
+class _Message(WriterCommitMessage):
+    def __init__(self, pending: Pending) -> None:
+        self.pending = pending
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    """Writes all sinks of a pipeline: tasks stage, one commit publishes."""
+    """Writes all sinks of a pipeline: what tasks write is pending until one commit publishes it."""
 
     def __init__(self, packed: PackedProgram, options: dict[str, str]) -> None:
         self.packed = packed
@@ -240,19 +240,19 @@ class _StreamWriter(DataSourceStreamArrowWriter):
 
     @reported
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _Staged(stage_rows(this_task(self.packed), rows_of_batches(iterator)))
+        return _Message(write_pending(this_task(self.packed), rows_of_batches(iterator)))
 
     @reported
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        Publisher(WORKER.program(self.packed), self.directory).commit(batchId, _stagings(messages))
+        Publisher(WORKER.program(self.packed), self.directory).commit(batchId, _pending(messages))
 
     @reported
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        Publisher(WORKER.program(self.packed), self.directory).abort(batchId, _stagings(messages))
+        Publisher(WORKER.program(self.packed), self.directory).abort(batchId, _pending(messages))
 
 
-def _stagings(messages: list[Any]) -> list[Staging]:
-    return [message.staging for message in messages if message is not None]
+def _pending(messages: list[Any]) -> list[Pending]:
+    return [message.pending for message in messages if message is not None]
 
 
 class SinkProvider(DataSource):
