@@ -26,7 +26,7 @@ class CrashPoint:
     run passes the point. What it has committed in the end must equal what an uninterrupted run commits.
 
     The points, in the order in which a micro-batch passes them: `"before_state"`, `"after_state"` (a shard writes its
-    state), `"after_staging"` (a task has staged its output), `"before_commit"`, `"after_commit"` (in process only: the
+    state), `"after_writing"` (a task's output is pending), `"before_commit"`, `"after_commit"` (in process only: the
     transaction that commits the micro-batch), `"before_publishing"`, `"while_publishing"` (one sink of several is
     published), `"after_publishing"`, `"after_progress"` (all is published, and the host has not noted it).
 

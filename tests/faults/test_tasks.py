@@ -39,7 +39,7 @@ def resumed(sums: Sums, spark: SparkSession, fault: FailingTasks) -> dict[str, l
 @pytest.mark.slow
 def test_a_shuffle_in_another_order_changes_nothing(spark: SparkSession, tmp_path: Path, tally: Tally) -> None:
     sums = Sums(tmp_path)
-    fault = FailingTasks(str(tmp_path / "marks"), seed=2, points=("after_staging",), share=0.1)
+    fault = FailingTasks(str(tmp_path / "marks"), seed=2, points=("after_writing",), share=0.1)
     outcome = resumed(sums, spark, fault)
     tally.judge(ANOTHER_ORDER, len(marks(fault.folder)), sums.uninterrupted(), outcome)
 
@@ -55,7 +55,7 @@ def test_a_task_that_fails_right_after_its_state_write_changes_nothing(
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("case", [("before_state after_state after_staging", 0.05, 10), ("after_state", 0.25, 10)])
+@pytest.mark.parametrize("case", [("before_state after_state after_writing", 0.05, 10), ("after_state", 0.25, 10)])
 def test_tasks_that_fail_and_are_tried_again_by_spark_change_nothing(
     java_home: str,
     new_job: Callable[..., Job],

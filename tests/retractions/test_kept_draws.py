@@ -147,7 +147,7 @@ def test_what_an_older_start_drew_and_did_not_publish_is_drawn_anew(mortal: Mort
         return pair[0], f"{pair[1]} mended {uuid.uuid4().hex}"
 
     mortal.step()
-    mortal.begin(Death("after_staging", 2, ""))
+    mortal.begin(Death("after_writing", 2, ""))
     mortal.die()
     mortal.begin(build=builder(tmp_path, mended))
     before = len(mortal.collected("kept"))
@@ -162,7 +162,7 @@ def test_what_an_older_start_drew_and_did_not_publish_is_drawn_anew(mortal: Mort
 def test_weak_productions_may_have_been_published_before_the_micro_batch_was(mortal: Mortal, tmp_path: Path) -> None:
     mortal.weak = True
     mortal.step()
-    mortal.begin(Death("after_staging", 2, ""))
+    mortal.begin(Death("after_writing", 2, ""))
     before = len(rows_of(tmp_path, "one"))
     mortal.die()
     published = rows_of(tmp_path, "one")

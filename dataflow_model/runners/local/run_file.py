@@ -41,7 +41,7 @@ class Commit:
         ended: the labels of the sources whose end has been told.
         moment: the wall clock's time at which something next happens by itself, if there is one.
         sequencer: of the start of the run that has committed it.
-        staged: what the sinks publish.
+        pending: what the sinks publish.
     """
 
     number: int
@@ -49,7 +49,7 @@ class Commit:
     ended: tuple[str, ...]
     moment: int | None
     sequencer: int
-    staged: tuple[Pending, ...]
+    pending: tuple[Pending, ...]
 
 
 @attrs.define

@@ -133,28 +133,28 @@ class LocalStream:
         works = plan_work(self.feed, start, end)
         with self.file.transaction():
             rows = self._shards.run(number, works)
-            staging = write_pending(Task(self.program, self._worker, micro_batch=number), rows)
-            moments = [part["moment"] for part in staging.metrics if part.get("moment") is not None]
+            pending = write_pending(Task(self.program, self._worker, micro_batch=number), rows)
+            moments = [part["moment"] for part in pending.metrics if part.get("moment") is not None]
             commit = Commit(
                 number,
                 end,
                 tuple(works[0].control.ended),
                 min(moments, default=None),
                 self.program.sequencer,
-                (staging,),
+                (pending,),
             )
             try:
                 self.file.put_commit(commit)
                 fault.reach("before_commit", number)
             except BaseException:
-                self._publisher.abort(number, commit.staged)
+                self._publisher.abort(number, commit.pending)
                 raise
         self._last = self._pending = commit
         fault.reach("after_commit", number)
         return commit
 
     def _publish(self, commit: Commit) -> None:
-        self._publisher.commit(commit.number, commit.staged)
+        self._publisher.commit(commit.number, commit.pending)
         self._progress = read_progress(self.checkpoint.ours)
         forget_signals(self.checkpoint.requests, commit.offset["signals"])
         self._pending = None

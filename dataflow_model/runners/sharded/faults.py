@@ -25,7 +25,7 @@ __all__ = ["NO_FAULT", "POINTS", "SPARK_POINTS", "Crash", "Fault", "arm", "armed
 POINTS: Final = (
     "before_state",
     "after_state",
-    "after_staging",
+    "after_writing",
     "before_commit",
     "after_commit",
     "before_publishing",
@@ -36,10 +36,10 @@ POINTS: Final = (
 """In the order in which a micro-batch passes them.
 
 `before_state`, `after_state`: a shard has run its events and writes its delta, or has written it, which is not
-committed yet. `after_staging`: a task has staged its rows for the sinks. `before_commit`, `after_commit`: in process
-only, where a transaction commits the micro-batch before it is published. `before_publishing`, `while_publishing`
-(after the first of the sinks), `after_publishing`: the sinks publish. `after_progress`: all is published, and the host
-has not noted that.
+committed yet. `after_writing`: a task has written its rows for the sinks, which are pending. `before_commit`,
+`after_commit`: in process only, where a transaction commits the micro-batch before it is published.
+`before_publishing`, `while_publishing` (after the first of the sinks), `after_publishing`: the sinks publish.
+`after_progress`: all is published, and the host has not noted that.
 """
 SPARK_POINTS: Final = tuple(point for point in POINTS if not point.endswith("_commit"))
 """Those that a micro-batch on Spark passes: Spark logs the commit of one that is published."""

@@ -182,7 +182,7 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
             elif row.kind == Kind.PANES:
                 stager.write_panes(load(row.payload))
         pending.parts.append(stager.close())
-        task.reach("after_staging")
+        task.reach("after_writing")
     return pending
 
 

@@ -68,7 +68,7 @@ class FailingTasks(Fault):
 
     folder: str
     seed: int
-    points: tuple[str, ...] = ("before_state", "after_state", "after_staging")
+    points: tuple[str, ...] = ("before_state", "after_state", "after_writing")
     share: float = 0.05
 
     def reach(self, point: str, micro_batch: int) -> None:
