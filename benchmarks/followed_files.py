@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Cost", "present", "swept", "table"]
 
-FILES: Final = (200, 2_000, 5_000, 20_000)
+FILES: Final = (200, 2_000, 5_000, 10_000)
+FEW: Final = 2
+"""Files at which a poll is measured too, to compare with many; they are not swept."""
 _AT_ONCE: Final = 10
 _SHARD: Final = 0
 _POLLS: Final = 9
@@ -47,12 +49,14 @@ class Cost:
         state: bytes of what a shard keeps beside its keys, which each micro-batch writes.
         poll: milliseconds in which the driver decides what a micro-batch reads, when nothing is new: the least of
             nine, since what else a machine does only adds to it.
+        arrival: likewise, when one new file has appeared.
     """
 
     files: int
     offset: int
     state: int
     poll: float
+    arrival: float
 
 
 def _stream(folder: Path) -> MicroBatches:
@@ -67,14 +71,21 @@ def _stream(folder: Path) -> MicroBatches:
     return MicroBatches(Program(bound_plan(cut_into_stages(p.plan())), {}, (_SHARD,), "run"), Schedule())
 
 
-def _cost(stream: MicroBatches, files: int) -> Cost:
+def _cost(stream: MicroBatches, files: int, folder: Path) -> Cost:
     state = ShardState.open(Task(stream.program, stream.worker), 1, _SHARD, stream.stores[1, _SHARD])
-    times = []
-    for _ in range(_POLLS):
-        start = time.perf_counter()
-        stream.end_of_next(stream.feed(0))
-        times.append(time.perf_counter() - start)
-    return Cost(files, len(json.dumps(stream.offset)), len(dump(state.meta)), min(times) * 1_000)
+    idle = min(_poll(stream) for _ in range(_POLLS))
+    arrivals = []
+    for number in range(files, files + _POLLS):
+        file = _write(folder, number)
+        arrivals.append(_poll(stream))
+        file.unlink()
+    return Cost(files, len(json.dumps(stream.offset)), len(dump(state.meta)), idle, min(arrivals))
+
+
+def _poll(stream: MicroBatches) -> float:
+    start = time.perf_counter()
+    stream.end_of_next(stream.feed(0))
+    return (time.perf_counter() - start) * 1_000
 
 
 def swept(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
@@ -87,7 +98,7 @@ def swept(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
         there = [_write(folder, number + place) for place in range(_AT_ONCE)]
         stream.step()
         if number + _AT_ONCE in counts:
-            yield _cost(stream, number + _AT_ONCE)
+            yield _cost(stream, number + _AT_ONCE, folder)
 
 
 def present(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
@@ -100,7 +111,7 @@ def present(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
         written = count
         stream.step()
         stream.step()  # what was read to its end before is described in short
-        yield _cost(stream, count)
+        yield _cost(stream, count, folder)
 
 
 def _write(folder: Path, number: int) -> Path:
@@ -111,12 +122,13 @@ def _write(folder: Path, number: int) -> Path:
 
 def table(counts: Sequence[int] = FILES) -> Iterator[str]:
     """Yield the table in Markdown, line by line."""
-    yield "| files | | offset, bytes | state, bytes | poll, ms |"
-    yield "|---:|---|---:|---:|---:|"
-    for what, measure in (("swept", swept), ("present", present)):
+    yield "| files | | offset, bytes | state, bytes | poll, ms | with a new file, ms |"
+    yield "|---:|---|---:|---:|---:|---:|"
+    for what, measure, sizes in (("swept", swept, counts), ("present", present, (FEW, *counts))):
         with tempfile.TemporaryDirectory() as folder:
-            for cost in measure(counts, Path(folder)):
-                yield f"| {cost.files:,} | {what} | {cost.offset:,} | {cost.state:,} | {cost.poll:.1f} |"
+            for cost in measure(sizes, Path(folder)):
+                numbers = f"{cost.offset:,} | {cost.state:,} | {cost.poll:.1f} | {cost.arrival:.1f}"
+                yield f"| {cost.files:,} | {what} | {numbers} |"
 
 
 def main() -> None:

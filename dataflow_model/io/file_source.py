@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.file_identity import FileIdentity, has_status
-from dataflow_model.io.paths import absolute_paths, list_files, root_of, stat_files
+from dataflow_model.io.listing import Watch, list_files
+from dataflow_model.io.paths import absolute_paths, root_of
 from dataflow_model.plan.columns import check_time_column, instants
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.rows import row_type
-from dataflow_model.plan.sources import ColumnSource, Origin
+from dataflow_model.plan.sources import Changes, ColumnSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import (
     Arrival,
@@ -29,7 +30,9 @@ from dataflow_model.plan.watermarks import (
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, KeysView
+
+    from dataflow_model.plan.sources import Known
 
 __all__ = ["FileSource", "FileVersion"]
 
@@ -64,17 +67,23 @@ class FileVersion:
         return cls(path, found.st_size, found.st_mtime_ns)
 
 
-class _Listing(dict[str, Origin]):
-    """The files as they were listed last, so that a poll opens only new ones; it does not travel with the source."""
+class _Listed(dict[str, Origin]):
+    """The files as they were listed last, so that only new ones are opened; they do not travel with the source."""
 
-    def replace(self, origins: Iterable[Origin]) -> None:
-        """Forget what was listed before."""
-        listed = {origin.name: origin for origin in origins}  # `origins` may have been made from what is here
-        self.clear()
-        self.update(listed)
+    def names(self) -> KeysView[str]:
+        """Return the names of all files."""
+        return self.keys()
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         return type(self), ()
+
+
+def _is_as_listed(path: str, version: tuple[int | str, ...]) -> bool:
+    """Tell whether a file has not been touched since it was listed; one that cannot be looked at has been."""
+    try:
+        return has_status(version, os.stat(path))  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def _unreadable(path: str, error: OSError) -> SourceError:
@@ -113,7 +122,8 @@ class FileSource(ColumnSource):
     follow: bool = False
     given: pa.Schema | None = None
     columns: tuple[str, ...] | None = None
-    _listed: _Listing = attrs.field(init=False, eq=False, repr=False, factory=_Listing)
+    _listed: _Listed = attrs.field(init=False, eq=False, repr=False, factory=_Listed)
+    _watch: Watch = attrs.field(init=False, eq=False, repr=False, factory=Watch)
     is_bounded: bool = attrs.field(init=False, default=attrs.Factory(lambda self: not self.follow, takes_self=True))
     kind: ClassVar[str] = "file"
     origins_end: ClassVar[bool] = True
@@ -170,29 +180,45 @@ class FileSource(ColumnSource):
         Raises:
             SourceError: when there is none and none is waited for, or one cannot be read or has other columns.
         """
-        return self.poll(self._listed)
+        changes = self._changes(self._listed, full=True)
+        for name in changes.gone:
+            del self._listed[name]
+        self._listed.update((origin.name, origin._replace(replaced=False)) for origin in changes.origins)
+        return [self._listed[name] for name in sorted(self._listed)]
 
-    def poll(self, known: Mapping[str, Origin]) -> list[Origin]:
-        """List the files in order of name, and open those that are new or have changed.
+    def poll(self, known: Known) -> Changes:
+        """Return the files that are new or have changed; only these are opened.
+
+        A file that was replaced by renaming another into its place is noticed at the next poll. One that was written to
+        in place may be noticed some polls later where there are many files; see `dataflow_model.io.listing`.
 
         Raises:
             SourceError: as `origins` does, and when a file was changed in a way that does not tell which rows are new.
         """
-        status = stat_files(self.paths)
-        self._check_found(status)
+        return self._changes(known, full=False)
+
+    def _changes(self, known: Known, *, full: bool) -> Changes:
+        listing = self._watch.look(self.paths, full=full)
+        self._check_found(listing.names)
+        known_names = known.names()
+        gone = set(known_names - listing.names.keys())
+        suspects: Collection[str] = listing.suspects
+        if suspects is not listing.names:
+            suspects = (listing.names.keys() - known_names).union(suspects)
         root = root_of(self.paths)
         origins = []
-        for name in sorted(status):
-            origin = before = known.get(name)
-            version = None if before is None else before.version
-            if version is None or not has_status(version, status[name]):
-                origin = self._look_at(name, str(Path(root, name)), before)
+        for name in sorted(suspects):
+            path, before = os.path.join(root, name), known.get(name)  # noqa: PTH118 - called for each file of a folder
+            if before is not None and before.version is not None and _is_as_listed(path, before.version):
+                continue
+            origin = self._look_at(name, path, before)
             if origin is not None:
-                origins.append(
-                    origin if not origin.replaced or origin is not before else origin._replace(replaced=False)
-                )
-        self._listed.replace(origins)
-        return origins
+                origins.append(origin)
+            elif before is not None:
+                gone.add(name)
+        if suspects is listing.names:
+            self._watch.looked()
+        return Changes(origins, gone)
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Raise `SourceError` if a file was replaced after it was listed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
 import attrs
 
@@ -18,16 +18,19 @@ from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, ProcessingTi
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     import pyarrow as pa
 
 __all__ = [
     "AddStep",
+    "Changes",
     "ClockStep",
     "ColumnSource",
     "DataFrameSource",
     "ElementsSource",
+    "Known",
     "Origin",
     "RowSource",
     "ScriptSource",
@@ -47,13 +50,37 @@ class Origin(NamedTuple):
         name: stable across runs; order between origins at equal ticks goes by it.
         rows: how many rows it has, or `None` where that is not known.
         version: what is compared to find out whether it has changed: numbers and text. `None` where it cannot change.
-        replaced: in the result of `ColumnSource.poll`, whether it is another origin than the known one of that name.
+        replaced: in what `ColumnSource.poll` returns, whether it is another origin than the known one of that name.
     """
 
     name: str
     rows: int | None
     version: tuple[int | str, ...] | None = None
     replaced: bool = False
+
+
+class Known(Protocol):
+    """What an earlier poll has listed. It may come from a checkpoint, without any version."""
+
+    def names(self) -> AbstractSet[str]:
+        """Return the names of all origins."""
+        ...
+
+    def get(self, name: str, /) -> Origin | None:
+        """Return an origin as it was listed, or `None` if there was none of that name."""
+        ...
+
+
+class Changes(NamedTuple):
+    """What a poll has found, compared with what was known.
+
+    Attributes:
+        origins: those that are new, have more rows, have another version or were replaced, in order of name.
+        gone: the names of known origins that are no longer there.
+    """
+
+    origins: list[Origin]
+    gone: AbstractSet[str]
 
 
 class Source(abc.ABC):  # noqa: B024 - what a subclass must give depends on how it is read
@@ -213,17 +240,18 @@ class ColumnSource(RowSource):
     def origins(self) -> list[Origin]:
         """List what there is to read, in order of name; runs on the driver."""
 
-    def poll(self, known: Mapping[str, Origin]) -> list[Origin]:
-        """List what there is to read now, in order of name; runs on the driver, once per poll of an unbounded source.
+    def poll(self, known: Known) -> Changes:
+        """Return what is new or has changed; runs on the driver, once per poll of an unbounded source.
 
         An origin that is listed again with more rows has grown; one that is marked as replaced is read from its first
         row.
 
         Args:
-            known: what an earlier poll has listed, by name. It may come from a checkpoint, without any version.
+            known: what an earlier poll has listed.
         """
-        del known
-        return self.origins()
+        origins = self.origins()
+        changed = [origin for origin in origins if origin != known.get(origin.name)]
+        return Changes(changed, known.names() - {origin.name for origin in origins})
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Raise `SourceError` if an origin is no longer the one that was listed; runs on a worker.

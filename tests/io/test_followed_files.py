@@ -17,7 +17,7 @@ import dataflow_model as dm
 from dataflow_model.errors import SourceError
 from dataflow_model.io import lines, parquet_source
 from dataflow_model.io.file_source import FileVersion
-from dataflow_model.runners.sharded.feed.followed import rows_read
+from dataflow_model.runners.sharded.feed.followed import Followed, rows_read
 from tests.support.folders import Folder, Reader
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_a_file_that_is_replaced_before_it_was_read_stops_the_run_instead_of_giv
     folder = Folder(tmp_path)
     reader = Reader(folder)
     folder.put("export", range(10))
-    [origin] = reader.source.poll({})
+    [origin] = reader.source.poll(Followed()).origins
     assert origin.version is not None
     reader.source.check_version(origin.name, origin.version)
     folder.touch("export")

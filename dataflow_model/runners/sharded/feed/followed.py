@@ -61,29 +61,45 @@ class Followed:
             changes=offset.get("changes", {}).get(label, {}),
         )
 
+    def names(self) -> set[str]:
+        """Return the names of all origins."""
+        return {*self.done, *self.totals}
+
+    def get(self, name: str, /) -> Origin | None:
+        """Return an origin as it was listed, or `None` if there was none of that name."""
+        if name in self.totals:
+            return Origin(name, self.totals[name], self.version(name))
+        entry = self.done.get(name)
+        return None if entry is None else Origin(name, entry[0], tuple(entry[2:]) or None)
+
     def poll(self, source: ColumnSource) -> Followed:
-        """Return what is there now."""
-        known = self._known()
+        """Return what is there now. What is done and has not changed is shared, and costs nothing here."""
+        found = source.poll(self)
+        changed = {origin.name: origin for origin in found.origins}
+        open_before = [self.get(name) for name in self.totals if name not in changed and name not in found.gone]
         base = self.passed + sum(self.rows.values())
         after = Followed(passed=base)
-        counts: Counter[str] = Counter()
-        for origin in source.poll(known):
+        counts: Counter[str] = Counter(rows_lost=sum(map(self._left, found.gone)))
+        done: dict[str, Entry] = {}
+        for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda one: one.name):
             name, rows, version = origin.name, origin.rows or 0, list(origin.version or ())
-            before = known.pop(name, None)
-            if before is None or origin.replaced:
-                if before is not None:
+            is_known = name in self.totals or name in self.done
+            if not is_known or origin.replaced:
+                if is_known:
                     counts["files_replaced"] += 1
                     counts["rows_lost"] += self._left(name)
                 after.totals[name], after.versions[name] = rows, [base, *version]
                 continue
-            read = self.done[name][0] if name in self.done else self.rows.get(name, 0)
+            read = self.place_of(name)
             if read >= rows:
-                is_known = origin is before and name in self.done
-                after.done[name] = self.done[name] if is_known else [rows, self.base(name), *version]
+                done[name] = [rows, self.base(name), *version]
             else:
                 after.rows[name], after.totals[name], after.versions[name] = read, rows, [self.base(name), *version]
                 after.passed -= read
-        counts["rows_lost"] += sum(map(self._left, known))
+        ended = self.done.keys() & {*found.gone, *after.totals}
+        after.done = self.done | done if done or ended else self.done
+        for name in ended:
+            del after.done[name]
         after.changes = {name: count for name, count in counts.items() if count}
         return after
 
@@ -106,11 +122,6 @@ class Followed:
 
     def _left(self, name: str) -> int:
         return max(0, self.totals.get(name, 0) - self.rows.get(name, 0))
-
-    def _known(self) -> dict[str, Origin]:
-        known = {name: Origin(name, entry[0], tuple(entry[2:]) or None) for name, entry in self.done.items()}
-        known.update((name, Origin(name, total, self.version(name))) for name, total in self.totals.items())
-        return known
 
 
 def rows_read(offset: Mapping[str, Any], label: str) -> int:

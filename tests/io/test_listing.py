@@ -1,0 +1,260 @@
+"""Looks at followed paths: prompt about names, cheap where nothing has changed, and never blind to a file."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from dataflow_model.io import listing
+from dataflow_model.io.listing import FEW, SETTLED, SHARE, Watch, list_files
+from dataflow_model.io.parquet_source import ParquetSource
+from dataflow_model.runners.sharded.feed.followed import Followed
+from tests.support.folders import SCHEMA, Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from dataflow_model.io.file_source import FileSource
+
+
+@attrs.define
+class Clock:
+    """Stands still but for what a look takes: a microsecond each time it is read."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        self.now += 1e-6
+        return self.now
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Return the directories that are listed."""
+    found: list[str] = []
+    scan = os.scandir
+
+    def logged(path: str) -> Any:
+        found.append(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", logged)
+    yield found
+    monkeypatch.undo()
+
+
+@pytest.fixture
+def always_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat every folder as one with many files."""
+    monkeypatch.setattr(listing, "FEW", -1)
+
+
+def suspects(watch: Watch, path: Path) -> set[str]:
+    return set(watch.look((str(path),)).suspects)
+
+
+def long_ago(path: Path) -> None:
+    os.utime(path, ns=(10**9, 10**9))
+
+
+@pytest.mark.usefixtures("always_many")
+def test_after_a_full_look_only_files_behind_other_inodes_are_suspects(tmp_path: Path) -> None:
+    watch = Watch(Clock())
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    assert suspects(watch, tmp_path) == {"a", "b", "c"}
+    (tmp_path / "_new").write_text("other")
+    (tmp_path / "_new").rename(tmp_path / "b")
+    (tmp_path / "d").write_text("d")
+    (tmp_path / "c").unlink()
+    seen = watch.look((str(tmp_path),))
+    assert (set(seen.names), set(seen.suspects)) == ({"a", "b", "d"}, {"b", "d"})
+    assert suspects(watch, tmp_path) == set()
+
+
+@pytest.mark.usefixtures("always_many")
+def test_every_file_is_a_suspect_again_when_looking_at_all_of_them_is_a_small_share_of_the_time(tmp_path: Path) -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    (tmp_path / "a").write_text("a")
+    assert suspects(watch, tmp_path) == {"a"}
+    clock.now += 2.0  # which is what it takes to look at the files
+    watch.looked()
+    clock.now += 2.0 * SHARE - 1.0
+    assert suspects(watch, tmp_path) == set()
+    clock.now += 1.1
+    assert suspects(watch, tmp_path) == {"a"}
+    assert suspects(pickle.loads(pickle.dumps(watch)), tmp_path) == {"a"}
+
+
+def test_while_there_are_few_files_each_is_a_suspect_at_each_poll(tmp_path: Path) -> None:
+    watch = Watch(Clock())
+    (tmp_path / "a").write_text("a")
+    for _ in range(3):
+        assert suspects(watch, tmp_path) == {"a"}
+
+
+@pytest.mark.usefixtures("always_many")
+def test_a_directory_that_has_settled_is_not_listed_until_it_changes(tmp_path: Path, listed: list[str]) -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "a").write_text("a")
+    for _ in range(3):  # its time of modification may be that of something that happens next
+        suspects(watch, tmp_path)
+        watch.looked()
+    assert len(listed) == 6
+    clock.now += SETTLED
+    watch._ended = clock.now  # no full look is due
+    suspects(watch, tmp_path)
+    listed.clear()
+    suspects(watch, tmp_path)
+    assert listed == []
+    (tmp_path / "below" / "b").write_text("b")
+    assert suspects(watch, tmp_path) == {"below/b"}
+    assert listed == [str(tmp_path / "below")]
+
+
+@pytest.mark.usefixtures("always_many")
+def test_a_file_that_appears_within_one_tick_of_a_coarse_clock_is_found(tmp_path: Path) -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    (tmp_path / "a").write_text("a")
+    long_ago(tmp_path)
+    suspects(watch, tmp_path)
+    (tmp_path / "b").write_text("b")
+    long_ago(tmp_path)
+    assert suspects(watch, tmp_path) == {"b"}
+
+
+@pytest.mark.usefixtures("always_many")
+def test_a_full_look_finds_what_a_file_system_without_times_of_directories_hides(tmp_path: Path) -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    for number in range(4):
+        (tmp_path / str(number)).write_text("")
+        long_ago(tmp_path)
+        clock.now += 10 * SETTLED
+        assert str(number) in suspects(watch, tmp_path)
+
+
+def everything(path: Path) -> None:
+    for name in ("a.csv", "b.csv", "b.json", "_c.csv", ".d.csv", "in/a.csv", "in/x/e.csv", "_in/f.csv", "dir.csv/g"):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(name)
+    (path / "elsewhere" / "deep").mkdir(parents=True)
+    (path / "elsewhere" / "deep" / "h.csv").write_text("h")
+    (path / "in" / "link.csv").symlink_to(path / "a.csv")
+    (path / "linked.csv").symlink_to(path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("", "a.csv b.csv b.json dir.csv/g elsewhere/deep/h.csv in/a.csv in/link.csv in/x/e.csv"),
+        ("*.csv", "a.csv b.csv dir.csv/g linked.csv/deep/h.csv"),
+        ("b.*", "b.csv b.json"),
+        ("in/*.csv", "a.csv link.csv"),
+        ("i?/*", "in/a.csv in/link.csv in/x/e.csv"),
+        (
+            "**/*.csv",
+            "a.csv b.csv dir.csv/g elsewhere/deep/h.csv in/a.csv in/link.csv in/x/e.csv linked.csv/deep/h.csv",
+        ),
+        ("in/**", "a.csv link.csv x/e.csv"),
+        ("_*.csv", ""),
+        ("_in/*.csv", "f.csv"),
+        ("a.csv", "a.csv"),
+        ("none/*.csv", ""),
+    ],
+)
+def test_a_path_means_the_same_files_at_each_look(tmp_path: Path, pattern: str, expected: str) -> None:
+    everything(tmp_path)
+    paths = (str(tmp_path / pattern),)
+    watch = Watch(Clock())
+    for _ in range(3):
+        assert sorted(watch.look(paths).names) == expected.split()
+    assert list_files(paths) == expected.split()
+
+
+def test_several_paths_are_named_below_the_directory_that_holds_them_all(tmp_path: Path) -> None:
+    everything(tmp_path)
+    paths = tuple(str(tmp_path / name) for name in ("in/*.csv", "_in", "a.csv", "a.csv"))
+    assert list_files(paths) == ["_in/f.csv", "a.csv", "in/a.csv", "in/link.csv"]
+
+
+# What a source does with it.
+
+
+class Poller:
+    """Polls one source as a long-lived process does, with what the poll before has found."""
+
+    def __init__(self, source: FileSource) -> None:
+        self.source = source
+        self.known = Followed()
+
+    def poll(self) -> dict[str, int]:
+        """Return the changes; everything that was there counts as read."""
+        self.known = Followed(
+            rows=dict(self.known.totals),
+            **{name: getattr(self.known, name) for name in ("totals", "versions", "done", "passed")},
+        ).poll(self.source)
+        return {**self.known.totals, **self.known.changes}
+
+
+@pytest.fixture
+def poller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Folder, Poller]:
+    """Return a folder with more files than are looked at in each poll, all of them read, and who polls it."""
+    folder = Folder(tmp_path / "in")
+    folder.put("0", [1])
+    for number in range(1, FEW + 1):
+        folder.file(str(number)).hardlink_to(folder.file("0"))
+    poller = Poller(ParquetSource(paths=folder.path, event_time="at", follow=True, given=SCHEMA))
+    assert len(poller.poll()) == FEW + 1
+    assert poller.poll() == {}
+    return folder, poller
+
+
+def test_a_poll_looks_at_new_files_only_however_many_are_known(
+    poller: tuple[Folder, Poller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, polls = poller
+    clock = Clock(polls.source._watch._clock())
+    monkeypatch.setattr(polls.source._watch, "_clock", clock)
+    looked_at: list[str] = []
+    stat: Callable[..., os.stat_result] = os.stat
+
+    def logged(path: Any, **options: Any) -> os.stat_result:
+        looked_at.append(str(path))
+        return stat(path, **options)
+
+    folder.put("new", [1, 2])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", logged)
+        assert polls.poll() == {"new.parquet": 2}
+    assert {path for path in looked_at if path.endswith(".parquet")} == {str(folder.file("new"))}
+    folder.remove("7")
+    assert polls.poll() == {}
+    assert polls.known.get("7.parquet") is None
+    folder.put("8", [1, 2, 3])
+    assert polls.poll() == {"8.parquet": 3, "files_replaced": 1}
+
+
+def test_a_file_that_is_overwritten_in_place_among_many_is_noticed_at_the_next_full_look(
+    poller: tuple[Folder, Poller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, polls = poller
+    clock = Clock(polls.source._watch._clock())
+    monkeypatch.setattr(polls.source._watch, "_clock", clock)
+    other = Folder(folder.path.parent / "other")
+    other.put("export", [1, 2, 3, 4])
+    folder.put("9", [1])
+    assert polls.poll() == {"9.parquet": 1, "files_replaced": 1}
+    shutil.copyfile(other.file("export"), folder.file("9"))
+    clock.now += 3_600
+    assert polls.poll() == {"9.parquet": 4, "files_replaced": 1}
