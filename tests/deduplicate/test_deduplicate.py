@@ -14,6 +14,7 @@ from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.runners.engine.shard import StageShard
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.testing import TestStream
 from tests.support.pipelines import run
 
@@ -80,13 +81,13 @@ def test_state_is_empty_behind_the_horizon() -> None:
         elements = [(number, number) for number in range(turn * 10, turn * 10 + 10)]
         orders = of_rows("in", [number for number, _ in elements])
         bundle = Bundle.fresh(elements, [turn] * 10, orders, turn)
-        shard.instant(turn, {"once": bundle}, {"in": turn}, closes=True)
+        shard.instant(turn, {"once": bundle}, {"in": Watermarks(turn)}, closes=True)
         engine.settle(_no_freeze)
         most = max(most, len(engine.ids))
         assert engine.counters["ids"] == len(engine.ids)
     assert most <= 10 * 18
     assert engine.counters["id_bytes"] > 0
-    shard.instant(200, {}, {"in": 250}, closes=True)
+    shard.instant(200, {}, {"in": Watermarks(250)}, closes=True)
     assert len(engine.ids) == engine.counters["ids"] == engine.counters["id_bytes"] == 0
     assert all(entry is None for entry in engine.settle(_no_freeze).values())
 

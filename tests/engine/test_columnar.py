@@ -25,6 +25,7 @@ from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable, 
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_rows
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.values import encode_key
 
@@ -148,10 +149,10 @@ def generally(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
     for tick, part in enumerate(parts, 1):
         engine.advance_clock(tick)
         feed_pairs(engine, elements_of(part, node.strategy.window_fn))
-        engine.advance_watermark(part.watermark)
+        engine.advance_watermarks(Watermarks(part.watermark))
         engine.leave_instant()
         bundles.append(engine.take_output())
-    return told(bundles, engine.counters, engine.output_watermark())
+    return told(bundles, engine.counters, engine.output_watermarks().low)
 
 
 def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callable[[int], bool]) -> Told:
@@ -163,16 +164,16 @@ def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callab
     for tick, part in enumerate(parts, 1):
         engine.advance_clock(tick)
         feed(engine, node, part)
-        engine.advance_watermark(part.watermark)
+        engine.advance_watermarks(Watermarks(part.watermark))
         bundles.append(rows_of(engine))
-        engine.output_watermark()
+        engine.output_watermarks()
         durable.update(engine.settle(lambda _: b""))
         if restarts(tick):
             before, engine = engine, ColumnarEngine(node, lift)
             engine.apply(durable)
             engine.stand_at(**before.position())
             engine.counters = before.counters
-    return told(bundles, engine.counters, engine.output_watermark())
+    return told(bundles, engine.counters, engine.output_watermarks().low)
 
 
 def feed(engine: ColumnarEngine, node: GroupByKeyAndWindow, part: Part) -> None:
@@ -274,7 +275,7 @@ def test_bounded_input_gives_the_panes_of_the_general_path(
     columnar = ColumnarEngine(node, Lift("group", "read", "key", "value", combine.kernel or ""), follow=True)
     for part in parts:
         feed(columnar, node, part)
-    columnar.advance_watermark(FAR)
+    columnar.advance_watermarks(Watermarks(FAR))
     actual = told([rows_of(columnar)], columnar.counters, FAR)
     assert without_nan(actual) == without_nan(bounded(node, parts))
 
@@ -291,7 +292,7 @@ def bounded(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
         engine.stand_at(watermark=never, clock=never)
         rows = [row for row, other in enumerate(encoded) if other == key]
         feed_pairs(engine, inbox.take(sorted(rows, key=inbox.times.__getitem__)), follow=True)
-        engine.advance_watermark(FAR)
+        engine.advance_watermarks(Watermarks(FAR))
     return told([engine.take_output()], engine.counters, FAR)
 
 

@@ -13,6 +13,7 @@ import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.testing import strategies
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ def events_of(script: TestStream, strategy: WindowingStrategy) -> Iterator[Event
                     windows = strategy.window_fn.assign(at, (key, value))
                     yield "element", (key, value, int(at), windows, (0, number))
             case WatermarkStep():
-                yield "advance_watermark", (int(step.watermark),)
+                yield "advance_watermarks", (Watermarks(int(step.watermark)),)
             case ClockStep():
                 yield "advance_clock", (int(step.processing_time),)
     yield "leave_instant", ()
-    yield "advance_watermark", (int(dm.MAX_TIMESTAMP),)
+    yield "advance_watermarks", (MAX_WATERMARKS,)
 
 
 @attrs.define
@@ -67,7 +68,7 @@ class Shard:
         name, arguments = event
         getattr(self.engine, name)(*arguments)
         output = self.engine.take_output()
-        self.given += [attrs.astuple(output, recurse=False), self.engine.output_watermark()]
+        self.given += [attrs.astuple(output, recurse=False), self.engine.output_watermarks().low]
         windows = [window for (window,) in output.windows]
         return list(zip(output.values, windows, output.times, output.panes, strict=True))
 
@@ -115,8 +116,8 @@ def test_the_output_watermark_is_never_ahead_of_the_input(script: TestStream, st
     shard = Shard(strategy)
     for event in events_of(script, strategy):
         shard.take(event)
-        assert shard.engine.output_watermark() <= shard.engine.watermark
-    assert shard.engine.output_watermark() == dm.MAX_TIMESTAMP
+        assert shard.engine.output_watermarks().low <= shard.engine.watermark
+    assert shard.engine.output_watermarks().low == dm.MAX_TIMESTAMP
 
 
 @given(strategies.test_streams(), ANY_STRATEGY)
@@ -126,7 +127,7 @@ def test_a_pane_that_is_early_or_on_time_is_not_late_for_what_follows(
     shard = Shard(strategy)
     known = int(dm.MIN_TIMESTAMP)  # downstream
     for event in events_of(script, strategy):
-        known = max(known, shard.engine.output_watermark())
+        known = max(known, shard.engine.output_watermarks().low)
         for _, _, time, info in shard.take(event):
             assert info.timing is dm.PaneTiming.LATE or time >= known
 

@@ -18,6 +18,7 @@ from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.runners.engine.cells_in_order import CellsInOrder
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_row
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.values import IntervalWindow, Window, encode_key, interval
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def test_windows_behind_the_watermark_are_not_asked_again_for_each_element_of_th
     for windows in (100, 2000):
         engine = engine_for(dm.FixedWindows("1 minute"))
         feed(engine, range(windows))
-        engine.advance_watermark(windows * MINUTE)
+        engine.advance_watermarks(Watermarks(windows * MINUTE))
         costs[windows] = calls_for(engine, range(50))
         assert engine.live_windows() == windows
     assert costs[2000] < 1.2 * costs[100]
@@ -102,9 +103,9 @@ def test_sessions_found_by_order_are_those_found_by_looking_at_all(steps: list[t
                 windows = fn.assign(dm.EventTime(minute * MINUTE), None)
                 engine.element(BUSY, number, minute * MINUTE, windows, of_row("in", number))
             else:
-                engine.advance_watermark((minute - 7 * 24 * 60) * MINUTE)
+                engine.advance_watermarks(Watermarks((minute - 7 * 24 * 60) * MINUTE))
                 engine.settle(pickle.dumps)
-        engine.advance_watermark(int(dm.MAX_TIMESTAMP))
+        engine.advance_watermarks(MAX_WATERMARKS)
         output = engine.take_output()
         outputs.append((output.values, output.windows, output.panes))
     assert outputs[0] == outputs[1]

@@ -12,6 +12,7 @@ from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_row
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.values import NO_FIRING, interval
 
 SECOND = 1_000_000
@@ -75,7 +76,7 @@ def test_a_merge_takes_back_every_source_at_the_next_pane_by_source_window() -> 
 def test_a_forced_pane_with_nothing_new_takes_the_value_back_and_sends_it_again() -> None:
     sums = engine(dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1)))
     sums.element("k", 3, 5, [MINUTE], of_row("in", 0))
-    sums.advance_watermark(60 * SECOND)
+    sums.advance_watermarks(Watermarks(60 * SECOND))
     assert signed(sums.take_output()) == [("+", 3), ("-", 3), ("+", 3)]
 
 
@@ -98,14 +99,14 @@ def test_a_lone_retraction_waits_for_a_trigger_that_looks_at_the_clock() -> None
     sums = engine(dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1)))
     feed_pairs(sums, update([("+", 3, None), ("+", 4, None), ("-", 3, 1)]))
     assert signed(sums.take_output()) == [("+", 3), ("-", 3), ("+", 7)]
-    sums.advance_watermark(60 * SECOND)
+    sums.advance_watermarks(Watermarks(60 * SECOND))
     assert signed(sums.take_output()) == [("-", 7), ("+", 4)]
 
 
 def test_a_window_with_nothing_left_takes_its_value_back_and_says_no_more() -> None:
     sums = engine(dm.Repeatedly(dm.AfterWatermark()), on_time=dm.OnTimeBehavior.FIRE_IF_NON_EMPTY)
     feed_pairs(sums, update([("+", 3, None)]))
-    sums.advance_watermark(60 * SECOND)
+    sums.advance_watermarks(Watermarks(60 * SECOND))
     feed_pairs(sums, update([("-", 3, 1)]))
     assert signed(sums.take_output()) == [("+", 3), ("-", 3)]
 
@@ -123,7 +124,7 @@ def test_combiners_apply_retractions_whether_they_subtract_or_not(
 
 def test_a_retraction_behind_the_expiry_is_dropped_and_counted_with_its_replacement() -> None:
     sums = engine()
-    sums.advance_watermark(int(dm.MAX_TIMESTAMP))
+    sums.advance_watermarks(MAX_WATERMARKS)
     feed_pairs(sums, update([("-", 3, 1), ("+", 9, 1)]))
     assert (sums.counters["dropped_because_late"], sums.counters["dropped_retractions"]) == (1, 1)
     assert not sums.take_output()

@@ -22,6 +22,7 @@ from dataflow_model.runners.engine.columns.sessions import merge_sessions
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import of_watermark
 from dataflow_model.runners.engine.user_code import at_window, user_error
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import TriggerMachine
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, encode_key
@@ -130,8 +131,9 @@ class ColumnarEngine:
             except Exception as error:
                 raise user_error(error, self.label, value, hint=None) from error
 
-    def advance_watermark(self, watermark: int) -> None:
-        """Let a watermark take effect: the windows that it passes give their panes."""
+    def advance_watermarks(self, watermarks: Watermarks) -> None:
+        """Let the input's low watermark take effect: the windows that it passes give their panes."""
+        watermark = watermarks.low
         if watermark <= self.watermark:
             return
         previous, self.watermark = self.watermark, watermark
@@ -155,9 +157,9 @@ class ColumnarEngine:
 
     # What a runner reads off ---------------------------------------------------------------------------------------
 
-    def output_watermark(self) -> int:
-        """Return the watermark of the output, which is the input's: a live window ends after it."""
-        return self.watermark
+    def output_watermarks(self) -> Watermarks:
+        """Return the watermarks of the output: the input's low watermark, as a live window ends after it."""
+        return Watermarks(self.watermark)
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return at which watermark a window next closes; no timer looks at the clock."""

@@ -11,9 +11,8 @@ from dataflow_model.runners.engine.order import relayed
 from dataflow_model.runners.engine.sharding import encoded_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dataflow_model.plan.nodes import Deduplicate
+    from dataflow_model.runners.engine.watermarks import Watermarks
 
 __all__ = ["DeduplicatingEngine"]
 
@@ -43,21 +42,20 @@ class DeduplicatingEngine(KeyedEngine):
         super().__init__(node.label, self.ids, percentiles)
         self._tells_percentile = tells_percentile
 
-    def instant(self, clock: int, inbox: Bundle | None, watermark: int, percentiles: Sequence[int]) -> Bundle:
+    def instant(self, clock: int, inbox: Bundle | None, watermarks: Watermarks) -> Bundle:
         """Run the events of one instant, and return what passes.
 
         Args:
             clock: the processing clock.
             inbox: the pairs.
-            watermark: the input's.
-            percentiles: its further percentiles.
+            watermarks: the input's.
 
         Raises:
             UserCodeError: for an id that has no deterministic encoding.
         """
         self.clock = max(self.clock, clock)
         passed = self._first_of(inbox.in_order()) if inbox else Bundle()
-        moved = self.reach(watermark, percentiles)
+        moved = self.reach(watermarks)
         if moved:
             self.ids.forget_behind(self.watermark)
         if inbox or moved:

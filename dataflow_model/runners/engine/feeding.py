@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.errors import InvalidType, UserCodeError
 from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
     for row, (value, time, windows, order) in enumerate(columns):
         try:
             if follow:
-                engine.advance_watermark(time)
+                engine.advance_watermarks(Watermarks(time))
             if row in alone:
                 engine.retraction(value[0], value[1], time, alone[row], order)
             elif row in replacing:

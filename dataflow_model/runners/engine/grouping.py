@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import Cause, Order
+    from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.triggers import Outcome
     from dataflow_model.values import PaneInfo, Window
 
@@ -85,7 +86,7 @@ class GroupingEngine(KeyedEngine):
     ) -> None:
         self.machine = TriggerMachine(node.strategy.trigger)
         self.state = KeyStore(node.strategy, thaw, self.machine.percentiles)
-        super().__init__(node.label, self.state, percentiles, self.machine.percentiles)
+        super().__init__(node.label, self.state, tuple(dict.fromkeys((*percentiles, *self.machine.percentiles))))
         self.strategy = node.strategy
         self.combine = _combiner(node) if takes_back else node.combine
         self.late_data = node.strategy.late_data or late_data
@@ -122,14 +123,12 @@ class GroupingEngine(KeyedEngine):
         self._run_clock(processing_time - 1, processing_time, BEFORE)
         self.clock = processing_time
 
-    def pass_by(self, processing_time: int, watermark: int, percentiles: Sequence[int] = ()) -> bool:
+    def pass_by(self, processing_time: int, watermarks: Watermarks) -> bool:
         """Take all clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
-        if percentiles:
-            return False
-        if self.state.is_due(self._clocks(watermark, processing_time)):
+        if self.percentiles or self.state.is_due(self._clocks(watermarks.low, processing_time)):
             return False
         self.clock = max(self.clock, processing_time)
-        self.watermark = max(self.watermark, watermark)
+        self.reach(watermarks)
         return True
 
     def leave_instant(self) -> None:
@@ -229,15 +228,10 @@ class GroupingEngine(KeyedEngine):
         if not state.cells and not state.reopened:
             self.state.keys.pop(encoded, None)
 
-    def advance_watermark(self, watermark: int, percentiles: Sequence[int] = ()) -> None:
-        """Let a watermark take effect: event-time timers at or before it run, windows pass and expire.
-
-        Args:
-            watermark: the low watermark.
-            percentiles: those that the plan's triggers wait for, in order; none where there are none.
-        """
+    def advance_watermarks(self, watermarks: Watermarks) -> None:
+        """Let the input's watermarks take effect: event-time timers they have reached run, windows pass and expire."""
         previous = self.watermark
-        if not self.reach(watermark, percentiles):
+        if not self.reach(watermarks):
             return
         found = self.state.take_due(_EVENT, self._clocks(self.watermark, self.clock))
         if not found:

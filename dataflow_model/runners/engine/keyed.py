@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dataflow_model.time import MIN_TIMESTAMP
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
@@ -72,63 +71,50 @@ class KeyedEngine:
     Args:
         label: the node's.
         store: its keys.
-        percentiles: those below 100 that any trigger of the plan waits for, in order; downstream is told these.
-        others: further ones that this node's own trigger waits for.
+        percentiles: those below 100 that any trigger of the plan waits for, in order.
 
     Attributes:
-        watermark, clock: the low watermark of the input, and the processing clock.
-        percentiles: the further percentiles of the input's watermark.
+        watermarks: those of the input.
+        watermark: the low one of them.
+        percentiles: the others, by percentile.
+        clock: the processing clock.
         counters: what has been counted, by name.
     """
 
-    def __init__(
-        self, label: str, store: KeyedStore, percentiles: tuple[float, ...] = (), others: tuple[float, ...] = ()
-    ) -> None:
-        never = int(MIN_TIMESTAMP)
+    def __init__(self, label: str, store: KeyedStore, percentiles: tuple[float, ...] = ()) -> None:
         self.label = label
         self.counters: Counter[str] = Counter()
-        self.watermark = never
         self.clock = 0
-        self.percentiles = dict.fromkeys((*percentiles, *others), never)
+        self._percentiles = percentiles
+        self._stand(MIN_WATERMARKS)
         self._store = store
-        self._told = len(percentiles)
 
-    def held(self, watermark: int) -> int:
-        """Return a watermark of the input as far as what is still to come lets it through."""
-        hold = self._store.hold()
-        return watermark if hold is None else min(watermark, hold)
+    def _stand(self, watermarks: Watermarks) -> None:
+        self.watermarks = watermarks
+        self.watermark = watermarks.low
+        further = watermarks.further(len(self._percentiles))
+        self.percentiles = dict(zip(self._percentiles, further, strict=True))
 
-    def reach(self, watermark: int, percentiles: Sequence[int]) -> bool:
-        """Take the input's watermarks forward, never back; return whether any has moved.
-
-        A percentile that is not told, or told too low, is where the low watermark is.
-        """
-        moved: dict[float, int] = {}
-        if self.percentiles:
-            told = dict(zip(self.percentiles, percentiles, strict=False))
-            for one, before in self.percentiles.items():
-                value = max(told.get(one, watermark), watermark)
-                if value > before:
-                    moved[one] = value
-        if watermark <= self.watermark and not moved:
+    def reach(self, watermarks: Watermarks) -> bool:
+        """Take the input's watermarks forward, never back; return whether any has moved."""
+        reached = self.watermarks.advance(watermarks)
+        if reached is self.watermarks:
             return False
-        self.watermark = max(self.watermark, watermark)
-        self.percentiles.update(moved)
+        self._stand(reached)
         return True
 
-    def output_watermark(self) -> int:
-        """Return what this shard lets the output's watermark be: the input's, held by what is still to come.
+    def output_watermarks(self) -> Watermarks:
+        """Return what this shard lets the output's watermarks be: the input's, held by what is still to come.
 
-        It may go back, when late data are pending again. Whoever receives the output takes the minimum over the shards
-        first and the running maximum of that second: a shard that did so for itself would have the number of shards
-        decide what is late downstream.
+        They may go back, when late data are pending again. Whoever receives the output takes the minimum over the
+        shards first and the running maximum of that second: a shard that did so for itself would have the number of
+        shards decide what is late downstream.
         """
-        return self.held(self.watermark)
+        return self._held(self.watermarks)
 
-    def output_percentiles(self) -> tuple[int, ...]:
-        """Return the same for the further percentiles of the watermark, in the plan's order."""
-        values = itertools.islice(self.percentiles.values(), self._told)  # the plan's come first
-        return tuple(self.held(value) for value in values)
+    def _held(self, watermarks: Watermarks) -> Watermarks:
+        hold = self._store.hold()
+        return watermarks if hold is None else watermarks.held(hold)
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return at which watermark of the input, and at which time of the clock, something next happens by itself."""
@@ -148,9 +134,8 @@ class KeyedEngine:
         percentiles: Sequence[int] = (),
     ) -> None:
         """Set the clocks of the shard, as `position` gave them; without percentiles these are at the low watermark."""
-        self.watermark, self.clock = watermark, clock
-        values = percentiles or [watermark] * len(self.percentiles)
-        self.percentiles = dict(zip(self.percentiles, values, strict=True))
+        self.clock = clock
+        self._stand(Watermarks.of(watermark, percentiles))
 
     def position(self) -> dict[str, Any]:
         """Return the clocks of the shard, for `stand_at`."""

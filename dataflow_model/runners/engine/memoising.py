@@ -20,11 +20,12 @@ from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import PaneInfo, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.draws import Draws
+    from dataflow_model.runners.engine.watermarks import Watermarks
 
 __all__ = ["MemoEngine"]
 
@@ -76,20 +77,17 @@ class MemoEngine(KeyedEngine):
         self._place = staged.plan.nodes.index(node)
         self._tells_percentile = tells_percentile
 
-    def instant(
-        self, clock: int, inbox: Bundle | None, watermark: int, percentiles: Sequence[int]
-    ) -> dict[str, Bundle]:
+    def instant(self, clock: int, inbox: Bundle | None, watermarks: Watermarks) -> dict[str, Bundle]:
         """Run the events of one instant, and return the outputs by tag.
 
         Args:
             clock: the processing clock.
             inbox: the elements.
-            watermark: the input's.
-            percentiles: its further percentiles.
+            watermarks: the input's.
         """
         self.clock = max(self.clock, clock)
         outputs = self.elements(inbox.in_order()) if inbox else {}
-        self.advance_watermark(watermark, percentiles)
+        self.advance_watermarks(watermarks)
         return outputs
 
     def elements(self, inbox: Bundle) -> dict[str, Bundle]:
@@ -114,9 +112,9 @@ class MemoEngine(KeyedEngine):
                 )
         return outputs
 
-    def advance_watermark(self, watermark: int, percentiles: Sequence[int] = ()) -> None:
-        """Let a watermark take effect: what expired windows have kept is gone."""
-        if self.reach(watermark, percentiles):
+    def advance_watermarks(self, watermarks: Watermarks) -> None:
+        """Let the input's watermarks take effect: what expired windows have kept is gone."""
+        if self.reach(watermarks):
             for _, window, kept in self.state.take_due(TimeDomain.EVENT_TIME, self.watermark):
                 del kept.cells[window]
 

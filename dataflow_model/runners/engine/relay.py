@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.keyed import percentile_at
 from dataflow_model.runners.engine.order import relayed
-from dataflow_model.time import MIN_TIMESTAMP
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,22 +28,24 @@ class RelayEngine:
     """
 
     def __init__(self, node: Reshuffle, percentiles: tuple[float, ...] = (), *, tells_percentile: bool = False) -> None:
-        self.percentiles = dict.fromkeys(percentiles, int(MIN_TIMESTAMP))
+        self._percentiles = percentiles
         self._tells_percentile = tells_percentile
         self.label = node.label
         self.counters: Counter[str] = Counter()
-        self.watermark = int(MIN_TIMESTAMP)
+        self.watermarks = MIN_WATERMARKS
         self._output = Bundle()
 
-    def reach(self, watermark: int, percentiles: Sequence[int] = ()) -> None:
+    def reach(self, watermarks: Watermarks) -> None:
         """Take the watermarks forward, never back: a source that is added later begins far behind."""
-        self.watermark = max(self.watermark, watermark)
-        for percentile, value in zip(self.percentiles, percentiles, strict=False):
-            self.percentiles[percentile] = max(self.percentiles[percentile], value)
+        self.watermarks = self.watermarks.advance(watermarks)
+
+    def stand_at(self, *, watermark: int, percentiles: Sequence[int] = ()) -> None:
+        """Set the watermarks, as `position` gave them."""
+        self.watermarks = Watermarks.of(watermark, percentiles)
 
     def position(self) -> dict[str, Any]:
-        """Return how far the watermarks have come, for `reach`."""
-        return {"watermark": self.watermark, "percentiles": tuple(self.percentiles.values())}
+        """Return how far the watermarks have come, for `stand_at`."""
+        return {"watermark": self.watermarks.low, "percentiles": self.watermarks.further(len(self._percentiles))}
 
     def relay(self, bundle: Bundle) -> None:
         """Pass elements on; the shard has brought them into order."""
@@ -64,15 +66,17 @@ class RelayEngine:
     def _told(self, times: list[int]) -> dict[int, float | None]:
         if not self._tells_percentile:
             return {}
-        return {row: percentile_at(time, self.watermark, self.percentiles) for row, time in enumerate(times)}
+        low, further = self.watermarks.low, self.watermarks.further(len(self._percentiles))
+        percentiles = dict(zip(self._percentiles, further, strict=True))
+        return {row: percentile_at(time, low, percentiles) for row, time in enumerate(times)}
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return nothing: nothing waits here."""
         return None, None
 
-    def output_watermark(self) -> int:
+    def output_watermarks(self) -> Watermarks:
         """Return the input's: a relay holds nothing."""
-        return self.watermark
+        return self.watermarks
 
     def take_output(self) -> Bundle:
         """Return what has passed since the last call."""

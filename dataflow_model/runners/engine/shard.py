@@ -23,7 +23,8 @@ from dataflow_model.runners.engine.order import pass_stages
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
+from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.values import Window
 
-__all__ = ["Arrivals", "Engine", "StageShard", "join_arrivals", "route"]
+__all__ = ["Arrivals", "Engine", "StageShard", "join_arrivals", "least_watermarks", "route"]
 
 Engine: TypeAlias = (
     GroupingEngine | RelayEngine | DeduplicatingEngine | ColumnarEngine | SideJoinEngine | StatefulEngine | MemoEngine
@@ -71,10 +72,7 @@ class StageShard:
 
     Attributes:
         panes: panes in columns for sinks, by the sinks' labels, since they were last taken.
-        watermarks, percentiles: what each producer's output watermarks are known to be, which never go back; the
-            latter only for the percentiles below 100 that the plan's triggers wait for, in order.
-        percentile_outputs: by keyed node, what this shard lets the percentiles of its output watermark be after the
-            last instant.
+        watermarks: what each producer's output watermarks are known to be, which never go back.
     """
 
     staged: StagedPlan
@@ -85,9 +83,7 @@ class StageShard:
     follow: bool = False
     engines: dict[str, Engine] = attrs.field(init=False, factory=dict)
     panes: dict[str, list[PaneTable]] = attrs.field(init=False, factory=dict)
-    watermarks: dict[str, int] = attrs.field(init=False, factory=dict)
-    percentiles: dict[str, tuple[int, ...]] = attrs.field(init=False, factory=dict)
-    percentile_outputs: dict[str, tuple[int, ...]] = attrs.field(init=False, factory=dict)
+    watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
     _awaited: tuple[float, ...] = attrs.field(init=False, default=())
     _tells_percentile: bool = attrs.field(init=False, default=False)
     _fragments: dict[str, Fragment] = attrs.field(init=False, factory=dict)
@@ -140,34 +136,30 @@ class StageShard:
         self,
         clock: int,
         inboxes: Mapping[str, Bundle],
-        watermarks: Mapping[str, int],
+        watermarks: Mapping[str, Watermarks],
         *,
         closes: bool,
         partials: Mapping[str, Sequence[tuple[pa.Table, int]]] | None = None,
-        percentiles: Mapping[str, tuple[int, ...]] | None = None,
         signals: Collection[str] = (),
-    ) -> tuple[Arrivals, dict[str, int]]:
+    ) -> tuple[Arrivals, dict[str, Watermarks]]:
         """Run the events of one instant.
 
         Args:
             clock: the processing clock.
             inboxes: the elements for each keyed node of this stage.
-            watermarks: what all shards of a producer let its output watermark be now, where that has changed.
+            watermarks: what all shards of a producer let its output watermarks be now, where that has changed.
             closes: whether the clock's tick is complete, so that timers at its own time run.
             partials: the partials for each lifted grouping, each with the number of elements in it.
-            percentiles: as `watermarks`, the further percentiles of each, in the order of `awaited_percentiles`.
             signals: the names of signals that take effect now.
 
         Returns:
             what arrives at later stages and sinks, and what this shard lets the output watermarks of its nodes be.
         """
-        for producer, watermark in watermarks.items():
-            self.watermarks[producer] = max(watermark, self.watermarks.get(producer, int(MIN_TIMESTAMP)))
-        for producer, values in (percentiles or {}).items():
-            self.percentiles[producer] = tuple(map(max, values, self.percentiles.get(producer, values)))
+        for producer, reported in watermarks.items():
+            self.watermarks[producer] = self.watermarks.get(producer, MIN_WATERMARKS).advance(reported)
         now = _Instant(clock, inboxes, closes, partials or {}, signals)
         arrivals: Arrivals = {}
-        outputs: dict[str, int] = {}
+        outputs: dict[str, Watermarks] = {}
         for label, engine in self.engines.items():
             took(label, len(inboxes.get(label, ())))
             match engine:
@@ -185,7 +177,7 @@ class StageShard:
                     self._relay(engine, now, arrivals)
                 case DeduplicatingEngine():
                     self._deduplicate(engine, now, arrivals)
-            outputs[label] = engine.output_watermark()
+            outputs[label] = engine.output_watermarks()
         return arrivals, outputs
 
     def behind(self, label: str, output: Bundle, arrivals: Arrivals) -> None:
@@ -219,19 +211,18 @@ class StageShard:
 
     def _group(self, engine: GroupingEngine, now: _Instant, arrivals: Arrivals) -> None:
         label = engine.label
-        watermark, percentiles = self.input_watermark(label), self.input_percentiles(label)
+        watermarks = self.input_watermarks(label)
         inbox = now.inboxes.get(label)
-        if not inbox and not now.signals and engine.pass_by(now.clock, watermark, percentiles):
+        if not inbox and not now.signals and engine.pass_by(now.clock, watermarks):
             return
         engine.advance_clock(now.clock)
         if now.signals:
             engine.signal(now.signals)
         if inbox:
             feed_pairs(engine, inbox.in_order())
-        engine.advance_watermark(watermark, percentiles)
+        engine.advance_watermarks(watermarks)
         if now.closes:
             engine.leave_instant()
-        self.percentile_outputs[label] = engine.output_percentiles()
         self.behind(label, engine.take_output(), arrivals)
 
     def _combine_columns(self, engine: ColumnarEngine, now: _Instant, arrivals: Arrivals) -> None:
@@ -243,21 +234,18 @@ class StageShard:
         inbox = now.inboxes.get(label)
         if inbox:
             engine.fold(inbox)
-        engine.advance_watermark(self.input_watermark(label))
+        engine.advance_watermarks(self.input_watermarks(label))
         self.behind_columns(label, engine, arrivals)
 
     def _run_stateful(self, engine: StatefulEngine, now: _Instant, arrivals: Arrivals) -> None:
         label = engine.label
-        watermark, percentiles = self.input_watermark(label), self.input_percentiles(label)
-        outputs = engine.instant(now.clock, now.inboxes.get(label), watermark, percentiles, closes=now.closes)
-        self.percentile_outputs[label] = engine.output_percentiles()
+        watermarks = self.input_watermarks(label)
+        outputs = engine.instant(now.clock, now.inboxes.get(label), watermarks, closes=now.closes)
         self.behind_outputs(label, outputs, arrivals)
 
     def _memoise(self, engine: MemoEngine, now: _Instant, arrivals: Arrivals) -> None:
         label = engine.label
-        watermark, percentiles = self.input_watermark(label), self.input_percentiles(label)
-        outputs = engine.instant(now.clock, now.inboxes.get(label), watermark, percentiles)
-        self.percentile_outputs[label] = engine.output_percentiles()
+        outputs = engine.instant(now.clock, now.inboxes.get(label), self.input_watermarks(label))
         self.behind_outputs(label, outputs, arrivals)
 
     def _relay(self, engine: RelayEngine, now: _Instant, arrivals: Arrivals) -> None:
@@ -266,14 +254,11 @@ class StageShard:
         if inbox:
             engine.relay(inbox.in_order())
         self.stand_relay(engine)
-        self.percentile_outputs[label] = tuple(engine.percentiles.values())
         self.behind(label, engine.take_output(), arrivals)
 
     def _deduplicate(self, engine: DeduplicatingEngine, now: _Instant, arrivals: Arrivals) -> None:
         label = engine.label
-        watermark, percentiles = self.input_watermark(label), self.input_percentiles(label)
-        passed = engine.instant(now.clock, now.inboxes.get(label), watermark, percentiles)
-        self.percentile_outputs[label] = engine.output_percentiles()
+        passed = engine.instant(now.clock, now.inboxes.get(label), self.input_watermarks(label))
         self.behind(label, passed, arrivals)
 
     def _join(self, engine: SideJoinEngine, now: _Instant, arrivals: Arrivals) -> None:
@@ -286,8 +271,8 @@ class StageShard:
             now.clock,
             inbox and inbox.in_order(),
             [bundle and bundle.in_order() for bundle in sides],
-            self.input_watermark(label),
-            [least_watermark(feed, self.watermarks) for feed in feeds],
+            self.input_watermarks(label),
+            [least_watermarks(feed, self.watermarks) for feed in feeds],
         )
         for tag, output in engine.take_output().items():
             gave(label, len(output))
@@ -295,25 +280,11 @@ class StageShard:
 
     def stand_relay(self, engine: RelayEngine) -> None:
         """Take a relay's watermarks on: they follow from its input's."""
-        engine.reach(self.input_watermark(engine.label), self.input_percentiles(engine.label))
+        engine.reach(self.input_watermarks(engine.label))
 
-    def input_watermark(self, label: str) -> int:
-        """Return the low watermark of a node's input: the least over the producers that feed it."""
-        return input_watermark(self.staged, label, self.watermarks)
-
-    def input_percentiles(self, label: str) -> tuple[int, ...]:
-        """Return the further percentiles of a node's input: each the least over the producers that feed it."""
-        if not self._awaited:
-            return ()
-        low = self.input_watermark(label)
-        return tuple(
-            max(low, least_watermark(self.staged.feeds[label], self._percentile_of_producers(place)))
-            for place in range(len(self._awaited))
-        )
-
-    def _percentile_of_producers(self, place: int) -> dict[str, int]:
-        """Return one percentile by producer; who has told none is where its low watermark is."""
-        return {**self.watermarks, **{producer: values[place] for producer, values in self.percentiles.items()}}
+    def input_watermarks(self, label: str) -> Watermarks:
+        """Return the watermarks of a node's input: the least over the producers that feed it."""
+        return least_watermarks(self.staged.feeds[label], self.watermarks)
 
     def tear_down(self) -> None:
         """Let the DoFns and combiners go."""
@@ -323,23 +294,13 @@ class StageShard:
     @property
     def is_over(self) -> bool:
         """Whether the input of every node has come to its end, after which nothing is called any more."""
-        return all(self.input_watermark(label) == MAX_TIMESTAMP for label in self.engines)
+        return all(self.input_watermarks(label).low == MAX_TIMESTAMP for label in self.engines)
 
 
-def input_watermark(staged: StagedPlan, label: str, watermarks: Mapping[str, int]) -> int:
-    """Return the low watermark of a cut's input."""
-    return least_watermark(staged.feeds[label], watermarks)
-
-
-def least_watermark(feed: Mapping[str, int], watermarks: Mapping[str, int]) -> int:
+def least_watermarks(feed: Mapping[str, int], watermarks: Mapping[str, Watermarks]) -> Watermarks:
     """Return the least of some producers' watermarks, each less what the fragment between holds back."""
-    least = int(MAX_TIMESTAMP)
-    for producer, back in feed.items():
-        watermark = watermarks.get(producer, int(MIN_TIMESTAMP))
-        if back and int(MIN_TIMESTAMP) < watermark < int(MAX_TIMESTAMP):
-            watermark = max(watermark - back, int(MIN_TIMESTAMP))
-        least = min(least, watermark)
-    return least
+    known = ((watermarks.get(producer, MIN_WATERMARKS), back) for producer, back in feed.items())
+    return Watermarks.least(reported.less(back) if back else reported for reported, back in known)
 
 
 def route(staged: StagedPlan, depth: int, arrived: Mapping[str, Bundle], arrivals: Arrivals) -> None:

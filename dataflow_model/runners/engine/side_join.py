@@ -18,6 +18,7 @@ from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.order import by_window, joined, of_release, part_of_join
 from dataflow_model.runners.engine.sides import STANDING, owner_of, view_of
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import DefaultTrigger
 from dataflow_model.values import NO_FIRING, PaneInfo, Window, interval
@@ -124,8 +125,8 @@ class SideJoinEngine:
         clock: int,
         inbox: Bundle | None,
         sides: Sequence[Bundle | None],
-        watermark: int,
-        side_watermarks: Sequence[int],
+        watermarks: Watermarks,
+        side_watermarks: Sequence[Watermarks],
     ) -> None:
         """Run the events of one instant.
 
@@ -133,7 +134,7 @@ class SideJoinEngine:
             clock: the processing clock.
             inbox: the main input's elements, in order.
             sides: those of each changing side input.
-            watermark: the main input's.
+            watermarks: the main input's.
             side_watermarks: the side inputs'.
         """
         state = self.state
@@ -144,17 +145,17 @@ class SideJoinEngine:
         if inbox:
             self.counters["elements_in"] += len(inbox)
             self._take_main(inbox)
-        passed = [max(pair) for pair in zip(state.watermarks, side_watermarks, strict=True)]
+        passed = [max(before, now.low) for before, now in zip(state.watermarks, side_watermarks, strict=True)]
         changed = any(sides) or passed != state.watermarks
-        if changed or inbox or watermark > state.watermark:
-            state.watermark, state.watermarks = max(state.watermark, watermark), passed
+        if changed or inbox or watermarks.low > state.watermark:
+            state.watermark, state.watermarks = max(state.watermark, watermarks.low), passed
             if changed:
                 self._release(clock)
             self._forget()
 
-    def output_watermark(self) -> int:
-        """Return the main input's watermark, held by the elements that wait; see `KeyedEngine.output_watermark`."""
-        return min(self.state.watermark, self.state.hold)
+    def output_watermarks(self) -> Watermarks:
+        """Return the main input's low watermark, held by the elements that wait; see `KeyedEngine`."""
+        return Watermarks(min(self.state.watermark, self.state.hold))
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return at which watermark of the side inputs an element next stops waiting; none waits for the clock."""

@@ -18,6 +18,7 @@ from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window
 from dataflow_model.runners.engine.stateful_calls import Call, UserCalls
 from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, KeyCells, StateCell
 from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import encode_key
@@ -71,24 +72,21 @@ class StatefulEngine(KeyedEngine):
 
     # The events of one instant -------------------------------------------------------------------------------------
 
-    def instant(
-        self, clock: int, inbox: Bundle | None, watermark: int, percentiles: Sequence[int], *, closes: bool
-    ) -> dict[str, Bundle]:
+    def instant(self, clock: int, inbox: Bundle | None, watermarks: Watermarks, *, closes: bool) -> dict[str, Bundle]:
         """Run the events of one instant, and return the outputs by tag.
 
         Args:
             clock: the processing clock.
             inbox: the elements.
-            watermark: the input's.
-            percentiles: its further percentiles.
+            watermarks: the input's.
             closes: whether the clock's tick is complete, so that timers at its own time run.
         """
-        if not inbox and self.pass_by(clock, watermark, percentiles):
+        if not inbox and self.pass_by(clock, watermarks):
             return {}
         self.advance_clock(clock)
         if inbox:
             feed_elements(self, inbox.in_order())
-        self.advance_watermark(watermark, percentiles)
+        self.advance_watermarks(watermarks)
         if closes:
             self.leave_instant()
         return self.take_output()
@@ -100,12 +98,13 @@ class StatefulEngine(KeyedEngine):
         self._run(_CLOCK, processing_time - 1, BEFORE)
         self.clock = processing_time
 
-    def pass_by(self, processing_time: int, watermark: int, percentiles: Sequence[int] = ()) -> bool:
+    def pass_by(self, processing_time: int, watermarks: Watermarks) -> bool:
         """Take all clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
-        if percentiles or self.state.is_due(self._reached(max(watermark, self.watermark)), processing_time):
+        reached = self._reached(max(watermarks.low, self.watermark))
+        if self.percentiles or self.state.is_due(reached, processing_time):
             return False
         self.clock = max(self.clock, processing_time)
-        self.watermark = max(self.watermark, watermark)
+        self.reach(watermarks)
         return True
 
     def leave_instant(self) -> None:
@@ -135,9 +134,9 @@ class StatefulEngine(KeyedEngine):
         if not keyed.cells:
             self.state.keys.pop(encoded, None)  # all of it dropped
 
-    def advance_watermark(self, watermark: int, percentiles: Sequence[int] = ()) -> None:
-        """Let a watermark take effect: elements have their turn, timers at or before it run, windows expire."""
-        if self.reach(watermark, percentiles):
+    def advance_watermarks(self, watermarks: Watermarks) -> None:
+        """Let the input's watermarks take effect: elements have their turn, timers run, windows expire."""
+        if self.reach(watermarks):
             self._run(_EVENT, self._reached(self.watermark), WATERMARK)
 
     # What a runner reads off ---------------------------------------------------------------------------------------
@@ -158,11 +157,9 @@ class StatefulEngine(KeyedEngine):
             return watermark
         return max(watermark - self._wait - 1, int(MIN_TIMESTAMP))
 
-    def held(self, watermark: int) -> int:
-        """Return a watermark of the input as far as what is kept, or waits for its turn, lets it through."""
-        if self._wait and watermark not in (MIN_TIMESTAMP, MAX_TIMESTAMP):
-            watermark = max(watermark - self._wait, int(MIN_TIMESTAMP))
-        return super().held(watermark)
+    def output_watermarks(self) -> Watermarks:
+        """Return the input's watermarks as far as what is kept, or waits for its turn, lets them through."""
+        return self._held(self.watermarks.less(self._wait) if self._wait else self.watermarks)
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return at which watermark of the input, and at which time of the clock, something next happens by itself."""
@@ -287,7 +284,7 @@ def feed_elements(engine: StatefulEngine, inbox: Bundle, *, follow: bool = False
                 hint="add dm.WithKeys(…) before it",
             )
         if follow:  # elements at a time come before the timers at it
-            engine.advance_watermark(max(time - 1, int(MIN_TIMESTAMP)))
+            engine.advance_watermarks(Watermarks(max(time - 1, int(MIN_TIMESTAMP))))
         element = Arrived(value, time, pane, produced, bool(inbox.updates) and inbox.is_retraction(row))
         try:
             take(value[0], element, windows, order)

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.estimation import NOTHING_YET, SourceProgress
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -67,9 +68,11 @@ class Timeline:
     def __len__(self) -> int:
         return len(self.at)
 
-    def percentiles_at(self, place: int) -> dict[str, tuple[int, ...]]:
-        """Return by source its further percentiles at an instant."""
-        return {label: values[place] for label, values in self.percentiles.items()}
+    def watermarks_of_sources(self) -> dict[str, list[Watermarks]]:
+        """Return by source its low watermark and further percentiles at each instant."""
+        if not self.percentiles:
+            return {label: list(map(Watermarks, low)) for label, low in self.watermarks.items()}
+        return {label: list(map(Watermarks.of, low, self.percentiles[label])) for label, low in self.watermarks.items()}
 
 
 @attrs.define

@@ -219,7 +219,7 @@ class LocalResult:
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return the output watermark of each source and grouping by label."""
-        return {label: EventTime(watermark) for label, watermark in self._execution.watermarks.items()}
+        return {label: EventTime(watermarks.low) for label, watermarks in self._execution.watermarks.items()}
 
     def collected(self, label: str) -> list[Record]:
         """Return what the `io.Collect` sink with this label has received, in emission order; nothing before the end.

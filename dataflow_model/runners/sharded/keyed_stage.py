@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 
 from dataflow_model.metrics.collecting import counted_rows
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.reporting import state_sizes
 from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
 from dataflow_model.runners.sharded.moments import next_moment
@@ -48,8 +49,7 @@ class _Inbox:
     control: Control | None = None
     seen: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)
     timeline: Timeline | None = None
-    watermarks: dict[str, list[list[int]]] = attrs.field(factory=dict)
-    percentiles: dict[str, list[list[tuple[int, ...]]]] = attrs.field(factory=dict)
+    watermarks: dict[str, list[list[Watermarks]]] = attrs.field(factory=dict)
     bundles: list[PackedBundle] = attrs.field(factory=list)
     partials: dict[At, dict[str, list[tuple[pa.Table, int]]]] = attrs.field(factory=dict)
 
@@ -137,10 +137,8 @@ def _receive(inbox: _Inbox, row: Row) -> None:
         case Kind.TIMELINE:
             inbox.timeline = load(row.payload)
         case Kind.WATERMARK:
-            producer, values, percentiles = load(row.payload)
-            inbox.watermarks.setdefault(producer, []).append(values)
-            if percentiles:
-                inbox.percentiles.setdefault(producer, []).append(percentiles)
+            producer, reports = load(row.payload)
+            inbox.watermarks.setdefault(producer, []).append(list(itertools.starmap(Watermarks, reports)))
         case _:
             raise AssertionError(f"unexpected row of kind {row.kind!r}")
 
@@ -157,17 +155,12 @@ def _run(
     """Run the instants in order, and pack what comes of them."""
     program = task.program
     elements = _by_instant(state, timeline, inbox.bundles)
-    watermarks: dict[str, list[int]] = dict(timeline.watermarks)
+    watermarks = timeline.watermarks_of_sources()
     for producer, from_shards in inbox.watermarks.items():
-        watermarks[producer] = np.min(np.array(from_shards, np.int64), axis=0).tolist()
-    percentiles = dict(timeline.percentiles)
-    for producer, high_from_shards in inbox.percentiles.items():
-        percentiles[producer] = list(map(tuple, np.min(np.array(high_from_shards, np.int64), axis=0).tolist()))
+        watermarks[producer] = list(map(Watermarks.least, zip(*from_shards, strict=True)))
     passed: dict[str, Bundle] = {}
     places: dict[str, list[At]] = {}
-    outputs: dict[str, list[int]] = {name: [] for name in state.shard.engines}
-    awaited = len(program.awaited.percentiles)
-    highs: dict[str, list[tuple[int, ...]]] = {name: [] for name in state.shard.engines}
+    outputs: dict[str, list[Watermarks]] = {name: [] for name in state.shard.engines}
     for number, at in enumerate(timeline.at):
         arrivals, output = state.shard.instant(
             at[0],
@@ -175,22 +168,20 @@ def _run(
             {producer: values[number] for producer, values in watermarks.items()},
             closes=timeline.closes[number],
             partials=inbox.partials.get(at),
-            percentiles={producer: values[number] for producer, values in percentiles.items()},
             signals=timeline.signals.get(number, ()),
         )
         yield from pack_panes(task, depth, state.shard, at, stager)
         for cut, bundle in arrivals.items():
             passed.setdefault(cut, Bundle()).extend(bundle)
             places.setdefault(cut, []).extend([at] * len(bundle))
-        for name, watermark in output.items():
-            outputs[name].append(watermark)
-            highs[name].append(state.shard.percentile_outputs.get(name, (watermark,) * awaited))
+        for name, reported in output.items():
+            outputs[name].append(reported)
     yield from pack_arrivals(task, passed, places, stager)
     last = len(program.staged.stages)
     for later in range(depth + 1, last + 1):
-        for name, values in outputs.items():
+        for name, reports in outputs.items():
             if any(node.label in program.staged.targets(name) for node in program.staged.stages[later - 1]):
-                payload = dump((name, values, highs[name] if awaited else []))
+                payload = dump((name, [(report.low, report.percentiles) for report in reports]))
                 yield from (Row(shard, later, Kind.WATERMARK, payload) for shard in program.labels)
     if depth < last and label == program.labels[0]:
         payload = dump(timeline)
@@ -247,13 +238,13 @@ def _metrics(depth: int, label: int, state: ShardState) -> dict[str, Any]:
     sources = {name: dict(counts) for name, counts in state.meta.counters.items() if name not in counters}
     watermarks = {
         **state.shard.watermarks,
-        **{name: engine.output_watermark() for name, engine in state.shard.engines.items()},
+        **{name: engine.output_watermarks() for name, engine in state.shard.engines.items()},
     }
     return {
         "depth": depth,
         "shard": label,
         "counters": counters,
         "sources": sources,
-        "watermarks": watermarks,
+        "watermarks": {name: reported.low for name, reported in watermarks.items()},
         "cache": state.how,
     }

@@ -26,6 +26,7 @@ from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.sharding import encoded_key
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine, feed_elements
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS
 from dataflow_model.runners.sharded.publishing import Stager
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.sharded.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
@@ -147,7 +148,7 @@ def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
         took(label, len(inbox))
         if isinstance(engine, ColumnarEngine):
             engine.fold(inbox)
-            engine.advance_watermark(int(MAX_TIMESTAMP))
+            engine.advance_watermarks(MAX_WATERMARKS)
             stage.behind_columns(label, engine, arrivals)
             engine.stand_at(watermark=_NEVER, clock=_NEVER)
             continue
@@ -159,7 +160,7 @@ def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
             stage.behind(label, engine.run_bounded(inbox), arrivals)
         elif isinstance(engine, MemoEngine):  # a bucket has all elements of a value, and all that are taken back
             stage.behind_outputs(label, engine.elements(inbox.in_order()), arrivals)
-            engine.advance_watermark(int(MAX_TIMESTAMP))
+            engine.advance_watermarks(MAX_WATERMARKS)
             engine.stand_at(watermark=_NEVER, clock=_NEVER)
         else:
             stage.behind_outputs(label, _run_keys(engine, inbox), arrivals)
@@ -185,7 +186,7 @@ def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[st
             feed_elements(engine, elements, follow=True)
         else:
             feed_pairs(engine, elements, follow=True)
-        engine.advance_watermark(int(MAX_TIMESTAMP))
+        engine.advance_watermarks(MAX_WATERMARKS)
         given = engine.take_output()
         for tag, bundle in given.items() if isinstance(given, dict) else [(MAIN, given)]:
             if bundle:

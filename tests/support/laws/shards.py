@@ -21,6 +21,7 @@ from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals
 from dataflow_model.runners.engine.sharding import rows_by_shard
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.testing import TestStream, panes_of
 from dataflow_model.values import NO_FIRING
 
@@ -93,14 +94,13 @@ class Shards:
             passed, watermarks = shard.instant(
                 clock,
                 {_GROUP: inboxes[number]} if number in inboxes else {},
-                {_UPSTREAM: watermark},
+                {_UPSTREAM: Watermarks.of(watermark, percentiles)},
                 closes=closes,
-                percentiles={_UPSTREAM: tuple(percentiles)} if percentiles else None,
                 signals=signals,
             )
             join_arrivals(arrivals, passed)
-            outputs.append(watermarks[_GROUP])
-            higher = [*shard.percentile_outputs.get(_GROUP, ()), watermarks[_GROUP]]
+            outputs.append(watermarks[_GROUP].low)
+            higher = [*watermarks[_GROUP].percentiles, watermarks[_GROUP].low]
             assert higher == sorted(higher, reverse=True), "a percentile is behind a higher one"
         bundle = arrivals.get(_SINK, Bundle()).in_order()
         panes = panes_of(records_of(bundle, [(clock, self.instants)] * len(bundle)))
@@ -127,10 +127,9 @@ class Shards:
         engines = [shard.engines[_GROUP] for shard in self._shards]
         positions = [engine.position() for engine in engines if isinstance(engine, GroupingEngine)]
         assert all(position == positions[0] for position in positions), "shards stand at different clocks"
-        watermarks, percentiles = self._shards[0].watermarks, self._shards[0].percentiles
-        frozen = pickle.dumps((kept, positions[0], watermarks, percentiles))
+        frozen = pickle.dumps((kept, positions[0], self._shards[0].watermarks))
         self._shards = [self._new() for _ in range(count)]
-        kept, position, watermarks, percentiles = pickle.loads(frozen)
+        kept, position, watermarks = pickle.loads(frozen)
         bundle = Bundle()
         for entry in kept.values():
             bundle.append((pickle.loads(entry.state).key, None), 0, (), NO_FIRING, of_row("source", 0), 0)
@@ -141,7 +140,7 @@ class Shards:
             mine = {dm.values.encode_key(key) for key, _ in owners.get(number, Bundle()).values}
             engine.apply({key: entry for key, entry in kept.items() if key in mine})
             engine.stand_at(**position)
-            shard.watermarks, shard.percentiles = dict(watermarks), dict(percentiles)
+            shard.watermarks = dict(watermarks)
         self._shards[0].engines[_GROUP].counters.update(counters)
 
     def _by_shard(self, bundle: Bundle, count: int) -> dict[int, Bundle]:

@@ -20,8 +20,8 @@ from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.runners.engine.timeline import Awaited
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS
 from dataflow_model.runners.reporting import Measured, state_sizes
-from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.shard import Arrivals
+    from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.values import Window
 
 __all__ = ["Execution", "part_for", "side_values"]
@@ -42,6 +43,7 @@ class Execution:
         clock: the wall clock's one value, for sources without a replay clock; `None` reads the wall.
 
     Attributes:
+        watermarks: how far those of each producer have come.
         tally: what was counted on the way, where the runner has set it up.
         reached: how far the clock of the run has come.
     """
@@ -51,7 +53,7 @@ class Execution:
         self.clock = clock
         dynamic = dynamic_sides(plan)
         self.staged = cut_into_stages(plan, dynamic)
-        self.watermarks: dict[str, int] = {}
+        self.watermarks: dict[str, Watermarks] = {}
         self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in plan.nodes}
         self.tally = Tally()
         self.reached = 0
@@ -70,7 +72,6 @@ class Execution:
                 self.reached = instant.clock
                 arrivals = instant.arrivals
                 signals = (*self._taken_signals(), *instant.signals)
-                percentiles = instant.percentiles if self._awaited.percentiles else {}
                 self._advance(instant.watermarks)
                 for shard in self._shards:
                     clock = instant.clock
@@ -79,11 +80,9 @@ class Execution:
                         arrivals,
                         self.watermarks,
                         closes=instant.closes,
-                        percentiles=percentiles,
                         signals=signals,
                     )
                     self._advance(watermarks)
-                    percentiles = {**percentiles, **shard.percentile_outputs}
                     join_arrivals(arrivals, passed)
                 records = {}
                 for sink in self.staged.sinks:
@@ -116,7 +115,7 @@ class Execution:
         engines = {label: engine for shard in self._shards for label, engine in shard.engines.items()}
         return Measured(
             counters=self.metrics(),
-            watermarks=dict(self.watermarks),
+            watermarks={label: watermarks.low for label, watermarks in self.watermarks.items()},
             tally=self.tally.copy(),
             state={label: (entries, None) for label, (entries, _) in state_sizes(engines).items()},
             clock=self.reached,
@@ -124,10 +123,10 @@ class Execution:
             pending_since=pending_since,
         )
 
-    def _advance(self, watermarks: Mapping[str, int]) -> None:
+    def _advance(self, watermarks: Mapping[str, Watermarks]) -> None:
         """Take the watermarks of producers forward; none goes back."""
-        for label, watermark in watermarks.items():
-            self.watermarks[label] = max(watermark, self.watermarks.get(label, int(MIN_TIMESTAMP)))
+        for label, reported in watermarks.items():
+            self.watermarks[label] = self.watermarks.get(label, MIN_WATERMARKS).advance(reported)
 
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
         """Run what is fused behind a source."""

@@ -27,7 +27,8 @@ from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
+from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,8 +49,7 @@ class Instant:
         clock: the processing clock.
         step: tells instants at one clock value apart.
         arrivals: what the sources give to keyed nodes and sinks, by label.
-        watermarks: of the sources that have a new one.
-        percentiles: the further percentiles of these.
+        watermarks: of the sources that have new ones.
         signals: the names of those that take effect now.
         closes: whether the tick is complete.
     """
@@ -57,8 +57,7 @@ class Instant:
     clock: int
     step: int
     arrivals: Arrivals = attrs.field(factory=dict)
-    watermarks: dict[str, int] = attrs.field(factory=dict)
-    percentiles: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
+    watermarks: dict[str, Watermarks] = attrs.field(factory=dict)
     signals: tuple[str, ...] = ()
     closes: bool = False
 
@@ -104,7 +103,7 @@ def instants_of(
             for read in static:
                 join_arrivals(first.arrivals, through(read.label, MAIN, _static(read, 0)))
             yield first
-            yield Instant(0, -1, watermarks={read.label: int(MAX_TIMESTAMP) for read in static})
+            yield Instant(0, -1, watermarks={read.label: MAX_WATERMARKS for read in static})
         yield from _script_instants(staged, scripts, through, awaited)
     else:
         yield from _file_instants(files, static, wall_clock() if clock is None else clock, through, awaited)
@@ -134,8 +133,7 @@ class _ScriptEvent:
     read: Read
     step_place: int
     step: Step
-    watermark: int
-    percentiles: tuple[int, ...]
+    watermarks: Watermarks
 
     @property
     def bundle(self) -> tuple[int, int, int]:
@@ -155,7 +153,7 @@ def _script_events(reads: Sequence[Read], awaited: Awaited) -> list[_ScriptEvent
         for number, ((step_place, step), known) in enumerate(zip(events, watermarks, strict=True)):
             if isinstance(step, ClockStep):
                 clock = int(step.processing_time)
-            merged.append(_ScriptEvent(clock, place, number, read, step_place, step, *known))
+            merged.append(_ScriptEvent(clock, place, number, read, step_place, step, Watermarks(*known)))
     return sorted(merged, key=lambda event: (event.clock, event.place, event.number))
 
 
@@ -174,16 +172,14 @@ def _script_instants(
         for event in events:
             instant = Instant(clock, number, by_event.get(event.number, {}))
             if isinstance(event.step, WatermarkStep):
-                instant.watermarks[read.label], instant.percentiles[read.label] = event.watermark, event.percentiles
+                instant.watermarks[read.label] = event.watermarks
             elif isinstance(event.step, SignalStep):
                 instant.signals = (event.step.name,)
             yield instant
             number += 1
     yield Instant(clock, number, closes=True)
     labels = [read.label for read in reads]
-    last = Instant(clock, number + 1, watermarks=dict.fromkeys(labels, int(MAX_TIMESTAMP)), closes=True)
-    last.percentiles = dict.fromkeys(labels, (int(MAX_TIMESTAMP),) * len(awaited.percentiles))
-    yield last
+    yield Instant(clock, number + 1, watermarks=dict.fromkeys(labels, MAX_WATERMARKS), closes=True)
 
 
 def _by_event(staged: StagedPlan, arrivals: Arrivals) -> dict[int, Arrivals]:
@@ -209,6 +205,7 @@ def _file_instants(
     What the program holds is all there at the first tick, and over with it; so is a source that has no rows.
     """
     ticks = TickReader(reads, static, clock, through, awaited)
+    watermarks = ticks.timeline.watermarks_of_sources()
     for place, (tick, step) in enumerate(ticks.timeline.at):
         arrivals = ticks.take(tick) if step == 0 else {}
         if place == 0:
@@ -218,7 +215,6 @@ def _file_instants(
             tick,
             step,
             arrivals,
-            {label: values[place] for label, values in ticks.timeline.watermarks.items()},
-            ticks.timeline.percentiles_at(place),
+            {label: values[place] for label, values in watermarks.items()},
             closes=ticks.timeline.closes[place],
         )

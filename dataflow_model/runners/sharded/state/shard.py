@@ -19,6 +19,7 @@ from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.sharded.rows import dump, load
 from dataflow_model.runners.sharded.state.log import Delta, StateLog, keys_of
 from dataflow_model.runners.sharded.state.meta import ShardMeta
@@ -103,10 +104,13 @@ class ShardState:
                 self.meta.positions[name] = engine.position()
             if isinstance(engine, SideJoinEngine):
                 self.meta.joins[name] = engine.state
-            self.meta.reports[name] = engine.output_watermark()
+            self.meta.reports[name] = engine.output_watermarks().low
             self.meta.counters[name] = engine.counters
-        self.meta.watermarks = dict(self.shard.watermarks)
-        self.meta.percentiles = dict(self.shard.percentiles)
+        known = self.shard.watermarks.items()
+        self.meta.watermarks = {producer: watermarks.low for producer, watermarks in known}
+        self.meta.percentiles = {
+            producer: further for producer, watermarks in known if (further := watermarks.percentiles)
+        }
         task.reach("before_state")
         self.token = self._log.append(Delta(self.meta, entries), self._current, self.known)
         task.reach("after_state")
@@ -141,11 +145,13 @@ class ShardState:
                 engine.resume(self.meta.joins[name])
             if isinstance(engine, _KEYED) and name in self.meta.positions:
                 engine.stand_at(**self.meta.positions[name])
-        self.shard.watermarks = dict(self.meta.watermarks)
-        self.shard.percentiles = dict(self.meta.percentiles)
+        self.shard.watermarks = {
+            producer: Watermarks.of(low, self.meta.percentiles.get(producer, ()))
+            for producer, low in self.meta.watermarks.items()
+        }
         for engine in self.shard.engines.values():
             if isinstance(engine, RelayEngine):
-                engine.reach(**self.meta.positions.get(engine.label, {"watermark": int(MIN_TIMESTAMP)}))
+                engine.stand_at(**self.meta.positions.get(engine.label, {"watermark": int(MIN_TIMESTAMP)}))
                 self.shard.stand_relay(engine)
 
     def _current(self, place: tuple[str, bytes]) -> Any:

@@ -15,10 +15,11 @@ from dataflow_model.plan.nodes import Reshuffle, Write
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.order import pass_stages, shard_by_order, stood_in
 from dataflow_model.runners.engine.resharding import share_of
-from dataflow_model.runners.engine.shard import input_watermark
+from dataflow_model.runners.engine.shard import least_watermarks
 from dataflow_model.runners.engine.sharding import shards_of
 from dataflow_model.runners.engine.side_join import JoinState
 from dataflow_model.runners.engine.timeline import ReplayProgress
+from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.sharded.rows import PackedBundle
 from dataflow_model.runners.sharded.state.log import Delta
 from dataflow_model.runners.sharded.state.meta import ShardMeta
@@ -147,9 +148,9 @@ def share(
     latest = carried.latest
     for label in stage.engines:
         if label not in positions and not isinstance(program.staged.plan[label], Reshuffle):
-            now = input_watermark(program.staged, label, carried.watermarks)
+            known = {producer: Watermarks(low) for producer, low in carried.watermarks.items()}
             positions[label] = {
-                "watermark": now,
+                "watermark": least_watermarks(program.staged.feeds[label], known).low,
                 "clock": 0 if latest is None else latest[0],
             }
     meta = ShardMeta(
