@@ -1,4 +1,4 @@
-"""The runner for unit tests, notebooks and small data."""
+"""The runner without Java: for unit tests, notebooks and small data, and for streams in one process."""
 
 from __future__ import annotations
 
@@ -53,22 +53,31 @@ _POLL: Final = "10 milliseconds"
 
 
 class LocalRunner:
-    """Run a pipeline of bounded sources in process: no Java, one shard, deterministic.
+    r"""Run a pipeline in process: no Java, one shard, deterministic under a replay clock.
 
-    It has stream semantics: files are replayed in the order of their `processing_time=` column where there is one,
-    else they all arrive at one tick of the wall clock. Unbounded sources are refused, `TestStream` apart.
+    It has stream semantics. Without a checkpoint it takes bounded sources and commits at the end: files are replayed in
+    the order of their `processing_time=` column where there is one, else they all arrive at one tick of the wall clock.
+    With a checkpoint it runs as a stream of micro-batches that follow the data, unbounded sources among them; each is
+    one durable transaction, and a run that is started again goes on exactly where it was.
 
     Args:
-        clock: the one value of the wall clock for sources without a replay clock; the wall's own by default. Of a
-            `Clock`, such as `testing.ManualClock`, the value when a run starts.
+        clock: the wall clock for sources without a replay clock; the machine's by default. Without a checkpoint only
+            its value when the run starts counts. With one, a `Clock` such as `testing.ManualClock` is read in each
+            micro-batch; an instant stands still.
         mode: `"streaming"`, or `"microbatch"`: rounds of the clock, at whose end every window that has changed emits
             an early, accumulating pane, whatever its trigger; nothing expires before the input ends.
         interval: how long a round is.
+        checkpoint: a directory on a local disk, which keeps the state of a stream from one start to the next.
+        poll_interval: with a checkpoint, how long a run without anything to do waits before it looks at its sources
+            and at requests again; 10 milliseconds by default.
+        max_rows_per_batch: with a checkpoint, how many rows of files a micro-batch reads at most (steps of a script
+            likewise); 400,000 by default.
 
     Raises:
-        InvalidArgument: for an unknown mode, or an interval that does not go with it.
+        InvalidArgument: for an unknown mode, an interval that does not go with it, numbers out of range, or options of
+            a stream without a checkpoint.
 
-    Source: Beam's DirectRunner.
+    Source: Beam's DirectRunner, which forgets a run that has ended.
 
     Example:
         >>> import dataflow_model as dm
@@ -76,6 +85,21 @@ class LocalRunner:
         ...     _ = p | dm.Create([("UA", 4), ("UA", 6)]) | dm.Mean.per_key() | dm.io.Collect()
         >>> [record.value for record in p.result.collected("Collect")]
         [('UA', 5.0)]
+
+        As a stream, from a folder that is followed; here it ends with the files that are there now:
+
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "delays.csv").write_text("at,carrier,delay\n2013-01-01T05:00Z,UA,4\n")
+        >>> p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=folder / "checkpoint"))
+        >>> rows = p | dm.io.ReadCsv(folder / "*.csv", event_time="at", follow=True)
+        >>> windows = rows | dm.WithKeys("carrier", value="delay") | dm.Window.into(dm.FixedWindows("1 hour"))
+        >>> _ = windows | dm.Sum.per_key() | dm.io.Collect()
+        >>> result = p.run(until="drained")
+        >>> result.wait_until_finish()
+        <RunnerState.DRAINED: 'drained'>
+        >>> [record.value for record in result.collected("Collect")]
+        [('UA', 4)]
     """
 
     def __init__(
