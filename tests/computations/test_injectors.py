@@ -153,6 +153,7 @@ def test_files_that_are_listed_and_not_read_hold_the_watermark(tmp_path: Path) -
     assert stream.progress()["watermarks"]["Inject.rows"] == dm.MAX_TIMESTAMP
 
 
+@pytest.mark.slow
 def test_a_followed_folder_moves_the_watermark_as_files_appear(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     write(folder, "010.json", (11, 1), (19, 1))

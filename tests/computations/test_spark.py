@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
 def test_sixty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
     spark: SparkSession, tmp_path: Path, number: int, shards: int

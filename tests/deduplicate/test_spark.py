@@ -48,6 +48,7 @@ def all_of(cases: list[tuple[TestStream, TestStream, Any, str]], which: int) -> 
     return build_all
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
 def test_forty_drawn_redeliveries_change_no_pane_in_a_stream(
     spark: SparkSession, tmp_path: Path, number: int, shards: int
@@ -72,6 +73,7 @@ def test_forty_drawn_redeliveries_change_no_pane_in_a_stream(
     assert not total["ids"]
 
 
+@pytest.mark.slow
 def test_twenty_drawn_redeliveries_change_no_pane_in_a_bounded_job(spark: SparkSession) -> None:
     cases = drawn_cases(20, 3)
     expected = run(dm.SparkRunner(spark), all_of(cases, 0))

@@ -346,6 +346,7 @@ def test_a_stream_on_spark_finds_the_same_at_the_same_time(
     assert sorted(outcome.expectations) == sorted(local.expectations)
 
 
+@pytest.mark.slow
 def test_a_bounded_job_on_spark_finds_the_same_anomalies(
     spark: SparkSession, scenario: Scenario, history: History, local: Outcome
 ) -> None:

@@ -130,6 +130,7 @@ def test_a_full_disk_changes_nothing_once_there_is_room_again(
     tally.judge("disk full", failed, uninterrupted, outcome_of(job))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "told"),
     [

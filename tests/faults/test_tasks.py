@@ -44,6 +44,7 @@ def test_a_shuffle_in_another_order_changes_nothing(spark: SparkSession, tmp_pat
     tally.judge(ANOTHER_ORDER, len(marks(fault.folder)), sums.uninterrupted(), outcome)
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_right_after_its_state_write_changes_nothing(
     spark: SparkSession, tmp_path: Path, tally: Tally
 ) -> None:

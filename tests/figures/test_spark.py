@@ -62,6 +62,7 @@ def test_every_figure_on_spark_streaming(spark: SparkSession, tmp_path: Path, ro
     check_all(run(runner, AS_STREAMS), AS_STREAMS)
 
 
+@pytest.mark.slow
 def test_the_figures_of_bounded_data_on_spark_batch(spark: SparkSession) -> None:
     assert BOUNDED == ["classic_batch", "windowed_batch", "6B", "6F"]
     check_all(run(dm.SparkRunner(spark), BOUNDED), BOUNDED, batch=True)

@@ -134,6 +134,7 @@ def test_an_on_time_pane_with_late_elements_is_on_time_for_the_next_grouping(run
     assert set(map(repr, outcomes(runner, arriving_late()).values())) == {repr(([("k", 20, "ON_TIME")], 0))}
 
 
+@pytest.mark.slow
 def test_all_of_them_give_the_same_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     cases = [*held_by_another_key(), *bundled(together=True), *arriving_late()]
     runner = streaming(spark, tmp_path, shards=2, max_rows_per_batch=30)

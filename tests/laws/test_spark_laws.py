@@ -97,6 +97,7 @@ def built(told: list[Story]) -> Callable[[dm.Pipeline], None]:
     return build
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "count", "shards"), [(11, 40, 2), pytest.param(12, 80, 3, marks=pytest.mark.slow)])
 def test_two_hundred_cases_of_every_kind_give_the_panes_of_the_local_runner(
     spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int
@@ -114,6 +115,7 @@ def test_two_hundred_cases_of_every_kind_give_the_panes_of_the_local_runner(
     assert counters(actual) == counters(expected)
 
 
+@pytest.mark.slow
 def test_what_stands_on_spark_streaming_is_the_batch_answer(spark: SparkSession, tmp_path: Path) -> None:
     """Law 1 under retractions, through any merges."""
     retracting = windowing_strategies(retracting=True, trees=st.one_of(BUSY, ENDLESS), lateness=FOREVER)

@@ -83,6 +83,7 @@ def test_a_stream_that_is_stopped_goes_on_counting_where_it_was(spark: SparkSess
     assert min(stage.state_bytes_read, stage.state_bytes_written) > 0
 
 
+@pytest.mark.slow
 def test_a_stream_that_follows_tells_its_lag_and_state_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, ROWS)
     result: Any = start(streaming(spark, tmp_path / "checkpoint"), building(tmp_path, follow=True))

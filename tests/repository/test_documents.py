@@ -38,6 +38,7 @@ def test_the_code_of_a_document_runs(path: Path) -> None:
     run_document(path, {"__name__": "__main__"})
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("folder_with_data")
 @pytest.mark.parametrize("path", [p for p in DOCUMENTS if needs_spark(p)], ids=name_of)

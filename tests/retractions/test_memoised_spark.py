@@ -48,6 +48,7 @@ def several(cases: list[Any], *, keeps: bool) -> Any:
     return build
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "count", "shards"), [(1, 3, 2), pytest.param(2, 6, 3, marks=pytest.mark.slow)])
 def test_a_stream_takes_back_what_it_gave(
     spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int
@@ -67,6 +68,7 @@ def test_a_stream_takes_back_what_it_gave(
     assert any(record.is_retraction for record in drawn)
 
 
+@pytest.mark.slow
 def test_a_bounded_job_stands_at_what_was_given_for_what_stands(spark: SparkSession) -> None:
     cases = draw(CASES, 8, 3)
     expected = run(dm.LocalRunner(), several(cases, keeps=False))

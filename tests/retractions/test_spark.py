@@ -104,6 +104,7 @@ def test_a_stream_takes_back_what_the_local_runner_takes_back(
         assert any(record.is_retraction for record in records), sink
 
 
+@pytest.mark.slow
 def test_a_bounded_job_stands_at_the_answer_of_the_local_runner(spark: SparkSession) -> None:
     cases: list[Case] = draw(st.tuples(strategies.test_streams(max_steps=10), FIRST, LATER, LATER), 8, 3)
     build = every_way(cases)

@@ -298,6 +298,7 @@ def test_on_spark_each_setup_has_its_teardown(spark: SparkSession, tmp_path: pat
     assert found["setup"] == found["teardown"] >= 1
 
 
+@pytest.mark.slow
 def test_on_spark_a_combiner_with_a_kernel_is_set_up_where_columns_do_not_do(
     spark: SparkSession, tmp_path: pathlib.Path
 ) -> None:
@@ -316,6 +317,7 @@ def test_on_spark_a_combiner_with_a_kernel_is_set_up_where_columns_do_not_do(
     assert found["setup"] == found["teardown"] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 def test_on_spark_a_combiner_is_torn_down_when_the_run_fails(
     spark: SparkSession, tmp_path: pathlib.Path, mode: str

@@ -140,6 +140,7 @@ def test_streaming_gives_the_local_runners_answers_in_any_micro_batches(
     assert_same(streaming(spark, tmp_path, max_rows_per_batch=500), events)
 
 
+@pytest.mark.slow
 def test_late_rows_are_dropped_and_counted_as_on_the_general_path(
     spark: SparkSession, events: str, tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def _sink_view(record: Any) -> tuple[Any, ...]:
     return record.value, record.window, record.pane, int(record.event_time), int(record.processing_time)
 
 
+@pytest.mark.slow
 def test_columns_go_to_file_sinks_with_their_panes(spark: SparkSession, events: str, tmp_path: Path) -> None:
     def write(p: dm.Pipeline, folder: Path) -> None:
         rows = p | dm.io.ReadParquet(events, event_time="at", watermark=dm.BoundedOutOfOrderness(90))

@@ -24,6 +24,8 @@ TABLES = {
     "zeros of both signs": pa.table({"at": [0, 1], "k": [-0.0, 0.0], "v": [1.5, 2.5]}),
 }
 
+QUICK = "timestamps"
+
 
 def _counts(path: str, runner: Any) -> list[str]:
     with dm.Pipeline(runner=runner) as p:
@@ -39,7 +41,9 @@ def _counts(path: str, runner: Any) -> list[str]:
     return sorted(repr(record.value) for record in p.result.collected("counts"))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    "name", [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in TABLES if name != QUICK)]
+)
 def test_counting_by_a_column_that_has_no_kernel_gives_what_local_runner_gives(
     tmp_path: pathlib.Path, spark: SparkSession, name: str
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_dataframe_is_read_by_a_bounded_job(spark: SparkSession) -> None:
     assert result.metrics()["rows"] == {"elements_out": 100, "dead_letters": 0}
 
 
+@pytest.mark.slow
 def test_a_row_without_event_time_goes_to_the_dead_letters_or_stops_the_job(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(5, "a"), (None, "b")], "at long, key string").coalesce(1)
 
@@ -93,6 +94,7 @@ def test_a_row_without_event_time_goes_to_the_dead_letters_or_stops_the_job(spar
         )
 
 
+@pytest.mark.slow
 def test_rows_that_happen_on_arrival_have_one_event_time_in_a_bounded_job(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "rows", 0, ROWS)
     frame = spark.createDataFrame(ROWS, SCHEMA)
@@ -215,6 +217,7 @@ def test_what_a_stream_cannot_take_is_refused_at_once(
         start(runner, sums(spark.createDataFrame(ROWS, SCHEMA)))
 
 
+@pytest.mark.slow
 def test_a_followed_source_can_be_read_as_far_as_it_reaches_now(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path / "rows", number, ROWS[50 * number :][:50])

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 # Drawn scripts, each with a watermark of its own: a hundred in one query.
 
 
-@pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
-def test_a_hundred_drawn_scripts_give_the_panes_of_the_local_runner(
-    spark: SparkSession, tmp_path: Path, number: int, shards: int
+@pytest.mark.parametrize(
+    ("number", "count", "shards"),
+    [(0, 30, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 100, 2), (2, 100, 3)])],
+)
+def test_drawn_scripts_give_the_panes_of_the_local_runner(
+    spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int
 ) -> None:
-    cases = draw(st.tuples(strategies.test_streams(max_steps=12), strategies.windowing_strategies()), 100, number)
+    cases = draw(st.tuples(strategies.test_streams(max_steps=12), strategies.windowing_strategies()), count, number)
     steps = random.Random(number).randint(200, 600)
 
     def build(p: dm.Pipeline) -> None:
@@ -106,6 +109,7 @@ def test_a_hundred_replayed_cases_give_the_panes_of_the_local_runner(
 # Batch folds equal (law 1), for cases drawn many to a job.
 
 
+@pytest.mark.slow
 def test_panes_of_spark_streaming_fold_to_the_answer_of_spark_batch(spark: SparkSession, tmp_path: Path) -> None:
     write_replay(tmp_path / "rows", random.Random(4), cases=60, files=2, rows=1_500)
     endless = strategies.windowing_strategies(

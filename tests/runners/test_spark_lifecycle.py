@@ -88,6 +88,7 @@ def _wait_for_rows(result: PipelineResult, rows: int) -> None:
     pytest.fail(f"no {rows} rows within {PATIENCE} seconds: {result.metrics()}")
 
 
+@pytest.mark.slow
 def test_a_followed_source_that_is_stopped_goes_on_with_what_has_come_since(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ class SlowCommit(faults.Fault):
             time.sleep(2)
 
 
+@pytest.mark.slow
 def test_a_stop_waits_for_what_is_being_published(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
     build = summing(tmp_path / "rows")
@@ -136,6 +138,7 @@ def test_a_stop_waits_for_what_is_being_published(spark: SparkSession, tmp_path:
     assert done.rows == {"rows": 20}
 
 
+@pytest.mark.slow
 def test_a_bounded_run_until_drained_ends_by_itself_at_the_end_of_time(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 30)
     result = start(streaming(spark, tmp_path / "checkpoint"), summing(tmp_path / "rows"), until="drained")
@@ -143,6 +146,7 @@ def test_a_bounded_run_until_drained_ends_by_itself_at_the_end_of_time(spark: Sp
     assert set(result.watermarks().values()) == {dm.MAX_TIMESTAMP}
 
 
+@pytest.mark.slow
 def test_the_trigger_interval_is_sparks(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 30)
     build = summing(tmp_path / "rows")

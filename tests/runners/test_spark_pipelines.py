@@ -166,6 +166,7 @@ def test_every_shape_runs_as_a_bounded_job(spark: SparkSession, tmp_path: Path) 
     assert {record.pane.timing for record in result.collected("joined")} == {dm.PaneTiming.ON_TIME}
 
 
+@pytest.mark.slow
 def test_a_script_and_static_elements_share_a_query(spark: SparkSession, tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         names = p | "names" >> dm.Create([("k", "Kay")])
@@ -191,6 +192,7 @@ def test_asking_for_what_no_sink_collects_names_the_labels_there_are(spark: Spar
         result.collected("keep")
 
 
+@pytest.mark.slow
 def test_a_pipeline_without_a_grouping_streams_too(spark: SparkSession, tmp_path: Path) -> None:
     write_replay(tmp_path / "rows", random.Random(8), cases=5, files=1, rows=100)
 

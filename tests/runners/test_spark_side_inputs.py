@@ -46,6 +46,7 @@ BLIND = [
 """Triggers that look at no element: what is grouped behind the side input are no numbers."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "shards"), [(1, 3), pytest.param(2, 1, marks=pytest.mark.slow)])
 def test_drawn_scripts_with_changing_side_inputs_give_the_panes_of_the_local_runner(
     spark: SparkSession, tmp_path: Path, number: int, shards: int
@@ -112,7 +113,7 @@ def test_followed_files_as_a_side_input_give_the_same_panes_in_any_cut(spark: Sp
         assert not difference(seen(whole.collected(label)), seen(cut.collected(label)))
 
 
-@pytest.mark.parametrize("mode", ["batch", "streaming"])
+@pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])
 def test_large_static_side_inputs_are_computed_by_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

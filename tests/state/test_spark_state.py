@@ -31,6 +31,7 @@ def drawn_cases(count: int, number: int) -> list[tuple[Any, Any, Any]]:
     return [(script, fitting(kind, strategy), kind) for script, strategy, kind in cases]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
 def test_eighty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
     spark: SparkSession, tmp_path: Path, number: int, shards: int
@@ -102,6 +103,7 @@ def by_place(records: Any) -> dict[Any, list[tuple[Any, int]]]:
     return {window: sorted(some, key=repr) for window, some in found.items()}
 
 
+@pytest.mark.slow
 def test_sixty_drawn_scripts_do_in_a_bounded_job_what_sorted_streams_do(spark: SparkSession) -> None:
     cases = [
         (bounded(script), attrs.evolve(strategy, window_fn=dm.GlobalWindows()), actor.Sorter)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-QUICK = ("after_state", "while_publishing")
+QUICK = ("while_publishing",)
 POINTS = [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in SPARK_POINTS]
 SCRIPT = (
     TestStream()

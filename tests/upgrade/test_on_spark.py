@@ -102,6 +102,7 @@ def test_groupings_come_and_go_through_an_upgrade_and_a_restart_is_refused(
     assert second.metrics()["counts"]["elements_in"] == 600 - read
 
 
+@pytest.mark.slow
 def test_a_source_is_added_on_a_plain_restart(spark: SparkSession, rows: Path, tmp_path: Path) -> None:
     write_history(tmp_path / "more" / "3.parquet", history(3, rows=90))
     stopped_midway(spark, tmp_path / "old", several(rows))

@@ -37,6 +37,7 @@ def test_percentiles_over_partitions_travel_through_two_stages(spark: SparkSessi
     assert seen(run(runner, build).collected("kept")) == expected
 
 
+@pytest.mark.slow
 def test_a_bounded_run_ends_when_95_percent_of_its_files_are_done(spark: SparkSession, tmp_path: Path) -> None:
     twenty(tmp_path / "in", straggler=3_000)
     build = summed(tmp_path / "in", WHOLE, watermark_origin="file")
@@ -46,6 +47,7 @@ def test_a_bounded_run_ends_when_95_percent_of_its_files_are_done(spark: SparkSe
     assert result.metrics()["rows"]["elements_out"] < 1_000
 
 
+@pytest.mark.slow
 def test_rounds_under_spark_are_those_of_figure_6g(spark: SparkSession, tmp_path: Path) -> None:
     options: dict[str, Any] = {"mode": "microbatch", "interval": "1 minute"}
     runner = dm.SparkRunner(spark, checkpoint=str(tmp_path), **options)

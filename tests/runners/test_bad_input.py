@@ -1,4 +1,4 @@
-"""Bad input on Spark: each error says where, what and how to go on, and nothing else is lost."""
+"""Bad input, in a stream in process and on Spark: errors say where, what and how to go on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from tests.support.pipelines import run, start, streaming
+from tests.support.hosts import on_hosts, runner_on
+from tests.support.pipelines import run, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-MODES = pytest.mark.parametrize("mode", ["batch", "streaming"])
+EVERYWHERE = on_hosts("process", "streaming", slow=("batch",))
+IN_PROCESS = on_hosts("process", slow=("batch", "streaming"))
+STREAMS = on_hosts("process", slow=("streaming",))
+STREAM_OF_SPARK = on_hosts("process", "streaming")
+"""A checkpoint is opened before Spark has anything to do."""
 
 
-def runner_of(spark: SparkSession, mode: str, tmp_path: Path, rows: int = 1_000) -> dm.SparkRunner:
-    if mode == "batch":
-        return dm.SparkRunner(spark)
-    return streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=rows)
+@pytest.fixture
+def runner(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
+    """Return what makes the runner of a host, for as many rows in a micro-batch."""
+    return lambda host, rows=1_000: runner_on(host, request, tmp_path / "checkpoint", max_rows_per_batch=rows)
 
 
 def write(path: Path, *rows: dict[str, Any]) -> None:
@@ -60,18 +65,19 @@ def values(result: Any, label: str = "kept") -> list[Any]:
 # Files.
 
 
-@MODES
-def test_a_corrupt_file_is_named(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+@EVERYWHERE
+def test_a_corrupt_file_is_named(runner: Callable[..., Any], tmp_path: Path, host: str) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "rows" / "b.parquet").write_text("this is no Parquet")
     with pytest.raises(
         dm.SourceError, match=r"(?s)^[^\n]*b\.parquet is not a readable Parquet file: .*\nHint: rewrite or remove"
     ):
-        run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+        run(runner(host), summing(tmp_path / "rows", carrier_and_delay))
 
 
+@STREAMS
 def test_what_came_before_a_damaged_file_is_committed_and_the_rest_follows_once_it_is_mended(
-    spark: SparkSession, tmp_path: Path
+    runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def build(p: dm.Pipeline) -> None:
         rows = p | "departures" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at")
@@ -85,32 +91,32 @@ def test_what_came_before_a_damaged_file_is_committed_and_the_rest_follows_once_
     damaged = bytearray(whole)
     damaged[60:4_000] = bytes(3_940)
     (tmp_path / "rows" / "b.parquet").write_bytes(damaged)
-    result = start(runner_of(spark, "streaming", tmp_path, rows=2), build)
+    result = start(runner(host, rows=2), build)
     with pytest.raises(dm.SourceError, match=r"^.*b\.parquet cannot be read at row 0 or after"):
         result.wait_until_finish()
     assert result.state is dm.RunnerState.FAILED
     assert values(result) == [1, 2]
 
     (tmp_path / "rows" / "b.parquet").write_bytes(whole)
-    mended = run(runner_of(spark, "streaming", tmp_path, rows=50_000), build)
+    mended = run(runner(host, rows=50_000), build)
     assert values(mended) == [1, 2, *range(20_000)]
 
 
-@MODES
+@IN_PROCESS
 def test_a_row_without_event_time_stops_the_run_with_file_row_and_way_out(
-    spark: SparkSession, tmp_path: Path, mode: str
+    runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1), row(2, at=None), row(3))
     with pytest.raises(
         dm.SourceError,
         match=r"(?s)^'departures' cannot read row 1 of a\.parquet: column 'at' is null: the row has no event.*Hint: ",
     ):
-        run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+        run(runner(host), summing(tmp_path / "rows", carrier_and_delay))
 
 
-@MODES
+@IN_PROCESS
 def test_rows_without_event_time_or_of_another_type_go_to_the_dead_letters(
-    spark: SparkSession, tmp_path: Path, mode: str
+    runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def build(p: dm.Pipeline) -> None:
         rows, dead = p | "departures" >> departures(tmp_path / "rows").with_exception_handling()
@@ -120,7 +126,7 @@ def test_rows_without_event_time_or_of_another_type_go_to_the_dead_letters(
     bad = {3: "soon", 6: None, 9: "later"}
     rows = [row(number, at=bad.get(number, f"2013-01-01T00:00:0{number}Z")) for number in range(1, 10)]
     write(tmp_path / "rows" / "a.parquet", *rows)
-    result = run(runner_of(spark, mode, tmp_path, rows=4), build)
+    result = run(runner(host, rows=4), build)
     assert values(result) == [("UA", 1 + 2 + 4 + 5 + 7 + 8)]
     dead = values(result, "dead")
     assert [letter.element["delay"] for letter in dead] == [3, 6, 9]
@@ -149,11 +155,13 @@ def test_an_unknown_column_is_refused_with_those_that_there_are(spark: SparkSess
         _ = dm.Pipeline(runner=dm.SparkRunner(spark)) | dm.io.ReadParquet(tmp_path / "rows", event_time="when")
 
 
-@MODES
-def test_a_field_that_the_rows_do_not_have_is_the_users_error(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+@IN_PROCESS
+def test_a_field_that_the_rows_do_not_have_is_the_users_error(
+    runner: Callable[..., Any], tmp_path: Path, host: str
+) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     with pytest.raises(dm.UserCodeError, match=r"^AttributeError: .*'gate'\n.*row\.gate"):
-        run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", lambda row: (row.gate, row.delay)))
+        run(runner(host), summing(tmp_path / "rows", lambda row: (row.gate, row.delay)))
 
 
 # The user's own code.
@@ -164,9 +172,9 @@ class Divide(dm.DoFn):
         yield "UA", 60 // element.delay
 
 
-@MODES
+@EVERYWHERE
 def test_a_dofn_that_raises_is_told_by_its_own_line_label_and_element(
-    spark: SparkSession, tmp_path: Path, mode: str
+    runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def build(p: dm.Pipeline) -> None:
         rows = p | "departures" >> departures(tmp_path / "rows")
@@ -174,7 +182,7 @@ def test_a_dofn_that_raises_is_told_by_its_own_line_label_and_element(
 
     write(tmp_path / "rows" / "a.parquet", row(1), row(2, delay=0), row(3))
     with pytest.raises(dm.UserCodeError) as raised:
-        run(runner_of(spark, mode, tmp_path), build)
+        run(runner(host), build)
     first, *others = str(raised.value).splitlines()
     assert first == "ZeroDivisionError: integer division or modulo by zero"
     assert others[0].startswith('  in: yield "UA", 60 // element.delay')
@@ -184,9 +192,9 @@ def test_a_dofn_that_raises_is_told_by_its_own_line_label_and_element(
     assert len(others) == 4
 
 
-@MODES
+@EVERYWHERE
 def test_elements_that_a_dofn_raises_for_go_to_the_dead_letters_and_no_other(
-    spark: SparkSession, tmp_path: Path, mode: str
+    runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def build(p: dm.Pipeline) -> None:
         rows = p | "departures" >> departures(tmp_path / "rows")
@@ -198,7 +206,7 @@ def test_elements_that_a_dofn_raises_for_go_to_the_dead_letters_and_no_other(
         _ = raising[1] | "dead behind" >> dm.io.Collect()
 
     write(tmp_path / "rows" / "a.parquet", row(1), row(2, delay=0), row(3), row(4, delay=0))
-    result = run(runner_of(spark, mode, tmp_path, rows=2), build)
+    result = run(runner(host, rows=2), build)
     assert values(result) == [("UA", 80)]
     dead = values(result, "dead")
     assert [(letter.label, letter.element.at) for letter in dead] == [("per hour", 2), ("per hour", 4)]
@@ -207,7 +215,8 @@ def test_elements_that_a_dofn_raises_for_go_to_the_dead_letters_and_no_other(
     assert [letter.element for letter in values(result, "dead behind")] == [("UA", 4)]
 
 
-def test_an_error_behind_a_grouping_is_told_the_same_way(spark: SparkSession, tmp_path: Path) -> None:
+@STREAMS
+def test_an_error_behind_a_grouping_is_told_the_same_way(runner: Callable[..., Any], tmp_path: Path, host: str) -> None:
     def build(p: dm.Pipeline) -> None:
         rows = p | "departures" >> departures(tmp_path / "rows")
         summed = rows | "pair" >> dm.Map(carrier_and_delay) | "sums" >> dm.Sum.per_key()
@@ -218,33 +227,34 @@ def test_an_error_behind_a_grouping_is_told_the_same_way(spark: SparkSession, tm
         dm.UserCodeError,
         match=r"^ZeroDivisionError: .*\n  in: .*share.*\n  transform: 'share'\n  element: \('UA', 3\)\nHint: [^\n]*$",
     ):
-        run(runner_of(spark, "streaming", tmp_path), build)
+        run(runner(host), build)
 
 
 @pytest.mark.parametrize(
-    ("mode", "key", "said"),
+    ("key", "said"),
     [
-        ("batch", {"a"}, "got {'a'} of type set"),
-        ("streaming", {"a": 1}, "got {'a': 1} of type dict"),
-        ("batch", float("nan"), "a key may not be the float NaN"),
+        ({"a"}, "got {'a'} of type set"),
+        ({"a": 1}, "got {'a': 1} of type dict"),
+        (float("nan"), "a key may not be the float NaN"),
     ],
     ids=["set", "dict", "nan"],
 )
+@IN_PROCESS
 def test_a_key_that_cannot_be_encoded_is_shown(
-    spark: SparkSession, tmp_path: Path, mode: str, key: Any, said: str
+    runner: Callable[..., Any], tmp_path: Path, host: str, key: Any, said: str
 ) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     match = rf"(?s)^[^\n]*{re.escape(said)}.*\n  transform: 'sums'\n  element: \(.*, 1\)\nHint: [^\n]*$"
     with pytest.raises(dm.UserCodeError, match=match):
-        run(runner_of(spark, mode, tmp_path), summing(tmp_path / "rows", lambda row: (key, row.delay)))
+        run(runner(host), summing(tmp_path / "rows", lambda row: (key, row.delay)))
 
 
 # Sinks.
 
 
-@MODES
+@IN_PROCESS
 def test_a_sink_that_cannot_be_written_is_refused_before_anything_is_read(
-    spark: SparkSession, tmp_path: Path, mode: str
+    runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     (tmp_path / "taken").write_text("a file")
 
@@ -254,11 +264,14 @@ def test_a_sink_that_cannot_be_written_is_refused_before_anything_is_read(
 
     write(tmp_path / "rows" / "a.parquet", row(1))
     with pytest.raises(dm.SinkError, match=r"(?s)'written'.*taken.*Hint: "):
-        start(runner_of(spark, mode, tmp_path), build)
+        start(runner(host), build)
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_a_sink_that_fails_leaves_the_micro_batch_to_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
+@STREAMS
+def test_a_sink_that_fails_leaves_the_micro_batch_to_the_next_run(
+    runner: Callable[..., Any], tmp_path: Path, host: str
+) -> None:
     switch = tmp_path / "the disk is full"
     got = tmp_path / "got.jsonl"
 
@@ -278,17 +291,18 @@ def test_a_sink_that_fails_leaves_the_micro_batch_to_the_next_run(spark: SparkSe
         dm.UserCodeError,
         match=r"(?s)OSError: no space left.*'written down'.*Hint: this commit does not count as written",
     ):
-        run(runner_of(spark, "streaming", tmp_path, rows=2), build)
+        run(runner(host, rows=2), build)
     switch.unlink()
-    run(runner_of(spark, "streaming", tmp_path, rows=2), build)
+    run(runner(host, rows=2), build)
     assert [json.loads(line) for line in got.read_text().splitlines()] == [[1, 2], [3, 4], [5, 6]]
 
 
 # Checkpoints.
 
 
+@STREAMS
 def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name(
-    spark: SparkSession, tmp_path: Path
+    runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def counting(p: dm.Pipeline) -> None:
         rows = p | "departures" >> departures(tmp_path / "rows")
@@ -297,9 +311,9 @@ def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name
 
     write(tmp_path / "rows" / "a.parquet", row(1))
     build = summing(tmp_path / "rows", carrier_and_delay)
-    run(runner_of(spark, "streaming", tmp_path), build)
+    run(runner(host), build)
     with pytest.raises(dm.CheckpointMismatch) as raised:
-        start(runner_of(spark, "streaming", tmp_path), counting)
+        start(runner(host), counting)
     message = str(raised.value)
     assert "was made by another pipeline" in message
     assert "'counts' is new: grouping of" in message
@@ -308,36 +322,44 @@ def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name
     assert "\nHint: restore the old pipeline; or stop the run, carry over the state that has not changed" in message
     command = f"dataflow-model upgrade {tmp_path / 'checkpoint'} {tmp_path / 'checkpoint'}-2 --drop sums"
     assert message.splitlines()[-1].strip() == command
-    assert values(run(runner_of(spark, "streaming", tmp_path), build)) == [("UA", 1)]
+    assert values(run(runner(host), build)) == [("UA", 1)]
 
 
-def test_a_checkpoint_that_is_not_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+@STREAM_OF_SPARK
+def test_a_checkpoint_that_is_not_ours_is_refused(runner: Callable[..., Any], tmp_path: Path, host: str) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "checkpoint" / "spark").mkdir(parents=True)
     with pytest.raises(
         dm.CheckpointMismatch, match=r"that was not written by dataflow_model\nHint: pass a separate directory"
     ):
-        start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+        start(runner(host), summing(tmp_path / "rows", carrier_and_delay))
 
 
-def test_a_checkpoint_whose_own_part_cannot_be_read_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+@STREAM_OF_SPARK
+def test_a_checkpoint_whose_own_part_cannot_be_read_is_refused(
+    runner: Callable[..., Any], tmp_path: Path, host: str
+) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "checkpoint" / "dataflow").mkdir(parents=True)
     (tmp_path / "checkpoint" / "dataflow" / "run.json").write_text("{cut of")
     with pytest.raises(dm.CheckpointMismatch, match=r"run\.json.*\nHint: "):
-        start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+        start(runner(host), summing(tmp_path / "rows", carrier_and_delay))
 
 
-def test_another_spark_querys_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+@STREAM_OF_SPARK
+def test_another_spark_querys_checkpoint_is_refused(runner: Callable[..., Any], tmp_path: Path, host: str) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     for name in ("offsets", "commits", "metadata"):
         (tmp_path / "checkpoint" / name).mkdir(parents=True)
     with pytest.raises(dm.CheckpointMismatch, match="that was not written by dataflow_model"):
-        start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+        start(runner(host), summing(tmp_path / "rows", carrier_and_delay))
 
 
-def test_a_checkpoint_directory_that_cannot_be_made_is_told(spark: SparkSession, tmp_path: Path) -> None:
+@STREAM_OF_SPARK
+def test_a_checkpoint_directory_that_cannot_be_made_is_told(
+    runner: Callable[..., Any], tmp_path: Path, host: str
+) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "checkpoint").write_text("a file")
     with pytest.raises(dm.SinkError, match=r"checkpoint directory '.*' cannot be written: .*\nHint: pass another"):
-        start(runner_of(spark, "streaming", tmp_path), summing(tmp_path / "rows", carrier_and_delay))
+        start(runner(host), summing(tmp_path / "rows", carrier_and_delay))
