@@ -67,9 +67,13 @@ class StagedPlan:
 
     def source(self, label: str) -> Source:
         """Return the source that the read with this label brings in."""
+        return self.read(label).source
+
+    def read(self, label: str) -> Read:
+        """Return the read with this label."""
         node = self.plan[label]
         assert isinstance(node, Read), f"{label!r} reads nothing"  # noqa: S101 - callers have the label from a read
-        return node.source
+        return node
 
     @property
     def sinks(self) -> tuple[Write, ...]:

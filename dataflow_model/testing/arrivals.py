@@ -23,6 +23,7 @@ from dataflow_model.time import (
     event_time,
     format_instant,
 )
+from dataflow_model.values import is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -161,7 +162,7 @@ def _more(data: st.SearchStrategy[Any], first: Any) -> st.SearchStrategy[list[An
 def _checked(elements: Any) -> list[Element]:
     checked: list[Element] = []
     for element in elements:
-        if not isinstance(element, tuple) or len(element) != 2:  # noqa: PLR2004 - a pair
+        if not is_pair(element):
             raise InvalidArgument(
                 f"elements must be pairs of a value and its event time, got {element!r}",
                 hint="pass (('UA', 5), '2013-01-01T05:15Z'), for example",

@@ -8,7 +8,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.base import Trigger
-from dataflow_model.values import encode_window
+from dataflow_model.values import encode_window, is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,7 +124,7 @@ class DataTrigger(Trigger):
     def on_element(self, context: TriggerContext) -> None:
         """Ask."""
         answer: Any = self.should_emit(context.element, context.lookup_state(_TAG))
-        if not isinstance(answer, tuple) or len(answer) != 2:  # noqa: PLR2004 - a pair
+        if not is_pair(answer):
             raise InvalidType(
                 f"should_emit of {self!r} must return a pair, whether to fire and the new state, got {answer!r}",
                 hint="return (False, state) for an element that does not fire",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataflow_model.values.keys import encode_key, shard_hash
+from dataflow_model.values.pairs import as_pair, is_pair
 from dataflow_model.values.panes import NO_FIRING, Pane, PaneInfo, PaneTiming
 from dataflow_model.values.windows import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Window, encode_window, interval
 
@@ -15,8 +16,10 @@ __all__ = [
     "PaneInfo",
     "PaneTiming",
     "Window",
+    "as_pair",
     "encode_key",
     "encode_window",
     "interval",
+    "is_pair",
     "shard_hash",
 ]

@@ -8,7 +8,7 @@ import attrs
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.time import Duration, duration, duration_text
-from dataflow_model.values import IntervalWindow, encode_key, shard_hash
+from dataflow_model.values import IntervalWindow, encode_key, is_pair, shard_hash
 from dataflow_model.windowing._bounds import inside, inside_many, interval, minus, plus, positive
 from dataflow_model.windowing.base import WindowFn
 
@@ -87,7 +87,7 @@ class FixedWindows(WindowFn):
         return None, minus(times, past), plus(times, size - past)
 
     def _phase(self, element: Any) -> int:
-        if not isinstance(element, tuple) or len(element) != 2:  # noqa: PLR2004 - a pair
+        if not is_pair(element):
             raise InvalidType(
                 f"windows with `phase_shift` need pairs, got {element!r} of type {type(element).__name__}",
                 hint="make pairs first, for example with WithKeys",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -216,29 +215,6 @@ def test_files_that_were_swept_leave_nothing_behind_in_the_offset(tmp_path: Path
         sizes.append(reader.size())
     assert max(sizes[10:]) <= max(sizes[:10]) + 20  # the numbers in it get longer
     assert rows_read(reader.offset, "rows") == 300
-
-
-def test_an_offset_of_an_older_version_is_taken_up_where_it_stands(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    folder.put("a", range(5))
-    folder.put("b", range(5, 10))
-    before = {
-        name: value for name, value in Reader(folder).offset.items() if name not in {"versions", "done", "passed"}
-    }
-    before |= {
-        "batch": 7,
-        "begun": ["rows"],
-        "rows": {"rows": {"gone.parquet": 90, "a.parquet": 5, "b.parquet": 2}},
-        "totals": {"rows": {"a.parquet": 5, "b.parquet": 5}},
-    }
-    del before["changes"]
-    reader = Reader(folder, json.loads(json.dumps(before)))
-    assert rows_read(reader.offset, "rows") == 97
-    assert reader.micro_batch() == [7, 8, 9]
-    assert rows_read(reader.offset, "rows") == 100
-    folder.put("a", range(20, 25))
-    assert reader.micro_batch() == [20, 21, 22, 23, 24]
-    assert "gone.parquet" not in json.dumps(reader.offset)
 
 
 NAMES = st.sampled_from("abc")

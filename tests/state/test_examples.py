@@ -379,7 +379,7 @@ def test_state_behind_sessions_is_refused_until_a_grouping_has_settled_them() ->
 def test_elements_that_are_no_pairs_are_refused() -> None:
     with pytest.raises(InvalidType, match="keeps state by key"):
         _ = dm.Pipeline() | dm.Create([1]) | dm.ParDo(Count())
-    with pytest.raises(InvalidType, match=r"'ParDo' keeps state by key and takes \(key, value\) pairs, got 'x'"):
+    with pytest.raises(InvalidType, match=r"'ParDo' takes \(key, value\) pairs, got 'x'"):
         result_of(dm.ParDo(Count()), script=TestStream().add("x", 1))
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidType
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.accumulators import column, finish
 from dataflow_model.runners.engine.columns.panes import PaneTable, from_ipc, to_ipc
@@ -25,7 +24,7 @@ from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import TriggerMachine
-from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, encode_key
+from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, as_pair, encode_key
 from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
@@ -113,11 +112,8 @@ class ColumnarEngine:
         """
         self._lifetime.set_up()
         for value, time, windows in zip(inbox.values, inbox.times, inbox.windows, strict=True):
-            if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
-                problem = f"{self.label!r} groups (key, value) pairs, got {value!r}"
-                raise InvalidType(problem, hint="add dm.WithKeys(…) before it")
+            key, inner = as_pair(value, self.label)
             self.counters["elements_in"] += 1
-            key, inner = value
             try:
                 encoded = encode_key(key)
                 for window in windows:

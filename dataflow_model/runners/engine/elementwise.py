@@ -36,7 +36,7 @@ from dataflow_model.runners.engine.order import numbered
 from dataflow_model.runners.engine.record_ids import record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
-from dataflow_model.values import GlobalWindow, IntervalWindow, Window
+from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -195,7 +195,7 @@ class Fragment:
         windows: list[tuple[Window, ...]] = []
         for value, time in zip(flow.values, flow.times, strict=True):
             if needs_pairs:
-                _check_pair(value, node.label)
+                as_pair(value, node.label)
             try:
                 windows.append(_checked_windows(assign(EventTime(time), value), node))
             except Exception as error:
@@ -406,8 +406,3 @@ def _getter(field: str | tuple[str, ...] | None) -> Callable[[Any], Any]:
         return element[field] if isinstance(element, dict) else getattr(element, field)
 
     return get
-
-
-def _check_pair(value: Any, label: str) -> None:
-    if not (isinstance(value, tuple) and len(value) == 2):  # noqa: PLR2004 - a pair
-        raise InvalidType(f"{label!r} needs (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")

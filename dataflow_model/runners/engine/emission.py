@@ -37,7 +37,7 @@ _PANES: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming
 _OBEDIENT: Final = frozenset({AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT})
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Firing:
     """Why a window's contents may go out now.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidType, UserCodeError
+from dataflow_model.errors import UserCodeError
 from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.watermarks import Watermarks
-from dataflow_model.values import encode_key
+from dataflow_model.values import as_pair, encode_key
 
 if TYPE_CHECKING:
     from dataflow_model.runners.engine.bundle import Bundle
@@ -31,10 +31,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
         UserCodeError: when a combiner, a window function or a trigger of the user's raises.
     """
     for value in inbox.values:
-        if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidType(
-                f"{engine.label!r} groups (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
-            )
+        as_pair(value, engine.label)
     engine.set_up()
     replacing, alone = _matched(inbox) if inbox.updates else ({}, {})
     element = engine.element if follow else timed_keys(engine.label, engine.element)

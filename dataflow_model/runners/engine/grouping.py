@@ -298,7 +298,8 @@ class GroupingEngine(KeyedEngine):
         if outcome.fired:
             produced = self.clock if at is None else at
             forced = self._must_close and cell.tree.is_finished()
-            self._emitter.fire(state, window, cell, Firing(self.watermark, produced, forced=forced, wish=outcome.mode))
+            firing = Firing(watermark=self.watermark, produced=produced, forced=forced, wish=outcome.mode)
+            self._emitter.fire(state, window, cell, firing)
         if outcome.cleared:
             self._emitter.clear(cell)
 
@@ -312,8 +313,15 @@ class GroupingEngine(KeyedEngine):
         if expiring or (fired and cell.tree.is_finished()):
             forced = forced or (self._must_close and not cell.has_closed)
         if fired or (expiring and (cell.pending or forced)):
-            wish = outcome.mode if outcome is not None else FiringMode.DEFAULT
-            firing = Firing(self.watermark, self.clock, fired, passing, forced, expiring, wish)
+            firing = Firing(
+                watermark=self.watermark,
+                produced=self.clock,
+                by_trigger=fired,
+                passing=passing,
+                forced=forced,
+                last=expiring,
+                wish=FiringMode.DEFAULT if outcome is None else outcome.mode,
+            )
             self._emitter.fire(state, window, cell, firing)
         if outcome is not None and outcome.cleared:
             self._emitter.clear(cell)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.runners.engine.cells_in_order import CellsInOrder
-from dataflow_model.values import Window, encode_window
+from dataflow_model.values import Window, encode_window, is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,8 +71,7 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
     given = set(windows)
     merges: Any = fn.merge(windows)
     for merge in merges if isinstance(merges, Iterable) else [merges]:
-        is_pair = isinstance(merge, tuple) and len(merge) == 2  # noqa: PLR2004 - sources and target
-        members, target = merge if is_pair else ((), None)
+        members, target = merge if is_pair(merge) else ((), None)
         if not (isinstance(members, Collection) and given.issuperset(members) and isinstance(target, Window)):
             raise InvalidType(
                 f"`merge` of {fn!r} must yield pairs of the windows to merge, which must be among the given "

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidType, KeyEncodingError
+from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
 from dataflow_model.runners.engine.order import shard_by_order
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
-from dataflow_model.values import encode_key, shard_hash
+from dataflow_model.values import as_pair, encode_key, shard_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,11 +59,7 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
     known: dict[Any, int] = {}
     found = []
     for value in bundle.values:
-        if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidType(
-                f"{node.label!r} takes (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it"
-            )
-        key = value[0]
+        key, _ = as_pair(value, node.label)
         place = (type(key), key) if type(key) in _PLAIN else None
         shard = None if place is None else known.get(place)
         if shard is None:

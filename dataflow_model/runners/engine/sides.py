@@ -9,7 +9,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument, KeyEncodingError
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.runners.engine.uncombining import MultisetFn
-from dataflow_model.values import encode_key, encode_window
+from dataflow_model.values import encode_key, encode_window, is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ def newest_panes(records: Sequence[Record]) -> list[Record]:
 
 def owner_of(value: Any) -> Any:
     """Return what a pane's value belongs to: its encoded key, or `None` for what is no pair."""
-    if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
+    if not is_pair(value):
         return None
     try:
         return encode_key(value[0])

@@ -10,7 +10,7 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidType, KeyEncodingError
+from dataflow_model.errors import KeyEncodingError
 from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.keyed import KeyedEngine
@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
-from dataflow_model.values import encode_key
+from dataflow_model.values import as_pair, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -252,9 +252,19 @@ class StatefulEngine(KeyedEngine):
         event_now: int,
         freed: int | None = None,
     ) -> Call:
-        expiry, horizon = self._expiry(window), self._calls.horizon
-        watermarks = self.watermark, self.percentiles
-        return Call(cell, keyed.key, window, expiry, time, clock, event_now, horizon, *watermarks, freed)
+        return Call(
+            cell=cell,
+            key=keyed.key,
+            window=window,
+            expiry=self._expiry(window),
+            time=time,
+            clock=clock,
+            event_now=event_now,
+            horizon=self._calls.horizon,
+            watermark=self.watermark,
+            percentiles=self.percentiles,
+            freed=freed,
+        )
 
     def _tidy(self, encoded: bytes, keyed: KeyCells, window: Window, cell: StateCell) -> None:
         """Forget a window in which nothing is left, and have the queues look at it."""
@@ -278,15 +288,11 @@ def feed_elements(engine: StatefulEngine, inbox: Bundle, *, follow: bool = False
     take = engine.element if follow else timed_keys(engine.label, engine.element)
     columns = zip(inbox.values, inbox.times, inbox.windows, inbox.panes, inbox.orders, inbox.produced, strict=True)
     for row, (value, time, windows, pane, order, produced) in enumerate(columns):
-        if not isinstance(value, tuple) or len(value) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidType(
-                f"{engine.label!r} keeps state by key and takes (key, value) pairs, got {value!r}",
-                hint="add dm.WithKeys(…) before it",
-            )
+        key, _ = as_pair(value, engine.label)
         if follow:  # elements at a time come before the timers at it
             engine.advance_watermarks(Watermarks(max(time - 1, int(MIN_TIMESTAMP))))
         element = Arrived(value, time, pane, produced, bool(inbox.updates) and inbox.is_retraction(row))
         try:
-            take(value[0], element, windows, order)
+            take(key, element, windows, order)
         except KeyEncodingError as error:
             raise user_error(error, engine.label, value, hint=None) from error

@@ -34,7 +34,7 @@ __all__ = ["Call", "UserCalls"]
 _EVENT: Final = TimeDomain.EVENT_TIME
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class Call:
     """One call of a function of the user's; a `TimerBoard` and a `HoldBoard` for it.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.watermarks import ARRIVAL, WallTime
 from dataflow_model.runners.engine.estimation import NOTHING_YET
 from dataflow_model.time import MAX_TIMESTAMP
@@ -64,11 +63,10 @@ def _behind_wall(staged: StagedPlan, feed: Mapping[str, int]) -> int | None:
 
 def _delay(staged: StagedPlan, label: str) -> int | None:
     """Return how far a source's watermark is behind the wall clock; `None` where it follows the data."""
-    read = staged.plan[label]
-    assert isinstance(read, Read)  # noqa: S101 - what is no cut is a source
-    if not isinstance(read.source.watermark, WallTime):
+    source = staged.source(label)
+    if not isinstance(source.watermark, WallTime):
         return None
-    return 0 if read.source.event_time == ARRIVAL else int(read.source.watermark.delay)
+    return 0 if source.event_time == ARRIVAL else int(source.watermark.delay)
 
 
 def _of_idle_origins(staged: StagedPlan, state: ShardState) -> Iterator[int]:

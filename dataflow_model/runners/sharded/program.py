@@ -13,7 +13,7 @@ import cloudpickle
 
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.early_end import percentile_that_ends
-from dataflow_model.plan.nodes import ParDo, Read, Ref, ToPairs
+from dataflow_model.plan.nodes import ParDo, Ref, ToPairs
 from dataflow_model.plan.sinks import Fence
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.timeline import Awaited
@@ -146,8 +146,7 @@ class Program:
 
     def source(self, read: str) -> ColumnSource:
         """Return a source with no more columns than are needed."""
-        node = self.staged.plan[read]
-        assert isinstance(node, Read)  # noqa: S101 - callers have it from a read
+        node = self.staged.read(read)
         source = node.source.as_columns
         assert source is not None  # noqa: S101 - only these are read by ranges of rows
         pairs = self.pairs_of(read)

@@ -9,18 +9,18 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Read, Ref, Write
+from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref, Write
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.panes import to_ipc
+from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
 from dataflow_model.runners.engine.observing import Observer
 from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, of_rows, pass_stages
 from dataflow_model.runners.engine.records import records_of
-from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
@@ -91,8 +91,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, stager: Stager | None 
         stager: takes what goes to sinks, if that is done on the spot.
     """
     program = task.program
-    read = program.staged.plan[part.label]
-    assert isinstance(read, Read)  # noqa: S101 - slices are made from reads
+    read = program.staged.read(part.label)
     source = program.source(part.label)
     reading = _Reading(task, part, wall, stager)
     name = reading.name
@@ -260,13 +259,7 @@ def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:
 
 def read_static(task: Task, label: str, at: At | None, stager: Stager | None = None) -> Iterator[Row]:
     """Yield the elements of a static source; they stand at the run's first instant, wherever that is (`None`)."""
-    source = task.program.staged.source(label).as_elements
-    assert source is not None  # noqa: S101 - the caller has looked
-    count = len(source.elements)
-    times = [int(MIN_TIMESTAMP)] * count if source.event_times is None else [int(time) for time in source.event_times]
-    orders = of_rows(label, range(count))
-    clock = 0 if at is None else at[0]
-    bundle = Bundle.fresh(list(source.elements), times, orders, clock)
+    bundle = static_bundle(task.program.staged.read(label), 0 if at is None else at[0])
     yield from _through(task, label, MAIN, bundle, at=FIRST if at is None else at, stager=stager)
 
 

@@ -96,9 +96,7 @@ def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordB
 
 def _rows_of(task: Task, label: str, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     """Yield what goes on; in a bounded job, what goes to sinks is written on the spot."""
-    read = task.program.staged.plan[label]
-    assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
-    if not read.source.is_bounded:
+    if not task.program.staged.source(label).is_bounded:
         yield from frame_rows(task, label, batches)
         return
     with Stager(task) as stager:
@@ -121,8 +119,7 @@ def frame_rows(
         stager: takes what goes to sinks, if that is done on the spot.
     """
     program = task.program
-    read = program.staged.plan[label]
-    assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
+    read = program.staged.read(label)
     source = read.source.as_dataframe
     assert source is not None  # noqa: S101 - only DataFrames are read here
     origin = f"partition {task.part:06d}"
@@ -176,8 +173,7 @@ def _observe(
     observers: dict[str, Observer], program: Program, label: str, origin: str, bundle: Bundle, *, replayed: bool
 ) -> None:
     """Note what a partition has seen: by origin under a replay clock, else at the micro-batch's own tick."""
-    read = program.staged.plan[label]
-    assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
+    source = program.staged.source(label)
     rows: dict[str, list[int]] = {}
     if replayed:
         for row, order in enumerate(bundle.orders):
@@ -186,7 +182,7 @@ def _observe(
         rows[origin] = list(range(len(bundle)))
     for name, some in rows.items():
         if name not in observers:
-            observers[name] = Observer(label, name, read.source, program.awaited.percentiles)
+            observers[name] = Observer(label, name, source, program.awaited.percentiles)
         ticks = [bundle.produced[row] if replayed else NOW[0] for row in some]
         times = [bundle.times[row] for row in some]
         values = NamedRows([bundle.values[row] for row in some])
@@ -216,9 +212,7 @@ def _through(task: Task, label: str, tag: str, bundle: Bundle, stager: Stager | 
     if stager is not None:
         yield from pack_arrivals(task, arrivals, stager=stager)
         return
-    read = program.staged.plan[label]
-    assert isinstance(read, Read)  # noqa: S101 - the caller has it from a read
-    replays = read.source.processing_time is not None
+    replays = program.staged.source(label).processing_time is not None
     places: dict[str, list[At]] = {}
     for cut, arrived in arrivals.items():
         known = isinstance(program.staged.plan[cut], Write) or replays

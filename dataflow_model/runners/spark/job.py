@@ -17,11 +17,11 @@ from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.feeding import feed_pairs
+from dataflow_model.runners.engine.in_program import script_bundle
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.order import rising
 from dataflow_model.runners.engine.relay import RelayEngine
-from dataflow_model.runners.engine.scripts import script_bundle
 from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.sharding import encoded_key
 from dataflow_model.runners.engine.side_join import SideJoinEngine

@@ -11,30 +11,25 @@ import attrs
 from dataflow_model.errors import PlanError, UnsupportedOnRunner
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import (
-    ClockStep,
     ColumnSource,
     ElementsSource,
     ScriptSource,
     SignalStep,
-    Step,
     WatermarkStep,
-    events_of,
-    watermark_after,
 )
 from dataflow_model.runners.engine.bounded.files import TickReader
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.order import of_rows
-from dataflow_model.runners.engine.scripts import event_numbers, script_bundle
+from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundle
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
-from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.in_program import ScriptEvent
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
@@ -101,7 +96,10 @@ def instants_of(
         if static:
             first = Instant(0, -2)
             for read in static:
-                join_arrivals(first.arrivals, through(read.label, MAIN, _static(read, 0)))
+                join_arrivals(
+                    first.arrivals,
+                    through(read.label, MAIN, static_bundle(read, 0)),
+                )
             yield first
             yield Instant(0, -1, watermarks={read.label: MAX_WATERMARKS for read in static})
         yield from _script_instants(staged, scripts, through, awaited)
@@ -109,52 +107,7 @@ def instants_of(
         yield from _file_instants(files, static, wall_clock() if clock is None else clock, through, awaited)
 
 
-def _static(read: Read, clock: int) -> Bundle:
-    source = read.source.as_elements
-    assert source is not None  # noqa: S101 - the caller has looked
-    times = (
-        [int(MIN_TIMESTAMP)] * len(source.elements)
-        if source.event_times is None
-        else [int(at) for at in source.event_times]
-    )
-    return Bundle.fresh(list(source.elements), times, of_rows(read.label, range(len(times))), clock)
-
-
 # TestStream -----------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen
-class _ScriptEvent:
-    """An event of a script: the place of its step, its number among the script's events, the watermarks after it."""
-
-    clock: int
-    place: int
-    number: int
-    read: Read
-    step_place: int
-    step: Step
-    watermarks: Watermarks
-
-    @property
-    def bundle(self) -> tuple[int, int, int]:
-        """Names the step that it belongs to; the elements of one come one after the other."""
-        return self.clock, self.place, self.step_place
-
-
-def _script_events(reads: Sequence[Read], awaited: Awaited) -> list[_ScriptEvent]:
-    """Return the events of scripts that share the clock; at equal times they go in the plan's order."""
-    merged: list[_ScriptEvent] = []
-    for place, read in enumerate(reads):
-        clock = 0
-        source = read.source.as_script
-        assert source is not None  # noqa: S101 - the caller has looked
-        events = list(events_of(source.steps))
-        watermarks = watermark_after([step for _, step in events], awaited.percentiles)
-        for number, ((step_place, step), known) in enumerate(zip(events, watermarks, strict=True)):
-            if isinstance(step, ClockStep):
-                clock = int(step.processing_time)
-            merged.append(_ScriptEvent(clock, place, number, read, step_place, step, Watermarks(*known)))
-    return sorted(merged, key=lambda event: (event.clock, event.place, event.number))
 
 
 def _script_instants(
@@ -162,17 +115,17 @@ def _script_instants(
 ) -> Iterator[Instant]:
     """Yield one instant an event: an element, a watermark, a clock value or a signal."""
     number, clock = 0, 0
-    for _, some in itertools.groupby(_script_events(reads, awaited), key=lambda event: event.bundle):
+    for (label, _), some in itertools.groupby(script_events(reads, awaited.percentiles), key=_step_of):
         events = list(some)
-        clock, read = events[0].clock, events[0].read
+        clock = events[0].clock
         by_event: dict[int, Arrivals] = {}
-        bundle = script_bundle(read.label, [(event.number, event.step) for event in events], clock)
+        bundle = script_bundle(label, [(event.number, event.step) for event in events], clock)
         if bundle:
-            by_event = _by_event(staged, through(read.label, MAIN, bundle))
+            by_event = _by_event(staged, through(label, MAIN, bundle))
         for event in events:
             instant = Instant(clock, number, by_event.get(event.number, {}))
             if isinstance(event.step, WatermarkStep):
-                instant.watermarks[read.label] = event.watermarks
+                instant.watermarks[label] = event.watermarks
             elif isinstance(event.step, SignalStep):
                 instant.signals = (event.step.name,)
             yield instant
@@ -180,6 +133,10 @@ def _script_instants(
     yield Instant(clock, number, closes=True)
     labels = [read.label for read in reads]
     yield Instant(clock, number + 1, watermarks=dict.fromkeys(labels, MAX_WATERMARKS), closes=True)
+
+
+def _step_of(event: ScriptEvent) -> tuple[str, int]:
+    return event.label, event.place
 
 
 def _by_event(staged: StagedPlan, arrivals: Arrivals) -> dict[int, Arrivals]:
@@ -210,7 +167,7 @@ def _file_instants(
         arrivals = ticks.take(tick) if step == 0 else {}
         if place == 0:
             for read in static:
-                join_arrivals(arrivals, through(read.label, MAIN, _static(read, tick)))
+                join_arrivals(arrivals, through(read.label, MAIN, static_bundle(read, tick)))
         yield Instant(
             tick,
             step,

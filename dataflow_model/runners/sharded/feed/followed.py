@@ -51,14 +51,14 @@ class Followed:
 
     @classmethod
     def of(cls, offset: Mapping[str, Any], label: str) -> Followed:
-        """Return what an offset says about a source; older offsets have no versions and forget nothing."""
+        """Return what an offset says about a source."""
         return cls(
             rows=dict(offset["rows"].get(label, {})),
             totals=offset["totals"].get(label, {}),
-            versions=offset.get("versions", {}).get(label, {}),
-            done=offset.get("done", {}).get(label, {}),
-            passed=offset.get("passed", {}).get(label, 0),
-            changes=offset.get("changes", {}).get(label, {}),
+            versions=offset["versions"].get(label, {}),
+            done=offset["done"].get(label, {}),
+            passed=offset["passed"].get(label, 0),
+            changes=offset["changes"].get(label, {}),
         )
 
     def names(self) -> set[str]:
@@ -131,4 +131,4 @@ def rows_read(offset: Mapping[str, Any], label: str) -> int:
         >>> rows_read({"rows": {"logs": {"b": 3}}, "totals": {"logs": {"b": 5}}, "passed": {"logs": 40}}, "logs")
         43
     """
-    return int(sum(offset["rows"].get(label, {}).values()) + offset.get("passed", {}).get(label, 0))
+    return int(sum(offset["rows"].get(label, {}).values()) + offset["passed"].get(label, 0))

@@ -31,7 +31,7 @@ Offset = dict[str, Any]
 NOTHING_COMMITTED: Final[dict[str, Any]] = {}
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Control:
     """What the driver has decided for one micro-batch; every shard is told.
 
@@ -49,11 +49,11 @@ class Control:
         changes: by label, what users should know about a followed source; see `Followed`.
     """
 
-    wall: int | None
+    wall: int | None = None
     begins: tuple[str, ...]
-    open_origins: tuple[tuple[str, str], ...]
-    ended: tuple[str, ...]
-    steps: tuple[ScriptPlace, ...] | None
+    open_origins: tuple[tuple[str, str], ...] = ()
+    ended: tuple[str, ...] = ()
+    steps: tuple[ScriptPlace, ...] | None = None
     last: bool
     signals: tuple[str, ...] = ()
     declared: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -133,7 +133,7 @@ class Feed:
             end["step"] = min(start["step"] + self.rows_per_batch, steps)
             end["last"] = start["step"] >= steps
             return end
-        follows = self._follows() and not (until_drained and start.get("listed"))
+        follows = self._follows() and not (until_drained and start["listed"])
         end["listed"] = until_drained
         begins = not set(end["begun"]) <= set(start["begun"])
         self._list(start, end, polls=begins or follows)
@@ -182,7 +182,7 @@ class Feed:
         signals = tuple(signal_of(request) for request in end["signals"] if request not in start["signals"])
         if self.scripts:
             steps = tuple(self._script()[start["step"] : end["step"]])
-            return Control(None, begins, (), (), steps, end["last"], signals)
+            return Control(begins=begins, steps=steps, last=end["last"], signals=signals)
         open_origins: list[tuple[str, str]] = []
         ended = list(static)
         for read in begun:
@@ -205,16 +205,15 @@ class Feed:
                 open_origins += [(read.label, origin) for origin in names] or [(read.label, TO_COME)]
         wall = None if self.replays else end["clock"]
         return Control(
-            wall,
-            begins,
-            tuple(open_origins) if self.replays and not end["last"] else (),
-            tuple(ended),
-            None,
-            end["last"],
-            signals,
-            self._declared(start, end, begins),
-            self._finished(start, end),
-            tuple((label, changes) for label, changes in end.get("changes", {}).items() if changes),
+            wall=wall,
+            begins=begins,
+            open_origins=tuple(open_origins) if self.replays and not end["last"] else (),
+            ended=tuple(ended),
+            last=end["last"],
+            signals=signals,
+            declared=self._declared(start, end, begins),
+            finished=self._finished(start, end),
+            changes=tuple((label, changes) for label, changes in end["changes"].items() if changes),
         )
 
     def slices(self, start: Offset, end: Offset) -> list[Slice]:

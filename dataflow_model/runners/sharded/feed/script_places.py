@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.plan.sources import ClockStep, SignalStep, WatermarkStep, events_of, watermark_after
+from dataflow_model.plan.sources import SignalStep, WatermarkStep
+from dataflow_model.runners.engine.in_program import script_events
 from dataflow_model.runners.sharded.stage0 import STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -45,26 +46,18 @@ def script_places(reads: Sequence[Read], percentiles: Sequence[float] = ()) -> l
         reads: the sources.
         percentiles: those of the watermark that the plan's triggers wait for.
     """
-    steps: list[tuple[int, int, int, str, Any, tuple[int, tuple[int, ...]]]] = []
-    for place, read in enumerate(reads):
-        clock = 0
-        script = read.source.as_script
-        if script is None:
-            continue
-        events = [step for _, step in events_of(script.steps)]
-        for row, (step, watermark) in enumerate(zip(events, watermark_after(events, percentiles), strict=True)):
-            clock = int(step.processing_time) if isinstance(step, ClockStep) else clock
-            steps.append((clock, place, row, read.label, step, watermark))
-    steps.sort(key=lambda entry: entry[:3])
+    events = script_events(reads, percentiles)
     sequence = [ScriptPlace("", 0, (0, STATIC_STEP)), ScriptPlace("", 0, (0, STATIC_STEP + 1))]
     clock = 0
-    for number, (clock, _, row, label, step, (low, high)) in enumerate(steps):
-        found = ScriptPlace(label, row, (clock, number))
-        if isinstance(step, WatermarkStep):
+    for number, event in enumerate(events):
+        clock = event.clock
+        found = ScriptPlace(event.label, event.number, (clock, number))
+        if isinstance(event.step, WatermarkStep):
+            low, high = event.watermarks.low, event.watermarks.percentiles
             found = attrs.evolve(found, watermark=low, percentiles=high)
-        elif isinstance(step, SignalStep):
-            found = attrs.evolve(found, signal=step.name)
+        elif isinstance(event.step, SignalStep):
+            found = attrs.evolve(found, signal=event.step.name)
         sequence.append(found)
-    sequence.append(ScriptPlace("", 1, (clock, len(steps)), int(MIN_TIMESTAMP)))
-    sequence.append(ScriptPlace("", 1, (clock, len(steps) + 1), int(MAX_TIMESTAMP)))
+    sequence.append(ScriptPlace("", 1, (clock, len(events)), int(MIN_TIMESTAMP)))
+    sequence.append(ScriptPlace("", 1, (clock, len(events) + 1), int(MAX_TIMESTAMP)))
     return sequence

@@ -131,7 +131,5 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
 
 def _offset(offset: dict[str, Any], labels: set[str]) -> dict[str, Any]:
     """Return where the sources stand, without those that are gone or begin again."""
-    by_source = {
-        name: {label: known for label, known in offset.get(name, {}).items() if label in labels} for name in BY_SOURCE
-    }
+    by_source = {name: {label: known for label, known in offset[name].items() if label in labels} for name in BY_SOURCE}
     return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": False}

@@ -1,0 +1,101 @@
+"""What stands in the program itself: the elements of `Create` as a bundle, and the steps of scripts as events.
+
+Elements that one step of a script adds go through the source's functions together, and are events of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.plan.sources import AddStep, ClockStep, events_of, watermark_after
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.order import event_of, of_rows
+from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.time import MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dataflow_model.plan.nodes import Read
+    from dataflow_model.plan.sources import Step
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.engine.order import Order
+
+__all__ = ["ScriptEvent", "event_numbers", "script_bundle", "script_events", "static_bundle"]
+
+
+@attrs.frozen
+class ScriptEvent:
+    """An event of one of the scripts that share a clock.
+
+    Attributes:
+        label: the script's.
+        number: which of its events.
+        place: which of its steps it belongs to; the elements of one step come one after the other.
+        step: what happens.
+        clock: the clock's value then.
+        watermarks: the script's after the event.
+    """
+
+    label: str
+    number: int
+    place: int
+    step: Step
+    clock: int
+    watermarks: Watermarks
+
+
+def script_events(reads: Iterable[Read], percentiles: Sequence[float]) -> list[ScriptEvent]:
+    """Return the events of all scripts as one sequence: by clock, at equal times in the plan's order.
+
+    Args:
+        reads: the sources, in the plan's order; those that are no scripts have no events.
+        percentiles: those of the watermark that the plan's triggers wait for.
+    """
+    merged: list[ScriptEvent] = []
+    for read in reads:
+        script = read.source.as_script
+        if script is None:
+            continue
+        clock = 0
+        events = list(events_of(script.steps))
+        watermarks = watermark_after([step for _, step in events], percentiles)
+        for number, ((place, step), known) in enumerate(zip(events, watermarks, strict=True)):
+            clock = int(step.processing_time) if isinstance(step, ClockStep) else clock
+            merged.append(ScriptEvent(read.label, number, place, step, clock, Watermarks(*known)))
+    return sorted(merged, key=lambda event: event.clock)
+
+
+def script_bundle(label: str, events: Iterable[tuple[int, Step]], clock: int) -> Bundle:
+    """Return the elements of some events as one bundle.
+
+    Args:
+        label: the script's.
+        events: its events, with their numbers.
+        clock: the processing time at which they arrive.
+    """
+    arriving = [(number, *pair) for number, step in events if isinstance(step, AddStep) for pair in step.elements]
+    values, times = [value for _, value, _ in arriving], [int(time) for *_, time in arriving]
+    return Bundle.fresh(values, times, of_rows(label, [number for number, *_ in arriving]), clock)
+
+
+def event_numbers(staged: StagedPlan, cut: str, orders: Sequence[Order]) -> list[int]:
+    """Return which of a script's events has caused each element that arrives at a cut."""
+    passed = staged.depth_of(cut) - 1
+    return [event_of(order, passed) for order in orders]
+
+
+def static_bundle(read: Read, clock: int) -> Bundle:
+    """Return the elements of a source that the program holds; without event times they come before all else.
+
+    Args:
+        read: the source.
+        clock: the processing time at which they arrive.
+    """
+    source = read.source.as_elements
+    assert source is not None  # noqa: S101 - the caller has looked
+    count = len(source.elements)
+    times = [int(MIN_TIMESTAMP)] * count if source.event_times is None else list(map(int, source.event_times))
+    return Bundle.fresh(list(source.elements), times, of_rows(read.label, range(count)), clock)

@@ -1,0 +1,45 @@
+"""Pairs of a key and a value, which is what everything that works by key takes."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from dataflow_model.errors import InvalidType
+
+__all__ = ["as_pair", "is_pair"]
+
+_PAIR = 2
+
+
+def is_pair(value: object) -> TypeGuard[tuple[Any, Any]]:
+    """Tell whether a value is a tuple of two parts.
+
+    Example:
+        >>> is_pair(("UA", 5)), is_pair(["UA", 5])
+        (True, False)
+    """
+    return isinstance(value, tuple) and len(value) == _PAIR
+
+
+def as_pair(value: Any, label: str) -> tuple[Any, Any]:
+    """Return an element that has to be a pair.
+
+    Args:
+        value: the element.
+        label: the label of the transform that takes it.
+
+    Raises:
+        InvalidType: for anything else.
+
+    Example:
+        >>> as_pair(("UA", 5), "Sum.PerKey")
+        ('UA', 5)
+        >>> as_pair(5, "Sum.PerKey")
+        Traceback (most recent call last):
+            ...
+        dataflow_model.errors.InvalidType: 'Sum.PerKey' takes (key, value) pairs, got 5
+        Hint: add dm.WithKeys(…) before it
+    """
+    if isinstance(value, tuple) and len(value) == _PAIR:
+        return value
+    raise InvalidType(f"{label!r} takes (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
