@@ -10,6 +10,7 @@ from dataflow_model.time import Duration, EventTime, duration, duration_text
 from dataflow_model.values import IntervalWindow
 from dataflow_model.windowing._bounds import inside, inside_many, interval, plus, positive
 from dataflow_model.windowing.base import WindowFn
+from dataflow_model.windowing.intersecting import intersecting_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,18 +68,9 @@ class Sessions(WindowFn):
 
     def merge(self, windows: Sequence[Window]) -> Iterator[tuple[Sequence[Window], IntervalWindow]]:
         """Merge each run of windows that intersect into the window that spans it."""
-        run: list[Window] = []  # one sweep over the windows by start: O(n log n)
-        end = 0
-        for window in sorted(windows, key=_bounds):
-            if run and int(window.start) < end:
-                run.append(window)
-                end = max(end, int(window.end))
-                continue
+        for run, end in intersecting_runs(windows, _bounds):
             if len(run) > 1:
                 yield run, IntervalWindow(run[0].start, EventTime(end))
-            run, end = [window], int(window.end)
-        if len(run) > 1:
-            yield run, IntervalWindow(run[0].start, EventTime(end))
 
     def assign_many(self, event_times: NDArray[np.int64]) -> tuple[None, NDArray[np.int64], NDArray[np.int64]]:
         """Return a column's proto-windows."""

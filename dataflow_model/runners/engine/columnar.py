@@ -7,6 +7,7 @@ combiner, and merged with the tables where their windows close.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -26,6 +27,7 @@ from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import TriggerMachine
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, as_pair, encode_key
 from dataflow_model.values.keys import shown_key
+from dataflow_model.windowing.intersecting import intersecting_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -348,17 +350,21 @@ class ColumnarEngine:
     def _merged_sessions(self, rows: _Folded) -> _Folded:
         """Merge the windows of each key that intersect."""
         merged: _Folded = {}
-        last: tuple[bytes, int, int] | None = None
-        for place in sorted(rows):
-            key, accumulator = rows[place]
-            encoded, start, end = place
-            if last is not None and last[0] == encoded and start < last[2]:
-                key, before = merged.pop(last)
-                accumulator = self.combine.merge_accumulators([before, accumulator])
-                start, end = last[1], max(end, last[2])
-            last = (encoded, start, end)
-            merged[last] = (key, accumulator)
+        for encoded, places in itertools.groupby(sorted(rows), key=_encoded_key):
+            for run, end in intersecting_runs(places, _bounds):
+                key, accumulator = rows[run[0]]
+                if len(run) > 1:
+                    accumulator = self.combine.merge_accumulators([rows[place][1] for place in run])
+                merged[encoded, run[0][1], end] = (key, accumulator)
         return merged
+
+
+def _encoded_key(place: tuple[bytes, int, int]) -> bytes:
+    return place[0]
+
+
+def _bounds(place: tuple[bytes, int, int]) -> tuple[int, int]:
+    return place[1:]
 
 
 def _place(row: tuple[tuple[int, int, bytes], tuple[Any, Any]]) -> tuple[int, int, bytes]:
