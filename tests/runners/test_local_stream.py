@@ -12,9 +12,9 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.runners.local.lock import check_file_system
 from dataflow_model.runners.local.run_file import RunFile
-from dataflow_model.testing import ManualClock
+from dataflow_model.testing import ManualClock, TestStream
 from tests.support.faults.outcomes import files_of
-from tests.support.pipelines import start
+from tests.support.pipelines import run, seen, start
 from tests.support.runners.local_streams import Stepped, put_rows
 
 if TYPE_CHECKING:
@@ -212,3 +212,110 @@ def test_the_last_commit_of_a_stopped_run_is_noted_as_published(tmp_path: Path) 
     assert file is not None
     assert file.is_published()
     file.close()
+
+
+def test_what_a_sink_could_not_publish_is_published_by_the_next_start_and_not_run_again(tmp_path: Path) -> None:
+    runs: list[int] = []
+    published: list[tuple[str, list[int]]] = []
+    fails = [True]
+
+    def note(row: Any) -> int:
+        runs.append(row.n)
+        return int(row.n)
+
+    def publish(numbers: list[int], commit_id: str) -> None:
+        if fails[0]:
+            raise OSError("the service is down")
+        published.append((commit_id, numbers))
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=SCHEMA)
+        _ = rows | dm.Map(note) | dm.io.ForeachBundle(publish)
+
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (2, "b", 2)])
+    result = start(runner(tmp_path / "checkpoint"), build)
+    with pytest.raises(dm.UserCodeError, match="the service is down"):
+        result.wait_until_finish()
+    assert result.state is dm.RunnerState.FAILED
+    fails[0] = False
+    start(runner(tmp_path / "checkpoint"), build, until="drained").wait_until_finish()
+    assert [numbers for _, numbers in published] == [[1, 2]]
+    assert runs == [1, 2]
+
+
+def test_a_function_that_fails_leaves_the_stream_where_it_was(tmp_path: Path) -> None:
+    refused = {2}
+
+    def check(row: Any) -> tuple[str, int]:
+        if row.n in refused:
+            raise ValueError(row.n)
+        return row.key, row.n
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=SCHEMA)
+        sums = rows | dm.Map(check) | dm.Window.into(dm.FixedWindows(10)) | dm.Sum.per_key()
+        _ = sums | "panes" >> dm.io.Collect()
+
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    stepped = Stepped(build, tmp_path / "checkpoint")
+    stepped.steps()
+    put_rows(tmp_path / "rows", "2", [(2, "a", 2)])
+    with pytest.raises(dm.UserCodeError):
+        stepped.steps()
+    refused.clear()
+    put_rows(tmp_path / "rows", "3", [(12, "a", 4)])
+    stepped.steps()
+    assert values(stepped) == [("a", 3)]
+
+
+def test_rounds_in_a_stream_give_the_panes_of_rounds_without_a_checkpoint(tmp_path: Path) -> None:
+    script = TestStream()
+    for second in range(12):
+        script = script.processing_time(second).add(second, event_time=second % 5, key="ab"[second % 2])
+
+    def build(p: dm.Pipeline) -> None:
+        sums = p | script | dm.Window.into(dm.FixedWindows(3)) | dm.Sum.per_key()
+        _ = sums | "panes" >> dm.io.Collect()
+
+    def rounds(**options: Any) -> Any:
+        return run(dm.LocalRunner(mode="microbatch", interval=4, **options), build)
+
+    plain = rounds().collected("panes")
+    streamed = rounds(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=5).collected("panes")
+    assert seen(plain) == seen(streamed)
+
+
+def test_a_source_is_added_to_a_stream_that_is_started_again(tmp_path: Path) -> None:
+    def build(*folders: str) -> Callable[[dm.Pipeline], Any]:
+        def both(p: dm.Pipeline) -> None:
+            pairs = [
+                p
+                | folder >> dm.io.ReadParquet(tmp_path / folder, event_time="at", follow=True, schema=SCHEMA)
+                | f"{folder} pairs" >> dm.Map(lambda row: (row.key, row.n))
+                for folder in folders
+            ]
+            windows = tuple(pairs) | dm.Flatten() | dm.Window.into(dm.FixedWindows(10))
+            _ = windows | "sums" >> dm.Sum.per_key() | "panes" >> dm.io.Collect()
+
+        return both
+
+    put_rows(tmp_path / "east", "1", [(1, "a", 1)])
+    put_rows(tmp_path / "west", "1", [(2, "a", 2)])
+    Stepped(build("east"), tmp_path / "checkpoint").steps()
+    stepped = Stepped(build("east", "west"), tmp_path / "checkpoint", until="drained")
+    stepped.steps()
+    assert values(stepped) == [("a", 3)]
+
+
+def test_a_changed_pipeline_is_refused_with_the_command_that_carries_it_over(tmp_path: Path) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint").steps()
+    changed = sums(tmp_path / "rows", dm.Window.into(dm.FixedWindows(20)))
+    with pytest.raises(dm.CheckpointMismatch, match="dataflow-model upgrade"):
+        start(runner(tmp_path / "checkpoint"), changed)
+    start(runner(tmp_path / "checkpoint"), sums(tmp_path / "rows")).stop()  # the lock was released
+
+
+def test_an_unbounded_source_without_a_checkpoint_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(dm.UnsupportedOnRunner, match="checkpoint='checkpoints/delays'"):
+        run(dm.LocalRunner(), sums(tmp_path / "rows"))
