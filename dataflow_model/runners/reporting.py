@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -23,26 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.engine.machine import KeyedMachine
 
-__all__ = ["Measured", "StateSized", "make_report", "state_sizes"]
+__all__ = ["Measured", "make_report", "state_sizes"]
 
 _PANES: Final = "panes_"
 _DROPPED: Final = "dropped_"
 _NOTHING: Final = Readings()
 
 
-@runtime_checkable
-class StateSized(Protocol):
-    """An engine that can say how large its state is."""
-
-    def state_size(self) -> tuple[int, int]:
-        """Return how many entries its state has, and how many bytes those that are settled have."""
-        ...
-
-
-def state_sizes(engines: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Return the size of each engine's state, by label, of those that can say."""
-    return {label: engine.state_size() for label, engine in engines.items() if isinstance(engine, StateSized)}
+def state_sizes(machines: Mapping[str, KeyedMachine]) -> dict[str, tuple[int, int]]:
+    """Return the size of each machine's state by label, for those that keep state by key."""
+    sizes = {label: machine.state_size() for label, machine in machines.items()}
+    return {label: size for label, size in sizes.items() if size is not None}
 
 
 @attrs.frozen(kw_only=True)

@@ -16,6 +16,7 @@ from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.testing import TestStream
+from tests.support.instants import run_instant
 from tests.support.pipelines import run
 
 
@@ -81,13 +82,13 @@ def test_state_is_empty_behind_the_horizon() -> None:
         elements = [(number, number) for number in range(turn * 10, turn * 10 + 10)]
         orders = of_rows("in", [number for number, _ in elements])
         bundle = Bundle.fresh(elements, [turn] * 10, orders, turn)
-        shard.instant(turn, {"once": bundle}, {"in": Watermarks(turn)}, closes=True)
+        run_instant(shard, turn, {"once": bundle}, {"in": Watermarks(turn)})
         engine.settle(_no_freeze)
         most = max(most, len(engine.ids))
         assert engine.counters["ids"] == len(engine.ids)
     assert most <= 10 * 18
     assert engine.counters["id_bytes"] > 0
-    shard.instant(200, {}, {"in": Watermarks(250)}, closes=True)
+    run_instant(shard, 200, {}, {"in": Watermarks(250)})
     assert len(engine.ids) == engine.counters["ids"] == engine.counters["id_bytes"] == 0
     assert all(entry is None for entry in engine.settle(_no_freeze).values())
 

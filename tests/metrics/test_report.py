@@ -12,6 +12,7 @@ import dataflow_model as dm
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.runners.engine.straight import line_behind
 from dataflow_model.runners.progress import live_progress, progress_table, watched
@@ -213,23 +214,14 @@ def test_on_a_terminal_the_table_is_drawn_and_elsewhere_no_report_is_made(monkey
 
 
 def test_the_ids_that_deduplicate_keeps_are_its_state() -> None:
-    seen: list[RunReport] = []
-
-    started = threading.Event()
-
-    def look(pair: Any) -> Any:
-        assert started.wait(60)
-        seen.append(result.report())
-        return pair
-
     script = TestStream().bundle([(1, 1), (2, 2), (1, 3)], key="a").watermark(2).add(3, event_time=4, key="a")
     p = dm.Pipeline(runner=dm.LocalRunner())
-    unique = p | script | "unique" >> dm.Deduplicate(lambda pair: pair, horizon="1 hour")
-    _ = unique | "look" >> dm.Map(look) | "out" >> dm.io.Collect()
+    _ = p | script | "unique" >> dm.Deduplicate(lambda pair: pair, horizon="1 hour") | "out" >> dm.io.Collect()
+    execution = Execution(p.plan(), most=1)
+    sizes = [execution.measured(commits=0, pending_since=None).state["unique"] for _ in execution.run()]
+    assert max(sizes) == (3, None)
     result = p.run()
-    started.set()
     result.wait_until_finish()
-    assert seen[-1].transforms["unique"].state_entries == 3
     unique_report = result.report().transforms["unique"]
     assert unique_report.counters["duplicates"] == 1
     assert (unique_report.elements_in, unique_report.elements_out) == (4, 3)

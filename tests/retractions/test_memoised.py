@@ -214,7 +214,7 @@ def kept_by(build: Callable[[dm.Pipeline], Any], label: str) -> int:
     """Return for how many values something is kept when the script is over, but the watermark not at its end."""
     p = dm.Pipeline(runner=dm.LocalRunner())
     build(p)
-    execution = Execution(p.plan(), 0)
+    execution = Execution(p.plan(), 0, most=1)
     most = 0
     (engine,) = [shard.engines[label] for shard in execution._shards if label in shard.engines]
     assert isinstance(engine, MemoEngine)

@@ -17,11 +17,12 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle, Update
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.order import of_row
-from dataflow_model.runners.engine.resharding import Share, share_of
+from dataflow_model.runners.engine.resharding import Share
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.values import NO_FIRING
+from tests.support.instants import run_instant
 from tests.support.laws.recutting import recut
 from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference
@@ -132,7 +133,7 @@ class Shards:
         assert isinstance(node, ParDo)
         given = Bundle()
         for owner, mine in rows_by_shard(node, bundle, len(self.shards)).items():
-            arrivals, _ = self.shards[owner].instant(number, {_DRAW: bundle.take(mine)}, {}, closes=True)
+            arrivals, _ = run_instant(self.shards[owner], number, {_DRAW: bundle.take(mine)}, {})
             given.extend(arrivals.get(_SINK, Bundle()))
         given = given.in_order()
         return [(value[1], given.is_retraction(row)) for row, value in enumerate(given.values)]
@@ -149,7 +150,7 @@ class Shards:
         for index, shard in enumerate(self.shards):
             engine = shard.engines[_DRAW]
             assert isinstance(engine, MemoEngine)
-            engine.apply(share_of(engine, parts, Share(index, count)))
+            engine.apply(engine.share(parts, Share(index, count)))
 
     def _new(self, count: int) -> list[StageShard]:
         return [StageShard(self.staged, 2, thaw=pickle.loads) for _ in range(count)]

@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import pyarrow as pa
 
+from dataflow_model.metrics.collecting import enter, took
+from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.by_key import NEVER
+from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.columns.accumulators import column, finish
 from dataflow_model.runners.engine.columns.panes import PaneTable, from_ipc, to_ipc
 from dataflow_model.runners.engine.columns.partials import concat, merge_partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import of_watermark
+from dataflow_model.runners.engine.resharding import partials_of_share
 from dataflow_model.runners.engine.user_code import at_window, user_error
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.triggers import TriggerMachine
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, as_pair, encode_key
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk, Partials
+    from dataflow_model.runners.engine.resharding import Share
 
 __all__ = ["ColumnarEngine", "Panes"]
 
@@ -87,6 +94,45 @@ class ColumnarEngine:
         self._gone: set[bytes] = set()
         if follow:  # a bounded job has no processing clock
             self.clock = int(MIN_TIMESTAMP)
+
+    def run(self, chunk: Chunk) -> Produced:
+        """Run the instants of a chunk in order; see `KeyedMachine`."""
+        enter(self.label)
+        produced = Produced()
+        inboxes = dict(chunk.elements.runs())
+        for place, (clock, watermarks) in enumerate(zip(chunk.instants.clocks, chunk.watermarks, strict=True)):
+            inbox = inboxes.get(place)
+            if inbox is not None:
+                took(self.label, len(inbox))
+            self.advance_clock(clock)
+            self._take(inbox, chunk.partials.get(place, ()))
+            self.advance_watermarks(watermarks)
+            self._give(place, produced)
+            produced.watermarks.append(self.output_watermarks())
+        return produced
+
+    def run_bounded(self, bucket: Bucket) -> Produced:
+        """Run a bucket, which has all elements of some keys."""
+        self._take(bucket.elements, bucket.partials)
+        self.advance_watermarks(MAX_WATERMARKS)
+        produced = Produced()
+        self._give(0, produced)
+        self.stand_at(watermark=NEVER, clock=NEVER)
+        return produced
+
+    def _take(self, inbox: Bundle | None, partials: Partials) -> None:
+        for table, elements in partials:
+            took(self.label, elements)
+            self.absorb(table, elements)
+        if inbox:
+            self.fold(inbox)
+
+    def _give(self, place: int, produced: Produced) -> None:
+        for panes in self.take_panes():
+            if isinstance(panes, PaneTable):
+                produced.panes.append((place, panes))
+            else:
+                produced.add(place, {MAIN: panes})
 
     # The events of one instant -------------------------------------------------------------------------------------
 
@@ -181,12 +227,13 @@ class ColumnarEngine:
 
     # State ---------------------------------------------------------------------------------------------------------
 
-    def position(self) -> dict[str, int]:
+    def position(self) -> dict[str, Any]:
         """Return the clocks of the shard, for `stand_at`."""
         return {"watermark": self.watermark, "clock": self.clock}
 
-    def stand_at(self, *, watermark: int, clock: int) -> None:
-        """Set the clocks of the shard, as `position` gave them."""
+    def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
+        """Set the clocks of the shard, as `position` gave them; only the low watermark counts here."""
+        del percentiles
         self.watermark, self.clock = watermark, clock
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
@@ -218,12 +265,23 @@ class ColumnarEngine:
                 content, folded = entry
                 self._parts[name] = self._part(None if content is None else from_ipc(content), folded)
 
+    def whole(self) -> None:
+        """Return nothing: all state is in parts."""
+
+    def resume(self, whole: Any) -> None:
+        """Go on with nothing."""
+        raise AssertionError(f"{self.label!r} keeps nothing but its parts, got {whole!r}")
+
+    def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+        """Cut the tables of partials."""
+        return partials_of_share(parts, share)
+
     def stored_keys(self) -> int:
         """Return how many partials the settled state holds."""
         parts = self._parts.values()
         return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in parts)
 
-    def state_size(self) -> tuple[int, int]:
+    def state_size(self) -> tuple[int, int] | None:
         """Return how many partials the settled state holds, and the bytes of those in columns."""
         tables = [part.table for part in self._parts.values() if part.table is not None]
         return self.stored_keys(), sum(table.nbytes for table in tables)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.plan.nodes import MAIN
+from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.id_store import IdStore, Slices
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.order import relayed
+from dataflow_model.runners.engine.resharding import ids_of_share
 from dataflow_model.runners.engine.sharding import encoded_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from dataflow_model.plan.nodes import Deduplicate
-    from dataflow_model.runners.engine.watermarks import Watermarks
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk
+    from dataflow_model.runners.engine.resharding import Share
 
 __all__ = ["DeduplicatingEngine"]
 
@@ -42,37 +48,27 @@ class DeduplicatingEngine(KeyedEngine):
         super().__init__(node.label, self.ids, percentiles)
         self._tells_percentile = tells_percentile
 
-    def instant(self, clock: int, inbox: Bundle | None, watermarks: Watermarks) -> Bundle:
-        """Run the events of one instant, and return what passes.
-
-        Args:
-            clock: the processing clock.
-            inbox: the pairs.
-            watermarks: the input's.
-
-        Raises:
-            UserCodeError: for an id that has no deterministic encoding.
-        """
-        self.clock = max(self.clock, clock)
-        passed = self._first_of(inbox.in_order()) if inbox else Bundle()
-        moved = self.reach(watermarks)
+    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        self.clock = max(self.clock, chunk.instants.clocks[place])
+        outputs = {} if inbox is None else {MAIN: self._first_of(inbox)}
+        moved = self.reach(chunk.watermarks[place])
         if moved:
             self.ids.forget_behind(self.watermark)
-        if inbox or moved:
+        if inbox is not None or moved:
             self.ids.seal_if_many()
             self._measure()
-        return passed
+        return outputs
 
-    def state_size(self) -> tuple[int, int]:
+    def state_size(self) -> tuple[int, int] | None:
         """Return how many ids there are, and their bytes, as last counted: the one who asks may be another thread."""
         return self.counters["ids"], self.counters["id_bytes"]
 
-    def run_bounded(self, inbox: Bundle) -> Bundle:
+    def run_bounded(self, bucket: Bucket) -> Produced:
         """Return what passes of all the elements that some ids have in a bounded job, in the order of the input.
 
         Per id they go in the order of event times, and the watermark follows them.
         """
-        slices = self.ids.slices
+        inbox, slices = bucket.elements, self.ids.slices
         encoded = [encoded_key(self.label, pair) for pair in inbox.values]
         last: dict[bytes, int] = {}
         rows = []
@@ -83,7 +79,13 @@ class DeduplicatingEngine(KeyedEngine):
                 rows.append(row)
         self.counters["elements_in"] += len(inbox)
         self.counters["duplicates"] += len(inbox) - len(rows)
-        return self._given(inbox.take(sorted(rows, key=inbox.orders.__getitem__)))
+        produced = Produced()
+        produced.add(0, {MAIN: self._given(inbox.take(sorted(rows, key=inbox.orders.__getitem__)))})
+        return produced
+
+    def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+        """Cut the sets of ids."""
+        return ids_of_share(parts, share)
 
     def _first_of(self, inbox: Bundle) -> Bundle:
         ids, slices = self.ids, self.ids.slices

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
+from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.emission import Emitter, Firing
+from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.lifetimes import Lifetime
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
     from dataflow_model.runners.engine.order import Cause, Order
     from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.triggers import Outcome
@@ -114,7 +118,34 @@ class GroupingEngine(KeyedEngine):
         """Let the combiner go."""
         self._lifetime.tear_down()
 
+    def run_bounded(self, bucket: Bucket) -> Produced:
+        """Run a bucket's keys one after the other."""
+        return run_by_key(self, bucket.elements)
+
+    def follow(self, elements: Bundle) -> None:
+        """Take the elements of one key in order; the watermark follows their event times."""
+        feed_pairs(self, elements, follow=True)
+
+    def take_outputs(self) -> dict[str, Bundle]:
+        """Return the panes emitted since the last call."""
+        return {MAIN: self.take_output()}
+
     # The events of one instant -------------------------------------------------------------------------------------
+
+    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        instants = chunk.instants
+        clock, watermarks, signals = instants.clocks[place], chunk.watermarks[place], instants.signals.get(place)
+        if inbox is None and not signals and self.pass_by(clock, watermarks):
+            return {}
+        self.advance_clock(clock)
+        if signals:
+            self.signal(signals)
+        if inbox is not None:
+            feed_pairs(self, inbox)
+        self.advance_watermarks(watermarks)
+        if instants.closes[place]:
+            self.leave_instant()
+        return self.take_outputs()
 
     def advance_clock(self, processing_time: int) -> None:
         """Take the processing clock forward: the timers before `processing_time` run, then it is that time."""

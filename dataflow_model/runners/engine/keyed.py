@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dataflow_model.runners.engine.machine import ObjectMachine
+from dataflow_model.runners.engine.resharding import keys_of_share
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dataflow_model.runners.engine.key_store import StoredKey
+    from dataflow_model.runners.engine.resharding import Share
 
 __all__ = ["KeyedEngine", "KeyedStore", "percentile_at"]
 
@@ -65,8 +67,8 @@ def percentile_at(time: int, low: int, percentiles: Mapping[float, int]) -> floa
     return next((percentile for percentile, watermark in percentiles.items() if watermark <= time), LOW_WATERMARK)
 
 
-class KeyedEngine:
-    """One keyed node on one shard.
+class KeyedEngine(ObjectMachine):
+    """One keyed node that keeps state by key, on one shard.
 
     Args:
         label: the node's.
@@ -78,12 +80,10 @@ class KeyedEngine:
         watermark: the low one of them.
         percentiles: the others, by percentile.
         clock: the processing clock.
-        counters: what has been counted, by name.
     """
 
     def __init__(self, label: str, store: KeyedStore, percentiles: tuple[float, ...] = ()) -> None:
-        self.label = label
-        self.counters: Counter[str] = Counter()
+        super().__init__(label)
         self.clock = 0
         self._percentiles = percentiles
         self._stand(MIN_WATERMARKS)
@@ -97,19 +97,13 @@ class KeyedEngine:
 
     def reach(self, watermarks: Watermarks) -> bool:
         """Take the input's watermarks forward, never back; return whether any has moved."""
-        reached = self.watermarks.advance(watermarks)
-        if reached is self.watermarks:
-            return False
-        self._stand(reached)
-        return True
+        moved = super().reach(watermarks)
+        if moved:
+            self._stand(self.watermarks)
+        return moved
 
     def output_watermarks(self) -> Watermarks:
-        """Return what this shard lets the output's watermarks be: the input's, held by what is still to come.
-
-        They may go back, when late data are pending again. Whoever receives the output takes the minimum over the
-        shards first and the running maximum of that second: a shard that did so for itself would have the number of
-        shards decide what is late downstream.
-        """
+        """Return the input's watermarks, held by what is still to come."""
         return self._held(self.watermarks)
 
     def _held(self, watermarks: Watermarks) -> Watermarks:
@@ -145,9 +139,13 @@ class KeyedEngine:
             "percentiles": tuple(self.percentiles.values()),
         }
 
-    def state_size(self) -> tuple[int, int]:
+    def state_size(self) -> tuple[int, int] | None:
         """Return how many entries its state has, and how many bytes those that are settled have."""
         return self._store.size()
+
+    def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+        """Return the keys of one shard."""
+        return keys_of_share(parts, share)
 
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
         """Take in changes that another worker has made durable; `None` for a key that has no state left."""
@@ -157,9 +155,9 @@ class KeyedEngine:
         """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
         return self._store.settle(freeze)
 
-    def stored(self, encoded: bytes) -> StoredKey | None:
+    def stored(self, name: bytes) -> StoredKey | None:
         """Return a settled key's state; `None` where there is none."""
-        return self._store.stored(encoded)
+        return self._store.stored(name)
 
     def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
         """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.cells import expiry_of
+from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.order import by_window, event_of, of_row, replayed
 from dataflow_model.runners.engine.stateful_cells import CellStore, StateCell
 from dataflow_model.runners.engine.uncombining import key_of_value
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import PaneInfo, Window
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk
     from dataflow_model.runners.engine.draws import Draws
     from dataflow_model.runners.engine.watermarks import Watermarks
 
@@ -77,17 +81,18 @@ class MemoEngine(KeyedEngine):
         self._place = staged.plan.nodes.index(node)
         self._tells_percentile = tells_percentile
 
-    def instant(self, clock: int, inbox: Bundle | None, watermarks: Watermarks) -> dict[str, Bundle]:
-        """Run the events of one instant, and return the outputs by tag.
+    def run_bounded(self, bucket: Bucket) -> Produced:
+        """Run a bucket, which has all elements of a value and all that take them back."""
+        produced = Produced()
+        produced.add(0, self.elements(bucket.elements.in_order()))
+        self.advance_watermarks(MAX_WATERMARKS)
+        self.stand_at(watermark=NEVER, clock=NEVER)
+        return produced
 
-        Args:
-            clock: the processing clock.
-            inbox: the elements.
-            watermarks: the input's.
-        """
-        self.clock = max(self.clock, clock)
-        outputs = self.elements(inbox.in_order()) if inbox else {}
-        self.advance_watermarks(watermarks)
+    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        self.clock = max(self.clock, chunk.instants.clocks[place])
+        outputs = {} if inbox is None else self.elements(inbox)
+        self.advance_watermarks(chunk.watermarks[place])
         return outputs
 
     def elements(self, inbox: Bundle) -> dict[str, Bundle]:

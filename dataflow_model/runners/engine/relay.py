@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.keyed import percentile_at
+from dataflow_model.runners.engine.machine import ObjectMachine
 from dataflow_model.runners.engine.order import relayed
-from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from dataflow_model.plan.nodes import Reshuffle
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk
 
 __all__ = ["RelayEngine"]
 
 
-class RelayEngine:
-    """One reshuffle on one shard; keeps nothing but how far its watermark has come.
+class RelayEngine(ObjectMachine):
+    """One reshuffle on one shard; keeps nothing but how far its watermarks have come.
 
     Args:
         node: the reshuffle.
@@ -28,39 +31,42 @@ class RelayEngine:
     """
 
     def __init__(self, node: Reshuffle, percentiles: tuple[float, ...] = (), *, tells_percentile: bool = False) -> None:
+        super().__init__(node.label)
         self._percentiles = percentiles
         self._tells_percentile = tells_percentile
-        self.label = node.label
-        self.counters: Counter[str] = Counter()
-        self.watermarks = MIN_WATERMARKS
-        self._output = Bundle()
 
-    def reach(self, watermarks: Watermarks) -> None:
-        """Take the watermarks forward, never back: a source that is added later begins far behind."""
-        self.watermarks = self.watermarks.advance(watermarks)
-
-    def stand_at(self, *, watermark: int, percentiles: Sequence[int] = ()) -> None:
-        """Set the watermarks, as `position` gave them."""
-        self.watermarks = Watermarks.of(watermark, percentiles)
+    def run_bounded(self, bucket: Bucket) -> Produced:
+        """Pass a bucket's elements on, in order."""
+        produced = Produced()
+        produced.add(0, {MAIN: self._relayed(bucket.elements.in_order())})
+        return produced
 
     def position(self) -> dict[str, Any]:
         """Return how far the watermarks have come, for `stand_at`."""
         return {"watermark": self.watermarks.low, "percentiles": self.watermarks.further(len(self._percentiles))}
 
-    def relay(self, bundle: Bundle) -> None:
-        """Pass elements on; the shard has brought them into order."""
+    def stand_at(self, *, watermark: int, clock: int = 0, percentiles: tuple[int, ...] = ()) -> None:
+        """Set the watermarks, as `position` gave them; no clock counts here."""
+        del clock
+        self.watermarks = Watermarks.of(watermark, percentiles)
+
+    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        # The percentile that an element is told is that of the watermark before its instant.
+        outputs = {} if inbox is None else {MAIN: self._relayed(inbox)}
+        self.reach(chunk.watermarks[place])
+        return outputs
+
+    def _relayed(self, bundle: Bundle) -> Bundle:
         self.counters["elements_in"] += len(bundle)
-        self._output.extend(
-            Bundle(
-                bundle.values,
-                bundle.times,
-                bundle.windows,
-                bundle.panes,
-                relayed(bundle.orders),
-                bundle.produced,
-                bundle.updates,
-                self._told(bundle.times),
-            )
+        return Bundle(
+            bundle.values,
+            bundle.times,
+            bundle.windows,
+            bundle.panes,
+            relayed(bundle.orders),
+            bundle.produced,
+            bundle.updates,
+            self._told(bundle.times),
         )
 
     def _told(self, times: list[int]) -> dict[int, float | None]:
@@ -69,16 +75,3 @@ class RelayEngine:
         low, further = self.watermarks.low, self.watermarks.further(len(self._percentiles))
         percentiles = dict(zip(self._percentiles, further, strict=True))
         return {row: percentile_at(time, low, percentiles) for row, time in enumerate(times)}
-
-    def next_moments(self) -> tuple[int | None, int | None]:
-        """Return nothing: nothing waits here."""
-        return None, None
-
-    def output_watermarks(self) -> Watermarks:
-        """Return the input's: a relay holds nothing."""
-        return self.watermarks
-
-    def take_output(self) -> Bundle:
-        """Return what has passed since the last call."""
-        output, self._output = self._output, Bundle()
-        return output

@@ -1,6 +1,7 @@
 """What of a keyed node's durable state belongs to one shard, when the number of shards changes.
 
-Most engines store an entry a key, and the key's hash says whose it is. Two store entries of many keys: those are cut.
+Most machines store an entry for each key, and the key's hash says whose it is. Two store entries of many keys: those
+are cut. Which way a machine takes is its own to say (`KeyedMachine.share`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.panes import from_ipc, to_ipc
-from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.id_segments import Segment
 from dataflow_model.runners.engine.id_store import ADDRESS
 from dataflow_model.runners.engine.kernels import split_by_shard
@@ -23,9 +22,7 @@ from dataflow_model.values import shard_hash
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dataflow_model.runners.engine.shard import Engine
-
-__all__ = ["Share", "count_keys", "share_of"]
+__all__ = ["Share", "count_keys", "ids_of_share", "keys_of_share", "partials_of_share"]
 
 
 @attrs.frozen
@@ -59,21 +56,14 @@ class Share:
         return self.index % common == index % common
 
 
-def share_of(engine: Engine, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
-    """Return the entries of one shard.
+def keys_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+    """Return the entries of one shard's keys.
 
     Args:
-        engine: a new shard's engine of the node.
         parts: the entries that the old shards had stored, each key in one of them.
         share: which shard.
     """
-    match engine:
-        case ColumnarEngine():
-            return _columns(parts, share)
-        case DeduplicatingEngine():
-            return _segments(parts, share)
-        case _:
-            return {encoded: entry for part in parts for encoded, entry in part.items() if share.takes(encoded)}
+    return {encoded: entry for part in parts for encoded, entry in part.items() if share.takes(encoded)}
 
 
 def count_keys(entries: Mapping[bytes, Any]) -> int:
@@ -88,7 +78,7 @@ def _keys_in(entry: Any) -> int:
     return len(folded) + (0 if content is None else from_ipc(content).num_rows)
 
 
-def _columns(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+def partials_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
     """Cut tables of partials, and number them anew: each shard has counted from 1."""
     found: dict[bytes, Any] = {}
     for content, folded in itertools.chain.from_iterable(part.values() for part in parts):
@@ -100,7 +90,7 @@ def _columns(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, 
     return found
 
 
-def _segments(parts: Iterable[Mapping[bytes, StoredKey]], share: Share) -> dict[bytes, Any]:
+def ids_of_share(parts: Iterable[Mapping[bytes, StoredKey]], share: Share) -> dict[bytes, Any]:
     """Cut sets of ids, and make one set of those of a slice."""
     slices: dict[int, list[bytes]] = {}
     for address, entry in itertools.chain.from_iterable(part.items() for part in parts):

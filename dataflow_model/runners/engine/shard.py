@@ -1,21 +1,22 @@
-"""One shard of one keyed stage: takes the events of an instant, gives what goes on to later stages and sinks."""
+"""One shard of one keyed stage: takes a chunk of instants, and returns what goes on to later stages and sinks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+import itertools
+import operator
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.metrics.collecting import gave, took
-from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
+from dataflow_model.plan.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
+from dataflow_model.runners.engine.chunk import Chunk, PlacedBundle, SideChunk
 from dataflow_model.runners.engine.columnar import ColumnarEngine
-from dataflow_model.runners.engine.columns.panes import PaneTable
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.lifetimes import tear_down_all
 from dataflow_model.runners.engine.memoising import MemoEngine
@@ -23,39 +24,28 @@ from dataflow_model.runners.engine.order import pass_stages
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
-from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.nodes import SideInput
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.cells import KeyState
+    from dataflow_model.runners.engine.chunk import Bucket, Instants, Partials, Produced
+    from dataflow_model.runners.engine.columns.panes import PaneTable
+    from dataflow_model.runners.engine.machine import KeyedMachine
     from dataflow_model.values import Window
 
-__all__ = ["Arrivals", "Engine", "StageShard", "join_arrivals", "least_watermarks", "route"]
+__all__ = ["Arrivals", "StageShard", "join_arrivals", "least_by_instant", "route"]
 
-Engine: TypeAlias = (
-    GroupingEngine | RelayEngine | DeduplicatingEngine | ColumnarEngine | SideJoinEngine | StatefulEngine | MemoEngine
-)
+_NOTHING: Final = PlacedBundle()
+
 Arrivals = dict[str, "Bundle"]
 """Bundles by the cut that takes them, their orders as that cut's stage compares them."""
-
-
-@attrs.frozen
-class _Instant:
-    """What happens at one instant, watermarks apart; see `StageShard.instant`."""
-
-    clock: int
-    inboxes: Mapping[str, Bundle]
-    closes: bool
-    partials: Mapping[str, Sequence[tuple[pa.Table, int]]]
-    signals: Collection[str]
 
 
 @attrs.define
@@ -71,7 +61,9 @@ class StageShard:
         follow: whether the job is bounded.
 
     Attributes:
-        panes: panes in columns for sinks, by the sinks' labels, since they were last taken.
+        engines: what runs each node, by label.
+        panes: panes in columns for sinks, by the sinks' labels, since they were last taken; each table with the place
+            of its instant.
         watermarks: what each producer's output watermarks are known to be, which never go back.
     """
 
@@ -81,8 +73,8 @@ class StageShard:
     thaw: Callable[[bytes], KeyState] | None = None
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     follow: bool = False
-    engines: dict[str, Engine] = attrs.field(init=False, factory=dict)
-    panes: dict[str, list[PaneTable]] = attrs.field(init=False, factory=dict)
+    engines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
+    panes: dict[str, list[tuple[int, PaneTable]]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
     _awaited: tuple[float, ...] = attrs.field(init=False, default=())
     _tells_percentile: bool = attrs.field(init=False, default=False)
@@ -97,7 +89,7 @@ class StageShard:
             self.engines[node.label] = self._engine(node, retracted.get(node.inputs[0]))
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
-    def _engine(self, node: Any, source: GroupByKeyAndWindow | None) -> Engine:
+    def _engine(self, node: Any, source: GroupByKeyAndWindow | None) -> KeyedMachine:
         """Return what runs a node; `source` is the grouping that takes back what it was given, if there is one."""
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
@@ -132,175 +124,140 @@ class StageShard:
             case _:
                 raise AssertionError(f"{node!r} is not a keyed node")
 
-    def instant(
+    def run(
         self,
-        clock: int,
-        inboxes: Mapping[str, Bundle],
-        watermarks: Mapping[str, Watermarks],
-        *,
-        closes: bool,
-        partials: Mapping[str, Sequence[tuple[pa.Table, int]]] | None = None,
-        signals: Collection[str] = (),
-    ) -> tuple[Arrivals, dict[str, Watermarks]]:
-        """Run the events of one instant.
+        instants: Instants,
+        inboxes: Mapping[str, PlacedBundle],
+        watermarks: Mapping[str, Sequence[Watermarks]],
+        partials: Mapping[str, Mapping[int, Partials]] | None = None,
+    ) -> tuple[dict[str, PlacedBundle], dict[str, list[Watermarks]]]:
+        """Run a chunk.
 
         Args:
-            clock: the processing clock.
-            inboxes: the elements for each keyed node of this stage.
-            watermarks: what all shards of a producer let its output watermarks be now, where that has changed.
-            closes: whether the clock's tick is complete, so that timers at its own time run.
-            partials: the partials for each lifted grouping, each with the number of elements in it.
-            signals: the names of signals that take effect now.
+            instants: its instants.
+            inboxes: the elements for the cuts of this stage; others are left alone.
+            watermarks: by producer, what all its shards let its output watermarks be at each instant; those of one that
+                is left out stay where they are.
+            partials: for each lifted grouping the partials by the place of their instant.
 
         Returns:
-            what arrives at later stages and sinks, and what this shard lets the output watermarks of its nodes be.
+            what arrives at later stages and sinks, and by node what this shard lets its output watermarks be at each
+            instant.
         """
-        for producer, reported in watermarks.items():
-            self.watermarks[producer] = self.watermarks.get(producer, MIN_WATERMARKS).advance(reported)
-        now = _Instant(clock, inboxes, closes, partials or {}, signals)
-        arrivals: Arrivals = {}
-        outputs: dict[str, Watermarks] = {}
-        for label, engine in self.engines.items():
-            took(label, len(inboxes.get(label, ())))
-            match engine:
-                case GroupingEngine():
-                    self._group(engine, now, arrivals)
-                case ColumnarEngine():
-                    self._combine_columns(engine, now, arrivals)
-                case StatefulEngine():
-                    self._run_stateful(engine, now, arrivals)
-                case MemoEngine():
-                    self._memoise(engine, now, arrivals)
-                case SideJoinEngine():
-                    self._join(engine, now, arrivals)
-                case RelayEngine():
-                    self._relay(engine, now, arrivals)
-                case DeduplicatingEngine():
-                    self._deduplicate(engine, now, arrivals)
-            outputs[label] = engine.output_watermarks()
-        return arrivals, outputs
+        known = self._advanced(watermarks, len(instants))
+        arrivals: dict[str, PlacedBundle] = {}
+        reports: dict[str, list[Watermarks]] = {}
+        for label, machine in self.engines.items():
+            chunk = Chunk(
+                instants,
+                inboxes.get(label, _NOTHING).in_order(),
+                least_by_instant(self.staged.feeds[label], known, len(instants)),
+                (partials or {}).get(label, {}),
+                self._sides(label, inboxes, known, len(instants)),
+            )
+            produced = machine.run(chunk)
+            reports[label] = produced.watermarks
+            self._pass_on(label, produced, arrivals)
+        return arrivals, reports
 
-    def behind(self, label: str, output: Bundle, arrivals: Arrivals) -> None:
-        """Run the fragment behind a keyed node on what it gave, and add what arrives at later cuts."""
-        if output:
-            gave(label, len(output))
-            route(self.staged, self.depth, self._fragments[label].run(output), arrivals)
+    def run_bounded(self, buckets: Mapping[str, Bucket]) -> dict[str, Bundle]:
+        """Run a bucket of a bounded job, and return what arrives at later stages and sinks.
 
-    def behind_outputs(self, label: str, outputs: Mapping[str, Bundle], arrivals: Arrivals) -> None:
-        """Do the same for a node with tagged outputs."""
-        for tag, output in outputs.items():
-            gave(label, len(output))
-            route(self.staged, self.depth, self._fragments[label].run(output, tag), arrivals)
+        Args:
+            buckets: by keyed node, all that its keys in the bucket have.
+        """
+        arrivals: dict[str, PlacedBundle] = {}
+        for label, bucket in buckets.items():
+            took(label, len(bucket.elements))
+            self._pass_on(label, self.engines[label].run_bounded(bucket), arrivals)
+        return {cut: placed.bundle for cut, placed in arrivals.items()}
 
-    def behind_columns(self, label: str, engine: ColumnarEngine, arrivals: Arrivals) -> None:
-        """Send a lifted grouping's panes on: in columns where only sinks wait for them, else as elements."""
-        consumers = self.staged.plan.consumers(Ref(label))
-        direct = all(isinstance(node, Write) for node in consumers)
-        for panes in engine.take_panes():
-            if direct and isinstance(panes, PaneTable):
-                gave(label, len(panes))
-                for node in consumers:
-                    self.panes.setdefault(node.label, []).append(panes)
-            else:
-                self.behind(label, panes.bundle() if isinstance(panes, PaneTable) else panes, arrivals)
-
-    def take_panes(self) -> dict[str, list[PaneTable]]:
+    def take_panes(self) -> dict[str, list[tuple[int, PaneTable]]]:
         """Return the panes in columns since the last call."""
         panes, self.panes = self.panes, {}
         return panes
 
-    def _group(self, engine: GroupingEngine, now: _Instant, arrivals: Arrivals) -> None:
-        label = engine.label
-        watermarks = self.input_watermarks(label)
-        inbox = now.inboxes.get(label)
-        if not inbox and not now.signals and engine.pass_by(now.clock, watermarks):
-            return
-        engine.advance_clock(now.clock)
-        if now.signals:
-            engine.signal(now.signals)
-        if inbox:
-            feed_pairs(engine, inbox.in_order())
-        engine.advance_watermarks(watermarks)
-        if now.closes:
-            engine.leave_instant()
-        self.behind(label, engine.take_output(), arrivals)
+    def _advanced(self, watermarks: Mapping[str, Sequence[Watermarks]], count: int) -> dict[str, list[Watermarks]]:
+        """Return by producer how far its watermarks have come at each of so many instants, and remember the last."""
+        known = {producer: [reached] * count for producer, reached in self.watermarks.items()}
+        for producer, reported in watermarks.items():
+            before = self.watermarks.get(producer, MIN_WATERMARKS)
+            known[producer] = list(itertools.accumulate(reported, Watermarks.advance, initial=before))[1:]
+            self.watermarks[producer] = known[producer][-1] if known[producer] else before
+        return known
 
-    def _combine_columns(self, engine: ColumnarEngine, now: _Instant, arrivals: Arrivals) -> None:
-        label = engine.label
-        engine.advance_clock(now.clock)
-        for table, elements in now.partials.get(label, ()):
-            took(label, elements)
-            engine.absorb(table, elements)
-        inbox = now.inboxes.get(label)
-        if inbox:
-            engine.fold(inbox)
-        engine.advance_watermarks(self.input_watermarks(label))
-        self.behind_columns(label, engine, arrivals)
+    def _sides(
+        self,
+        label: str,
+        inboxes: Mapping[str, PlacedBundle],
+        known: Mapping[str, Sequence[Watermarks]],
+        count: int,
+    ) -> list[SideChunk]:
+        """Return what happens to a ParDo's changing side inputs, in the order in which it has them."""
+        feeds = self.staged.side_feeds.get(label)
+        if feeds is None:
+            return []
+        node = self.staged.plan[label]
+        assert isinstance(node, ParDo)  # noqa: S101 - nothing else has side inputs
+        return [
+            SideChunk(
+                dict(inboxes.get(side_cut(label, number), _NOTHING).in_order().runs()),
+                least_by_instant(feeds[side], known, count),
+            )
+            for number, side in enumerate(node.side_inputs)
+            if side in feeds
+        ]
 
-    def _run_stateful(self, engine: StatefulEngine, now: _Instant, arrivals: Arrivals) -> None:
-        label = engine.label
-        watermarks = self.input_watermarks(label)
-        outputs = engine.instant(now.clock, now.inboxes.get(label), watermarks, closes=now.closes)
-        self.behind_outputs(label, outputs, arrivals)
-
-    def _memoise(self, engine: MemoEngine, now: _Instant, arrivals: Arrivals) -> None:
-        label = engine.label
-        outputs = engine.instant(now.clock, now.inboxes.get(label), self.input_watermarks(label))
-        self.behind_outputs(label, outputs, arrivals)
-
-    def _relay(self, engine: RelayEngine, now: _Instant, arrivals: Arrivals) -> None:
-        label = engine.label
-        inbox = now.inboxes.get(label)
-        if inbox:
-            engine.relay(inbox.in_order())
-        self.stand_relay(engine)
-        self.behind(label, engine.take_output(), arrivals)
-
-    def _deduplicate(self, engine: DeduplicatingEngine, now: _Instant, arrivals: Arrivals) -> None:
-        label = engine.label
-        passed = engine.instant(now.clock, now.inboxes.get(label), self.input_watermarks(label))
-        self.behind(label, passed, arrivals)
-
-    def _join(self, engine: SideJoinEngine, now: _Instant, arrivals: Arrivals) -> None:
-        """Run the events of one instant of a ParDo with changing side inputs."""
-        label = engine.label
-        inbox = now.inboxes.get(label)
-        sides = [now.inboxes.get(side_cut(label, number)) for number, _ in engine.sides]
-        feeds = [self.staged.side_feeds[label][side] for _, side in engine.sides]
-        engine.instant(
-            now.clock,
-            inbox and inbox.in_order(),
-            [bundle and bundle.in_order() for bundle in sides],
-            self.input_watermarks(label),
-            [least_watermarks(feed, self.watermarks) for feed in feeds],
-        )
-        for tag, output in engine.take_output().items():
+    def _pass_on(self, label: str, produced: Produced, arrivals: dict[str, PlacedBundle]) -> None:
+        """Run the fragment behind a node on what the node has produced; panes for sinks alone stay in columns."""
+        runs: Iterable[tuple[int, str, Bundle]] = produced.runs()
+        if produced.panes:
+            consumers = self.staged.plan.consumers(Ref(label))
+            if all(isinstance(node, Write) for node in consumers):
+                for place, panes in produced.panes:
+                    gave(label, len(panes))
+                    for node in consumers:
+                        self.panes.setdefault(node.label, []).append((place, panes))
+            else:
+                rows = [(place, MAIN, panes.bundle()) for place, panes in produced.panes]
+                runs = sorted([*runs, *rows], key=_place_of)
+        fragment = self._fragments[label]
+        for place, tag, output in runs:
             gave(label, len(output))
-            route(self.staged, self.depth, engine.behind(output, tag), arrivals)
-
-    def stand_relay(self, engine: RelayEngine) -> None:
-        """Take a relay's watermarks on: they follow from its input's."""
-        engine.reach(self.input_watermarks(engine.label))
-
-    def input_watermarks(self, label: str) -> Watermarks:
-        """Return the watermarks of a node's input: the least over the producers that feed it."""
-        return least_watermarks(self.staged.feeds[label], self.watermarks)
+            passed: Arrivals = {}
+            route(self.staged, self.depth, fragment.run(output, tag), passed)
+            for cut, bundle in passed.items():
+                arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
 
     def tear_down(self) -> None:
         """Let the DoFns and combiners go."""
-        callers = [one for one in self.engines.values() if not isinstance(one, RelayEngine | DeduplicatingEngine)]
-        tear_down_all([*callers, *self._fragments.values()])
+        tear_down_all([*self.engines.values(), *self._fragments.values()])
 
     @property
     def is_over(self) -> bool:
         """Whether the input of every node has come to its end, after which nothing is called any more."""
-        return all(self.input_watermarks(label).low == MAX_TIMESTAMP for label in self.engines)
+        known = {producer: [watermarks] for producer, watermarks in self.watermarks.items()}
+        inputs = [least_by_instant(self.staged.feeds[label], known, 1) for label in self.engines]
+        return all(watermarks.low == MAX_TIMESTAMP for (watermarks,) in inputs)
 
 
-def least_watermarks(feed: Mapping[str, int], watermarks: Mapping[str, Watermarks]) -> Watermarks:
-    """Return the least of some producers' watermarks, each less what the fragment between holds back."""
-    known = ((watermarks.get(producer, MIN_WATERMARKS), back) for producer, back in feed.items())
-    return Watermarks.least(reported.less(back) if back else reported for reported, back in known)
+def least_by_instant(
+    feed: Mapping[str, int], known: Mapping[str, Sequence[Watermarks]], count: int
+) -> Sequence[Watermarks]:
+    """Return the least of some producers' watermarks at each instant, each less what the fragment between holds back.
+
+    Args:
+        feed: the producers, with how far each is held back.
+        known: by producer, its watermarks at each instant; of one that is left out nothing is known.
+        count: how many instants there are.
+    """
+    columns: list[Sequence[Watermarks]] = []
+    for producer, back in feed.items():
+        column = known.get(producer, [MIN_WATERMARKS] * count)
+        columns.append([watermarks.less(back) for watermarks in column] if back else column)
+    if len(columns) == 1:
+        return columns[0]
+    return [Watermarks.least(at) for at in zip(*columns, strict=True)] if columns else [MAX_WATERMARKS] * count
 
 
 def route(staged: StagedPlan, depth: int, arrived: Mapping[str, Bundle], arrivals: Arrivals) -> None:
@@ -320,3 +277,6 @@ def join_arrivals(arrivals: Arrivals, more: Arrivals) -> None:
             arrivals[cut].extend(bundle)
         else:
             arrivals[cut] = bundle
+
+
+_place_of = operator.itemgetter(0)

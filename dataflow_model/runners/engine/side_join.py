@@ -8,7 +8,6 @@ elements come first, then the main input's, then the watermarks, and then what n
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,6 +15,7 @@ import attrs
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.machine import ObjectMachine
 from dataflow_model.runners.engine.order import by_window, joined, of_release, part_of_join
 from dataflow_model.runners.engine.sides import STANDING, owner_of, view_of
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -24,11 +24,12 @@ from dataflow_model.triggers import DefaultTrigger
 from dataflow_model.values import NO_FIRING, PaneInfo, Window, interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.engine.uncombining import Multiset
 
@@ -93,7 +94,7 @@ class JoinState:
     watermark: int = int(MIN_TIMESTAMP)
 
 
-class SideJoinEngine:
+class SideJoinEngine(ObjectMachine):
     """One ParDo with changing side inputs, on one shard.
 
     Args:
@@ -105,8 +106,7 @@ class SideJoinEngine:
     def __init__(
         self, node: ParDo, staged: StagedPlan, side_values: Mapping[SideInput, Callable[[Window], Any]]
     ) -> None:
-        self.label = node.label
-        self.counters: Counter[str] = Counter()
+        super().__init__(node.label)
         changing = staged.side_feeds[node.label]
         self.sides = [(number, side) for number, side in enumerate(node.side_inputs) if side in changing]
         self.state = JoinState([{} for _ in self.sides], [int(MIN_TIMESTAMP)] * len(self.sides))
@@ -120,41 +120,34 @@ class SideJoinEngine:
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, {**side_values, **looked_up})
         self._output: dict[str, Bundle] = {}
 
-    def instant(
-        self,
-        clock: int,
-        inbox: Bundle | None,
-        sides: Sequence[Bundle | None],
-        watermarks: Watermarks,
-        side_watermarks: Sequence[Watermarks],
-    ) -> None:
-        """Run the events of one instant.
+    def run_bounded(self, bucket: Bucket) -> Produced:
+        """Fail: in a bounded job all side inputs are static, so no ParDo is run by this machine."""
+        del bucket
+        raise AssertionError(f"{self.label!r} has changing side inputs in a bounded job")
 
-        Args:
-            clock: the processing clock.
-            inbox: the main input's elements, in order.
-            sides: those of each changing side input.
-            watermarks: the main input's.
-            side_watermarks: the side inputs'.
-        """
-        state = self.state
+    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        state, watermarks = self.state, chunk.watermarks[place]
+        sides = [side.elements.get(place) for side in chunk.sides]
         state.instants += 1
-        for place, bundle in enumerate(sides):
+        for number, bundle in enumerate(sides):
             if bundle:
-                self._take_side(place, bundle)
+                self._take_side(number, bundle)
         if inbox:
             self.counters["elements_in"] += len(inbox)
             self._take_main(inbox)
-        passed = [max(before, now.low) for before, now in zip(state.watermarks, side_watermarks, strict=True)]
+        now = [side.watermarks[place].low for side in chunk.sides]
+        passed = list(map(max, state.watermarks, now))
         changed = any(sides) or passed != state.watermarks
         if changed or inbox or watermarks.low > state.watermark:
             state.watermark, state.watermarks = max(state.watermark, watermarks.low), passed
             if changed:
-                self._release(clock)
+                self._release(chunk.instants.clocks[place])
             self._forget()
+        output, self._output = self._output, {}
+        return output
 
     def output_watermarks(self) -> Watermarks:
-        """Return the main input's low watermark, held by the elements that wait; see `KeyedEngine`."""
+        """Return the main input's low watermark, held by the elements that wait."""
         return Watermarks(min(self.state.watermark, self.state.hold))
 
     def next_moments(self) -> tuple[int | None, int | None]:
@@ -164,18 +157,21 @@ class SideJoinEngine:
         ]
         return min(ends, default=None), None
 
-    def take_output(self) -> dict[str, Bundle]:
-        """Return the outputs since the last call, by tag."""
-        output, self._output = self._output, {}
-        return output
+    def position(self) -> dict[str, Any]:
+        """Return nothing: its clocks are part of its state, which is stored whole."""
+        return {}
 
-    def behind(self, bundle: Bundle, tag: str) -> dict[str, Bundle]:
-        """Run what is fused behind an output; return what arrives at each cut."""
-        return self._fragment.run(bundle, tag)
+    def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
+        """Do nothing: its clocks are part of its state."""
+        del watermark, clock, percentiles
 
-    def resume(self, state: JoinState) -> None:
+    def whole(self) -> JoinState:
+        """Return all its state."""
+        return self.state
+
+    def resume(self, whole: JoinState) -> None:
         """Go on from durable state."""
-        self.state = state
+        self.state = whole
         self._views.clear()
 
     def tear_down(self) -> None:

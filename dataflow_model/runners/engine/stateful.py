@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.metrics.collecting import timed_keys
+from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.values import Window
 
@@ -72,24 +74,25 @@ class StatefulEngine(KeyedEngine):
 
     # The events of one instant -------------------------------------------------------------------------------------
 
-    def instant(self, clock: int, inbox: Bundle | None, watermarks: Watermarks, *, closes: bool) -> dict[str, Bundle]:
-        """Run the events of one instant, and return the outputs by tag.
+    def run_bounded(self, bucket: Bucket) -> Produced:
+        """Run a bucket's keys one after the other."""
+        return run_by_key(self, bucket.elements)
 
-        Args:
-            clock: the processing clock.
-            inbox: the elements.
-            watermarks: the input's.
-            closes: whether the clock's tick is complete, so that timers at its own time run.
-        """
-        if not inbox and self.pass_by(clock, watermarks):
+    def follow(self, elements: Bundle) -> None:
+        """Take the elements of one key in order; the watermark follows their event times."""
+        feed_elements(self, elements, follow=True)
+
+    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        clock, watermarks = chunk.instants.clocks[place], chunk.watermarks[place]
+        if inbox is None and self.pass_by(clock, watermarks):
             return {}
         self.advance_clock(clock)
-        if inbox:
-            feed_elements(self, inbox.in_order())
+        if inbox is not None:
+            feed_elements(self, inbox)
         self.advance_watermarks(watermarks)
-        if closes:
+        if chunk.instants.closes[place]:
             self.leave_instant()
-        return self.take_output()
+        return self.take_outputs()
 
     def advance_clock(self, processing_time: int) -> None:
         """Take the processing clock forward: the timers before `processing_time` run, then it is that time."""
@@ -141,7 +144,7 @@ class StatefulEngine(KeyedEngine):
 
     # What a runner reads off ---------------------------------------------------------------------------------------
 
-    def take_output(self) -> dict[str, Bundle]:
+    def take_outputs(self) -> dict[str, Bundle]:
         """Return the outputs since the last call, by tag."""
         return self._calls.take()
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["LocalResult", "LocalRunner"]
 
 _MODES: Final = ("streaming", "microbatch")
-_REPORT_EVERY: Final = 256
 _ONE_TASK: Final = "0"
 _ROWS: Final = 400_000
 _POLL: Final = "10 milliseconds"
@@ -213,7 +212,7 @@ class LocalResult:
         return self._state
 
     def stop(self) -> None:
-        """Stop after the instant in hand, without output: a local run commits at its end."""
+        """Stop after the chunk of input in hand, without output: a local run commits at its end."""
         self._stop.set()
         self._thread.join()
 
@@ -222,7 +221,7 @@ class LocalResult:
         self.wait_until_finish()
 
     def signal(self, name: str) -> None:
-        """Fire `AfterSignal(name)` in every open window that waits for it, at the start of the next instant.
+        """Fire `AfterSignal(name)` in every open window that waits for it, at the start of the next chunk of input.
 
         Raises:
             InvalidArgument: for a name that no trigger waits for.
@@ -269,15 +268,14 @@ class LocalResult:
 
     def _execute(self, progress: Progress) -> None:
         records: defaultdict[str, list[Record]] = defaultdict(list)
-        with contextlib.closing(self._execution.run()) as instants:
-            for count, reached in enumerate(instants):
+        with contextlib.closing(self._execution.run()) as chunks:
+            for reached in chunks:
                 if self._stop.is_set():
                     self._state = RunnerState.STOPPED
                     return
                 for label, some in reached.items():
                     records[label].extend(some)
-                if count % _REPORT_EVERY == 0:
-                    progress.update(self.report)
+                progress.update(self.report)
         for node in self._execution.staged.sinks:
             self._publish(node, records[node.label])
         self._state = RunnerState.DONE

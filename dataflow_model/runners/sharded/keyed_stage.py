@@ -11,7 +11,7 @@ import attrs
 
 from dataflow_model.metrics.collecting import counted_rows
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.chunk import Instants, PlacedBundle
 from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from dataflow_model.runners.engine.chunk import Partials
     from dataflow_model.runners.engine.observing import Observations
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.timeline import Timeline
@@ -154,29 +155,19 @@ def _run(
 ) -> Iterator[Row]:
     """Run the instants in order, and pack what comes of them."""
     program = task.program
-    elements = _by_instant(state, timeline, inbox.bundles)
     watermarks = timeline.watermarks_of_sources()
     for producer, from_shards in inbox.watermarks.items():
         watermarks[producer] = list(map(Watermarks.least, zip(*from_shards, strict=True)))
-    passed: dict[str, Bundle] = {}
-    places: dict[str, list[At]] = {}
-    outputs: dict[str, list[Watermarks]] = {name: [] for name in state.shard.engines}
-    for number, at in enumerate(timeline.at):
-        arrivals, output = state.shard.instant(
-            at[0],
-            elements.get(at, {}),
-            {producer: values[number] for producer, values in watermarks.items()},
-            closes=timeline.closes[number],
-            partials=inbox.partials.get(at),
-            signals=timeline.signals.get(number, ()),
-        )
-        yield from pack_panes(task, depth, state.shard, at, stager)
-        for cut, bundle in arrivals.items():
-            passed.setdefault(cut, Bundle()).extend(bundle)
-            places.setdefault(cut, []).extend([at] * len(bundle))
-        for name, reported in output.items():
-            outputs[name].append(reported)
-    yield from pack_arrivals(task, passed, places, stager)
+    arrivals, outputs = state.shard.run(
+        Instants([clock for clock, _ in timeline.at], timeline.closes, timeline.signals),
+        _inboxes(state, timeline, inbox.bundles),
+        watermarks,
+        _partials(timeline, inbox.partials),
+    )
+    yield from pack_panes(task, depth, state.shard, timeline.at, stager)
+    passed = {cut: placed.bundle for cut, placed in arrivals.items()}
+    instants = {cut: [timeline.at[place] for place in placed.places] for cut, placed in arrivals.items()}
+    yield from pack_arrivals(task, passed, instants, stager)
     last = len(program.staged.stages)
     for later in range(depth + 1, last + 1):
         for name, reports in outputs.items():
@@ -188,14 +179,23 @@ def _run(
         yield from (Row(shard, depth + 1, Kind.TIMELINE, payload) for shard in program.labels)
 
 
-def _by_instant(state: ShardState, timeline: Timeline, bundles: list[PackedBundle]) -> Mapping[At, dict[str, Bundle]]:
-    """Sort elements by instant; those whose instant is not complete wait in state."""
+def _partials(timeline: Timeline, partials: Mapping[At, Mapping[str, Partials]]) -> dict[str, dict[int, Partials]]:
+    """Return the partials for each lifted grouping by the place of their instant."""
+    by_place: dict[str, dict[int, Partials]] = {}
+    for place, at in enumerate(timeline.at):
+        for cut, tables in partials.get(at, {}).items():
+            by_place.setdefault(cut, {})[place] = tables
+    return by_place
+
+
+def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle]) -> dict[str, PlacedBundle]:
+    """Return the elements whose instant is in a timeline, by cut; those whose instant is not complete wait in state."""
     bundles = [*state.meta.waiting, *bundles]
     state.meta.waiting = []
-    instants = set(timeline.at)
+    places = {at: place for place, at in enumerate(timeline.at)}
     first = timeline.at[0] if timeline.at else None
     now = max((at for at in timeline.at if at[1] == 0), default=None)
-    elements: dict[At, dict[str, Bundle]] = {}
+    inboxes: dict[str, PlacedBundle] = {}
     for packed in bundles:
         rows: dict[At, list[int]] = {}
         if isinstance(packed.at, tuple):
@@ -212,25 +212,21 @@ def _by_instant(state: ShardState, timeline: Timeline, bundles: list[PackedBundl
             elif at == NOW and now is not None:
                 stands = now
                 packed.bundle.produced = [now[0]] * len(packed.bundle)
-            if stands not in instants:
+            if stands not in places:
                 waiting += some
                 continue
             if state.meta.latest is not None and stands < state.meta.latest:
                 engine = state.shard.engines.get(packed.cut)
                 if engine is not None:
                     engine.counters["behind_clock"] += len(some)
-            box = elements.setdefault(stands, {})
             part = packed.bundle if len(rows) == 1 else packed.bundle.take(some)
-            if packed.cut in box:
-                box[packed.cut].extend(part)
-            else:
-                box[packed.cut] = part
+            inboxes.setdefault(packed.cut, PlacedBundle()).add(places[stands], part)
         if waiting:
             at_of = packed.at if isinstance(packed.at, tuple) else [packed.at[row] for row in waiting]
             state.meta.waiting.append(PackedBundle(packed.cut, at_of, packed.bundle.take(waiting)))
     if timeline.at:
         state.meta.latest = max(timeline.at[-1], state.meta.latest or timeline.at[-1])
-    return elements
+    return inboxes
 
 
 def _metrics(depth: int, label: int, state: ShardState) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -331,12 +331,15 @@ def _dump_elements(packed: PackedBundle) -> bytes:
         raise unpicklable_element(owner_of_cut(packed.cut), packed.bundle.values, error) from error
 
 
-def pack_panes(task: Task, depth: int, stage: StageShard, at: At, stager: Stager | None = None) -> Iterator[Row]:
+def pack_panes(
+    task: Task, depth: int, stage: StageShard, instants: Sequence[At], stager: Stager | None = None
+) -> Iterator[Row]:
     """Yield the panes in columns that a stage has for sinks, or hand them to the stager."""
     staged = task.program.staged
     for cut, tables in stage.take_panes().items():
         passed = staged.depth_of(cut) - 1 - depth
-        for panes in tables:
+        for place, panes in tables:
+            at = instants[place]
             if stager is not None:
                 stager.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
             else:

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from dataflow_model.metrics.collecting import SlowestKeys, took
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import events_of
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.by_key import NEVER
+from dataflow_model.runners.engine.chunk import Bucket
 from dataflow_model.runners.engine.columns.panes import from_ipc
-from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
-from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.in_program import script_bundle
 from dataflow_model.runners.engine.lifetimes import torn_down
-from dataflow_model.runners.engine.memoising import MemoEngine
-from dataflow_model.runners.engine.order import rising
-from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard, route
-from dataflow_model.runners.engine.sharding import encoded_key
-from dataflow_model.runners.engine.side_join import SideJoinEngine
-from dataflow_model.runners.engine.stateful import StatefulEngine, feed_elements
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS
 from dataflow_model.runners.sharded.publishing import Stager
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.sharded.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
 from dataflow_model.runners.sharded.work import share_out
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dataflow_model.plan.sources import Origin
-    from dataflow_model.runners.engine.grouping import GroupingEngine
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.task import Task
@@ -45,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["JobWork", "do_work", "plan_work", "run_buckets"]
 
 _WORTH_A_TASK: Final = 50_000
-_NEVER: Final = int(MIN_TIMESTAMP)
-"""A bounded job has no processing clock: it stands at −∞."""
 
 
 class JobWork(InputPartition):
@@ -107,7 +93,7 @@ def _elements(task: Task, label: str, stager: Stager) -> Iterator[Row]:
         yield from read_static(task, label, FIRST, stager)
         return
     events = [step for _, step in events_of(script.steps)]
-    bundle = script_bundle(label, enumerate(events), _NEVER)
+    bundle = script_bundle(label, enumerate(events), NEVER)
     arrivals: Arrivals = {}
     route(staged, 0, task.fragment(label).run(bundle, MAIN), arrivals)
     yield from pack_arrivals(task, arrivals, FIRST, stager)
@@ -123,78 +109,19 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
                 if at_stage != depth:
                     yield from some
                     continue
-                inboxes: dict[str, Bundle] = {}
+                buckets: dict[str, Bucket] = {}
                 for row in some:
                     packed: PackedBundle | PackedPartials = load(row.payload)
-                    inbox = inboxes.setdefault(packed.cut, Bundle())
+                    bucket = buckets.setdefault(packed.cut, Bucket())
                     if isinstance(packed, PackedBundle):
-                        inbox.extend(packed.bundle)
-                        continue
-                    engine = stage.engines[packed.cut]
-                    assert isinstance(engine, ColumnarEngine)  # noqa: S101 - partials go to lifted groupings
-                    took(packed.cut, packed.elements)
-                    engine.absorb(from_ipc(packed.table), packed.elements)
-                yield from pack_arrivals(task, _run_bucket(stage, inboxes), FIRST, stager)
-                yield from pack_panes(task, depth, stage, FIRST, stager)
+                        bucket.elements.extend(packed.bundle)
+                    else:
+                        bucket.partials.append((from_ipc(packed.table), packed.elements))
+                yield from pack_arrivals(task, stage.run_bounded(buckets), FIRST, stager)
+                yield from pack_panes(task, depth, stage, [FIRST], stager)
         counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
         yield _metrics(task, counters, {})
         yield from stager.finish()
-
-
-def _run_bucket(stage: StageShard, inboxes: dict[str, Bundle]) -> Arrivals:
-    arrivals: Arrivals = {}
-    for label, inbox in inboxes.items():
-        engine = stage.engines[label]
-        took(label, len(inbox))
-        if isinstance(engine, ColumnarEngine):
-            engine.fold(inbox)
-            engine.advance_watermarks(MAX_WATERMARKS)
-            stage.behind_columns(label, engine, arrivals)
-            engine.stand_at(watermark=_NEVER, clock=_NEVER)
-            continue
-        assert not isinstance(engine, SideJoinEngine)  # noqa: S101 - in a bounded job side inputs come by closure
-        if isinstance(engine, RelayEngine):
-            engine.relay(inbox.in_order())
-            stage.behind(label, engine.take_output(), arrivals)
-        elif isinstance(engine, DeduplicatingEngine):
-            stage.behind(label, engine.run_bounded(inbox), arrivals)
-        elif isinstance(engine, MemoEngine):  # a bucket has all elements of a value, and all that are taken back
-            stage.behind_outputs(label, engine.elements(inbox.in_order()), arrivals)
-            engine.advance_watermarks(MAX_WATERMARKS)
-            engine.stand_at(watermark=_NEVER, clock=_NEVER)
-        else:
-            stage.behind_outputs(label, _run_keys(engine, inbox), arrivals)
-    return arrivals
-
-
-def _run_keys(engine: GroupingEngine | StatefulEngine, inbox: Bundle) -> dict[str, Bundle]:
-    """Run a bucket's keys one after the other: the watermark follows each key's elements, then goes to +∞.
-
-    Returns:
-        what came of them by tag, with orders that rise as it was emitted: here watermarks come between elements.
-    """
-    outputs: dict[str, Bundle] = {}
-    slowest = SlowestKeys()
-    encoded = [encoded_key(engine.label, value) for value in inbox.values]
-    rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], inbox.times[row], inbox.orders[row]))
-    for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
-        engine.stand_at(watermark=_NEVER, clock=_NEVER)
-        began = time.perf_counter()
-        elements = inbox.take(list(of_key))
-        elements.orders = rising(elements.orders)
-        if isinstance(engine, StatefulEngine):
-            feed_elements(engine, elements, follow=True)
-        else:
-            feed_pairs(engine, elements, follow=True)
-        engine.advance_watermarks(MAX_WATERMARKS)
-        given = engine.take_output()
-        for tag, bundle in given.items() if isinstance(given, dict) else [(MAIN, given)]:
-            if bundle:
-                bundle.orders = rising(bundle.orders)
-                outputs.setdefault(tag, Bundle()).extend(bundle)
-        slowest.offer(elements.values[0][0], time.perf_counter() - began, len(elements))
-    slowest.tell(engine.label)
-    return outputs
 
 
 def _metrics(task: Task, counters: Any, sources: Any) -> Row:

@@ -24,6 +24,7 @@ from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.testing import TestStream, panes_of
 from dataflow_model.values import NO_FIRING
+from tests.support.instants import run_instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,8 @@ class Shards:
         arrivals: dict[str, Bundle] = {}
         outputs = []
         for number, shard in enumerate(self._shards):
-            passed, watermarks = shard.instant(
+            passed, watermarks = run_instant(
+                shard,
                 clock,
                 {_GROUP: inboxes[number]} if number in inboxes else {},
                 {_UPSTREAM: Watermarks.of(watermark, percentiles)},

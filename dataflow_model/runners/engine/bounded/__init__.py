@@ -1,1 +1,1 @@
-"""A whole plan of bounded sources in one process, instant by instant."""
+"""A whole plan of bounded sources in one process, chunk by chunk."""

@@ -1,9 +1,10 @@
-"""A whole plan in one process: every instant runs through every stage before the next."""
+"""A whole plan in one process: every chunk of instants runs through every stage before the next."""
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.metrics.collecting import took
 from dataflow_model.metrics.tally import Tally
@@ -13,26 +14,29 @@ from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
 from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.triggering import awaited_percentiles
-from dataflow_model.runners.engine.bounded.inputs import instants_of
+from dataflow_model.runners.engine.bounded.inputs import InputChunk, instants_of
+from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.records import records_of
-from dataflow_model.runners.engine.shard import StageShard, join_arrivals, route
+from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.runners.engine.timeline import Awaited
-from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.runners.reporting import Measured, state_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.shard import Arrivals
-    from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.values import Window
 
 __all__ = ["Execution", "part_for", "side_values"]
+
+_MOST_ELEMENTS: Final = 5_000
+"""A chunk with so many elements ends: a signal or a stop has to wait for its end."""
 
 
 class Execution:
@@ -41,6 +45,7 @@ class Execution:
     Args:
         plan: a checked plan.
         clock: the wall clock's one value, for sources without a replay clock; `None` reads the wall.
+        most: how many instants a chunk has at most; the answers do not depend on it.
 
     Attributes:
         watermarks: how far those of each producer have come.
@@ -48,9 +53,10 @@ class Execution:
         reached: how far the clock of the run has come.
     """
 
-    def __init__(self, plan: Plan, clock: int | None = None) -> None:
+    def __init__(self, plan: Plan, clock: int | None = None, *, most: int = 1_000) -> None:
         self.plan = plan
         self.clock = clock
+        self._most = most
         dynamic = dynamic_sides(plan)
         self.staged = cut_into_stages(plan, dynamic)
         self.watermarks: dict[str, Watermarks] = {}
@@ -66,41 +72,51 @@ class Execution:
         self._shards = [StageShard(self.staged, depth + 1, sides) for depth in range(len(self.staged.stages))]
 
     def run(self) -> Generator[dict[str, list[Record]]]:
-        """Yield what reaches each sink, instant by instant; run it to the end, or close it."""
+        """Yield what reaches each sink, chunk by chunk; run it to the end, or close it."""
         with torn_down(*self._shards, *self._fragments.values()):
-            for instant in instants_of(self.staged, self._through, self.clock, self._awaited):
-                self.reached = instant.clock
-                arrivals = instant.arrivals
-                signals = (*self._taken_signals(), *instant.signals)
-                self._advance(instant.watermarks)
-                for shard in self._shards:
-                    clock = instant.clock
-                    passed, watermarks = shard.instant(
-                        clock,
-                        arrivals,
-                        self.watermarks,
-                        closes=instant.closes,
-                        signals=signals,
-                    )
-                    self._advance(watermarks)
-                    join_arrivals(arrivals, passed)
-                records = {}
-                for sink in self.staged.sinks:
-                    bundle = arrivals.get(sink.label)
-                    if bundle:
-                        took(sink.label, len(bundle))
-                        instants = [(instant.clock, instant.step)] * len(bundle)
-                        records[sink.label] = records_of(bundle.in_order(), instants)
-                        self.counters[sink.label]["elements_in"] += len(bundle)
-                if records:
-                    yield records
+            for chunk in self._chunks():
+                yield self._run(chunk)
 
     def signal(self, name: str) -> None:
-        """Let a signal take effect at the start of the next instant; called from any thread."""
+        """Let a signal take effect at the start of the next chunk; called from any thread."""
         self._signals.append(name)
+
+    def _chunks(self) -> Iterator[InputChunk]:
+        """Yield the input in chunks: one ends where a signal has arrived, or when it is large enough."""
+        watermarks = dict.fromkeys([read.label for read in self.staged.sources], MIN_WATERMARKS)
+        chunk = InputChunk(watermarks)
+        for instant in instants_of(self.staged, self._through, self.clock, self._awaited):
+            if len(chunk) and (self._signals or len(chunk) >= self._most or chunk.elements >= _MOST_ELEMENTS):
+                yield chunk
+                chunk = InputChunk(watermarks)
+            chunk.add(instant, () if len(chunk) else self._taken_signals())
+        if len(chunk):
+            yield chunk
 
     def _taken_signals(self) -> list[str]:
         return [self._signals.popleft() for _ in range(len(self._signals))]
+
+    def _run(self, chunk: InputChunk) -> dict[str, list[Record]]:
+        """Run a chunk stage by stage, and return what reaches each sink."""
+        arrivals, watermarks = chunk.arrivals, dict(chunk.watermarks)
+        for shard in self._shards:
+            passed, reports = shard.run(chunk.instants, arrivals, watermarks)
+            watermarks.update(reports)
+            for cut, placed in passed.items():
+                arrivals.setdefault(cut, PlacedBundle()).extend(placed)
+        for label, reports_of in watermarks.items():
+            known = self.watermarks.get(label, MIN_WATERMARKS)
+            self.watermarks[label] = functools.reduce(Watermarks.advance, reports_of, known)
+        self.reached = chunk.at[-1][0]
+        records: dict[str, list[Record]] = {}
+        for sink in self.staged.sinks:
+            placed = arrivals.get(sink.label, PlacedBundle()).in_order()
+            if placed:
+                for count in Counter(placed.places).values():
+                    took(sink.label, count)
+                records[sink.label] = records_of(placed.bundle, [chunk.at[place] for place in placed.places])
+                self.counters[sink.label]["elements_in"] += len(placed)
+        return records
 
     def metrics(self) -> dict[str, Counter[str]]:
         """Return the counters of each transform."""
@@ -122,11 +138,6 @@ class Execution:
             commits=commits,
             pending_since=pending_since,
         )
-
-    def _advance(self, watermarks: Mapping[str, Watermarks]) -> None:
-        """Take the watermarks of producers forward; none goes back."""
-        for label, reported in watermarks.items():
-            self.watermarks[label] = self.watermarks.get(label, MIN_WATERMARKS).advance(reported)
 
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
         """Run what is fused behind a source."""

@@ -18,22 +18,24 @@ from dataflow_model.plan.sources import (
     WatermarkStep,
 )
 from dataflow_model.runners.engine.bounded.files import TickReader
+from dataflow_model.runners.engine.chunk import Instants, PlacedBundle
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundle
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.in_program import ScriptEvent
+    from dataflow_model.runners.engine.order import At
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
-__all__ = ["Instant", "instants_of", "wall_clock"]
+__all__ = ["InputChunk", "Instant", "instants_of", "wall_clock"]
 
 
 @attrs.define
@@ -55,6 +57,52 @@ class Instant:
     watermarks: dict[str, Watermarks] = attrs.field(factory=dict)
     signals: tuple[str, ...] = ()
     closes: bool = False
+
+
+class InputChunk:
+    """Instants in a row, as the sources give them.
+
+    Args:
+        known: by source, how far its watermarks have come; goes with the instants that are added.
+
+    Attributes:
+        at: where each instant stands.
+        arrivals: what the sources give to keyed nodes and sinks, by label.
+        watermarks: by source, its watermarks at each instant.
+        elements: how many there are.
+    """
+
+    def __init__(self, known: dict[str, Watermarks]) -> None:
+        self.at: list[At] = []
+        self.arrivals: dict[str, PlacedBundle] = {}
+        self.watermarks: dict[str, list[Watermarks]] = {label: [] for label in known}
+        self.elements = 0
+        self._known = known
+        self._closes: list[bool] = []
+        self._signals: dict[int, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def add(self, instant: Instant, signals: Iterable[str] = ()) -> None:
+        """Add the next instant, at whose start some signals of the runner's take effect too."""
+        place = len(self.at)
+        self.at.append((instant.clock, instant.step))
+        self._closes.append(instant.closes)
+        taking_effect = (*signals, *instant.signals)
+        if taking_effect:
+            self._signals[place] = taking_effect
+        for cut, bundle in instant.arrivals.items():
+            self.arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
+            self.elements += len(bundle)
+        self._known.update(instant.watermarks)
+        for label, column in self.watermarks.items():
+            column.append(self._known[label])
+
+    @property
+    def instants(self) -> Instants:
+        """The instants as stages take them."""
+        return Instants([clock for clock, _ in self.at], self._closes, self._signals)
 
 
 def wall_clock() -> int:

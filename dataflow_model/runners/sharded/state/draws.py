@@ -24,7 +24,7 @@ from dataflow_model.runners.sharded.publishing import commit_id, last_published
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.runners.engine.shard import Engine
+    from dataflow_model.runners.engine.machine import KeyedMachine
     from dataflow_model.runners.sharded.task import Task
 
 __all__ = ["KeptDraws"]
@@ -42,7 +42,7 @@ class KeptDraws:
     _is_there: bool
 
     @classmethod
-    def open(cls, task: Task, depth: int, label: int, engines: Iterable[Engine]) -> Self | None:
+    def open(cls, task: Task, depth: int, label: int, engines: Iterable[KeyedMachine]) -> Self | None:
         """Hand the shard's functions what they gave before, and forget earlier micro-batches, which are committed.
 
         What an older start of the run was given counts only if it may have been published: else whoever mends a

@@ -7,24 +7,16 @@ micro-batches applies just those deltas; one whose last attempt did not become d
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.runners.engine.columnar import ColumnarEngine
-from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
-from dataflow_model.runners.engine.grouping import GroupingEngine
-from dataflow_model.runners.engine.memoising import MemoEngine
-from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.shard import StageShard
-from dataflow_model.runners.engine.side_join import SideJoinEngine
-from dataflow_model.runners.engine.stateful import StatefulEngine
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.sharded.rows import dump, load
 from dataflow_model.runners.sharded.state.log import Delta, StateLog, keys_of
 from dataflow_model.runners.sharded.state.meta import ShardMeta
 from dataflow_model.runners.sharded.unpicklable import unpicklable_state
-from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import Program
@@ -32,8 +24,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.task import Task
 
 __all__ = ["ShardState"]
-
-_KEYED: Final = (GroupingEngine, ColumnarEngine, StatefulEngine, MemoEngine, DeduplicatingEngine)
 
 
 @attrs.define
@@ -93,17 +83,16 @@ class ShardState:
         assert self._log is not None  # noqa: S101 - opened
         entries: dict[tuple[str, bytes], Any] = {}
         for name, engine in self.shard.engines.items():
-            if isinstance(engine, _KEYED):
-                self.meta.positions[name] = engine.position()
-                try:
-                    settled = engine.settle(dump)
-                except Exception as error:
-                    raise unpicklable_state(name, error) from error
-                entries.update({(name, encoded): entry for encoded, entry in settled.items()})
-            if isinstance(engine, RelayEngine):
-                self.meta.positions[name] = engine.position()
-            if isinstance(engine, SideJoinEngine):
-                self.meta.joins[name] = engine.state
+            position, whole = engine.position(), engine.whole()
+            if position:
+                self.meta.positions[name] = position
+            if whole is not None:
+                self.meta.joins[name] = whole
+            try:
+                settled = engine.settle(dump)
+            except Exception as error:
+                raise unpicklable_state(name, error) from error
+            entries.update({(name, encoded): entry for encoded, entry in settled.items()})
             self.meta.reports[name] = engine.output_watermarks().low
             self.meta.counters[name] = engine.counters
         known = self.shard.watermarks.items()
@@ -128,9 +117,7 @@ class ShardState:
             for (name, encoded), entry in delta.entries.items():
                 by_owner.setdefault(name, {})[encoded] = entry
             for name, changes in by_owner.items():
-                engine = self.shard.engines[name]
-                assert isinstance(engine, _KEYED)  # noqa: S101 - only groupings have keyed state
-                engine.apply(changes)
+                self.shard.engines[name].apply(changes)
         # Which keys each record holds: those of records that were just read are known, the others keep theirs.
         if whole:
             self.known = keys_of(deltas)
@@ -141,24 +128,18 @@ class ShardState:
             counts = dict(self.meta.counters.get(name, {}))
             engine.counters.clear()
             engine.counters.update(counts)
-            if isinstance(engine, SideJoinEngine) and name in self.meta.joins:
+            if name in self.meta.joins:
                 engine.resume(self.meta.joins[name])
-            if isinstance(engine, _KEYED) and name in self.meta.positions:
+            if name in self.meta.positions:
                 engine.stand_at(**self.meta.positions[name])
         self.shard.watermarks = {
             producer: Watermarks.of(low, self.meta.percentiles.get(producer, ()))
             for producer, low in self.meta.watermarks.items()
         }
-        for engine in self.shard.engines.values():
-            if isinstance(engine, RelayEngine):
-                engine.stand_at(**self.meta.positions.get(engine.label, {"watermark": int(MIN_TIMESTAMP)}))
-                self.shard.stand_relay(engine)
 
     def _current(self, place: tuple[str, bytes]) -> Any:
         name, encoded = place
-        engine = self.shard.engines[name]
-        assert isinstance(engine, _KEYED)  # noqa: S101
-        return engine.stored(encoded)
+        return self.shard.engines[name].stored(encoded)
 
     def let_go(self) -> None:
         """Tear down what was only remembered; its errors are not those of the run that takes its place."""

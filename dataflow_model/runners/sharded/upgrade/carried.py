@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.nodes import Reshuffle, Write
+from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.order import pass_stages, shard_by_order, stood_in
-from dataflow_model.runners.engine.resharding import share_of
-from dataflow_model.runners.engine.shard import least_watermarks
+from dataflow_model.runners.engine.shard import least_by_instant
 from dataflow_model.runners.engine.sharding import shards_of
 from dataflow_model.runners.engine.side_join import JoinState
 from dataflow_model.runners.engine.timeline import ReplayProgress
@@ -146,13 +145,11 @@ def share(
     """
     positions = dict(carried.positions)
     latest = carried.latest
+    known = {producer: [Watermarks(low)] for producer, low in carried.watermarks.items()}
     for label in stage.engines:
-        if label not in positions and not isinstance(program.staged.plan[label], Reshuffle):
-            known = {producer: Watermarks(low) for producer, low in carried.watermarks.items()}
-            positions[label] = {
-                "watermark": least_watermarks(program.staged.feeds[label], known).low,
-                "clock": 0 if latest is None else latest[0],
-            }
+        if label not in positions:
+            (watermarks,) = least_by_instant(program.staged.feeds[label], known, 1)
+            positions[label] = {"watermark": watermarks.low, "clock": 0 if latest is None else latest[0]}
     meta = ShardMeta(
         positions={label: position for label, position in positions.items() if label in stage.engines},
         watermarks=carried.watermarks,
@@ -175,7 +172,7 @@ def share(
     kept = {
         (label, encoded): entry
         for label, engine in stage.engines.items()
-        for encoded, entry in share_of(engine, entries(label), mine).items()
+        for encoded, entry in engine.share(entries(label), mine).items()
     }
     return Delta(meta, kept)
 

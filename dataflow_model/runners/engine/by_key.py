@@ -1,0 +1,68 @@
+"""A bucket of a bounded job: keys one after the other, each in event-time order, the watermark following."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from dataflow_model.metrics.collecting import SlowestKeys
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.chunk import Produced
+from dataflow_model.runners.engine.order import rising
+from dataflow_model.runners.engine.sharding import encoded_key
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
+from dataflow_model.time import MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["NEVER", "run_by_key"]
+
+NEVER: Final = int(MIN_TIMESTAMP)
+"""Where the clock of a bounded job stands: it has no processing time."""
+
+
+class _ByKey(Protocol):
+    """A machine whose keys have nothing to do with one another."""
+
+    label: str
+
+    def stand_at(self, *, watermark: int, clock: int) -> None: ...
+
+    def follow(self, elements: Bundle) -> None:
+        """Take the elements of one key in order; the watermark follows their event times."""
+        ...
+
+    def advance_watermarks(self, watermarks: Watermarks) -> None: ...
+
+    def take_outputs(self) -> Mapping[str, Bundle]:
+        """Return the outputs since the last call, by tag."""
+        ...
+
+
+def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
+    """Run a bucket's keys one after the other: the watermark follows each key's elements, then goes to +∞.
+
+    The orders of what comes of them rise as it was emitted: here watermarks come between elements.
+    """
+    outputs: dict[str, Bundle] = {}
+    slowest = SlowestKeys()
+    encoded = [encoded_key(machine.label, value) for value in elements.values]
+    rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], elements.times[row], elements.orders[row]))
+    for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
+        machine.stand_at(watermark=NEVER, clock=NEVER)
+        began = time.perf_counter()
+        inbox = elements.take(list(of_key))
+        inbox.orders = rising(inbox.orders)
+        machine.follow(inbox)
+        machine.advance_watermarks(MAX_WATERMARKS)
+        for tag, bundle in machine.take_outputs().items():
+            if bundle:
+                bundle.orders = rising(bundle.orders)
+                outputs.setdefault(tag, Bundle()).extend(bundle)
+        slowest.offer(inbox.values[0][0], time.perf_counter() - began, len(inbox))
+    slowest.tell(machine.label)
+    produced = Produced()
+    produced.add(0, outputs)
+    return produced

@@ -1,0 +1,175 @@
+"""Chunks: what happens at some instants in a row, as a stage takes it and hands it on.
+
+A stage runs a whole chunk before the next stage begins with it. What a chunk is does not matter for the answers: a run
+gives the same output in the same order wherever it is cut.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from dataflow_model.runners.engine.bundle import Bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from dataflow_model.runners.engine.columns.panes import PaneTable
+    from dataflow_model.runners.engine.watermarks import Watermarks
+
+__all__ = ["Bucket", "Chunk", "Instants", "Partials", "PlacedBundle", "Produced", "SideChunk"]
+
+Partials: TypeAlias = "Sequence[tuple[pa.Table, int]]"
+"""Tables of partials for a lifted grouping, each with the number of elements in it."""
+
+
+@attrs.frozen
+class Instants:
+    """Some instants in a row.
+
+    Attributes:
+        clocks: the processing clock at each.
+        closes: whether each completes its clock's tick, so that timers at the clock's own time run.
+        signals: by place, the names of the signals that take effect at the start of an instant.
+    """
+
+    clocks: Sequence[int]
+    closes: Sequence[bool]
+    signals: Mapping[int, Collection[str]] = attrs.field(factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.clocks)
+
+
+@attrs.define
+class PlacedBundle:
+    """Elements of one collection, each with its instant.
+
+    Attributes:
+        bundle: the elements.
+        places: the place of each one's instant among those of the chunk, from 0.
+
+    Example:
+        >>> placed = PlacedBundle()
+        >>> placed.add(1, Bundle.fresh(["b"], [0], [("rows", 1)], 0))
+        >>> placed.add(0, Bundle.fresh(["a"], [0], [("rows", 0)], 0))
+        >>> [(place, bundle.values) for place, bundle in placed.in_order().runs()]
+        [(0, ['a']), (1, ['b'])]
+    """
+
+    bundle: Bundle = attrs.field(factory=Bundle)
+    places: list[int] = attrs.field(factory=list)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def add(self, place: int, bundle: Bundle) -> None:
+        """Add elements of one instant."""
+        self.bundle.extend(bundle)
+        self.places.extend([place] * len(bundle))
+
+    def extend(self, other: PlacedBundle) -> None:
+        """Add all elements of another bundle."""
+        self.bundle.extend(other.bundle)
+        self.places.extend(other.places)
+
+    def in_order(self) -> PlacedBundle:
+        """Return the elements sorted by instant, and by their order within it; itself where they are sorted already."""
+        keys = list(zip(self.places, self.bundle.orders, strict=True))
+        if all(map(operator.le, keys, keys[1:])):
+            return self
+        rows = sorted(range(len(keys)), key=keys.__getitem__)
+        return PlacedBundle(self.bundle.take(rows), [self.places[row] for row in rows])
+
+    def runs(self) -> Iterator[tuple[int, Bundle]]:
+        """Yield the place of each instant with its elements; they have to be sorted by instant."""
+        start = 0
+        for place, group in itertools.groupby(self.places):
+            stop = start + sum(1 for _ in group)
+            yield place, self.bundle if stop - start == len(self.places) else self.bundle.part(start, stop)
+            start = stop
+
+
+@attrs.frozen
+class SideChunk:
+    """What happens to a changing side input in a chunk.
+
+    Attributes:
+        elements: its elements by the place of their instant, in order.
+        watermarks: its watermarks at each instant.
+    """
+
+    elements: Mapping[int, Bundle]
+    watermarks: Sequence[Watermarks]
+
+
+@attrs.frozen
+class Chunk:
+    """What one keyed node is given of a chunk.
+
+    Attributes:
+        instants: the instants.
+        elements: its input's, in order.
+        watermarks: its input's at each instant, which never go back.
+        partials: by place, the partials for a lifted grouping.
+        sides: what happens to its changing side inputs.
+    """
+
+    instants: Instants
+    elements: PlacedBundle
+    watermarks: Sequence[Watermarks]
+    partials: Mapping[int, Partials] = attrs.field(factory=dict)
+    sides: Sequence[SideChunk] = ()
+
+
+@attrs.frozen
+class Bucket:
+    """What one keyed node is given at once in a bounded job: all that some keys have.
+
+    Attributes:
+        elements: the elements, in any order.
+        partials: the partials for a lifted grouping.
+    """
+
+    elements: Bundle = attrs.field(factory=Bundle)
+    partials: list[tuple[pa.Table, int]] = attrs.field(factory=list)
+
+
+@attrs.define
+class Produced:
+    """What came of a chunk at one keyed node; what came of a bucket, as if at one instant.
+
+    Attributes:
+        outputs: by tag, the elements, sorted by instant.
+        panes: panes in columns, each table with the place of its instant.
+        watermarks: the output's watermarks after each instant, as far as this shard lets them be; a bucket has none.
+    """
+
+    outputs: dict[str, PlacedBundle] = attrs.field(factory=dict)
+    panes: list[tuple[int, PaneTable]] = attrs.field(factory=list)
+    watermarks: list[Watermarks] = attrs.field(factory=list)
+
+    def add(self, place: int, outputs: Mapping[str, Bundle]) -> None:
+        """Add the outputs of one instant, by tag."""
+        for tag, bundle in outputs.items():
+            if bundle:
+                self.outputs.setdefault(tag, PlacedBundle()).add(place, bundle)
+
+    def runs(self) -> Iterator[tuple[int, str, Bundle]]:
+        """Yield place, tag and elements of each instant with output, instant by instant."""
+        if len(self.outputs) == 1:
+            for tag, placed in self.outputs.items():
+                for place, bundle in placed.runs():
+                    yield place, tag, bundle
+            return
+        runs = [(place, tag, bundle) for tag, placed in self.outputs.items() for place, bundle in placed.runs()]
+        yield from sorted(runs, key=_place_and_tag)
+
+
+def _place_and_tag(run: tuple[int, str, Bundle]) -> tuple[int, str]:
+    return run[:2]

@@ -1,0 +1,116 @@
+"""Where a run is cut into chunks shows in nothing that comes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.runners.engine.bounded.execution import Execution
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
+from dataflow_model.runners.engine.order import of_rows
+from dataflow_model.testing.strategies import SIGNALS, test_streams, windowing_strategies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.watermarks import Watermarks
+    from dataflow_model.testing import TestStream
+
+scripts = test_streams(signals=SIGNALS, percentiles=(50, 90))
+
+
+def ran(build: Callable[[dm.Pipeline], Any], most: int) -> tuple[dict[str, list[Record]], Any, dict[str, Watermarks]]:
+    """Run a pipeline in chunks of at most so many instants; return records, counters and watermarks."""
+    pipeline = dm.Pipeline()
+    build(pipeline)
+    execution = Execution(pipeline.plan(), 0, most=most)
+    records: dict[str, list[Record]] = {}
+    for reached in execution.run():
+        for sink, some in reached.items():
+            records.setdefault(sink, []).extend(some)
+    return records, execution.metrics(), execution.watermarks
+
+
+def check(build: Callable[[dm.Pipeline], Any], most: int) -> None:
+    """Compare chunks of one instant with larger ones."""
+    assert ran(build, most) == ran(build, 1)
+
+
+@given(scripts, windowing_strategies(), st.integers(2, 40))
+def test_groupings_one_behind_the_other(script: TestStream, windowing: WindowingStrategy, most: int) -> None:
+    def build(pipeline: dm.Pipeline) -> None:
+        sums = pipeline | script | dm.Window.into(windowing) | "sums" >> dm.Sum.per_key()
+        _ = sums | "all sums" >> dm.io.Collect()
+        _ = sums | dm.Reshuffle() | "greatest" >> dm.Max.per_key() | "all greatest" >> dm.io.Collect()
+
+    check(build, most)
+
+
+@given(scripts, st.integers(2, 40))
+def test_a_side_input_that_changes(script: TestStream, most: int) -> None:
+    def build(pipeline: dm.Pipeline) -> None:
+        windows = dm.Window.into(dm.FixedWindows(10))
+        early = windows.trigger(dm.AfterWatermark(early=dm.AfterCount(1))).accumulating()
+        pairs = pipeline | script
+        total = pairs | "values" >> dm.Map(_value) | "early" >> early | "total" >> dm.CombineGlobally(dm.Sum())
+        _ = pairs | "windows" >> windows | "seen" >> dm.Map(_both, dm.AsIter(total)) | "all" >> dm.io.Collect()
+
+    check(build, most)
+
+
+@given(scripts, st.integers(2, 40))
+def test_ids_and_outputs_that_are_kept(script: TestStream, most: int) -> None:
+    def build(pipeline: dm.Pipeline) -> None:
+        retracting = dm.Window.into(dm.FixedWindows(10)).trigger(
+            dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1))
+        )
+        once = pipeline | script | dm.Deduplicate(_parity, horizon="1 hour")
+        sums = once | retracting.accumulating_and_retracting().allowed_lateness(20) | "sums" >> dm.Sum.per_key()
+        _ = sums | dm.Map(_doubled).retractable("memoised") | "all" >> dm.io.Collect()
+
+    check(build, most)
+
+
+def test_elements_are_sorted_by_instant_before_their_order_within_it() -> None:
+    placed = PlacedBundle()
+    for place, rows in ((1, (0, 3)), (0, (4, 2))):
+        placed.add(place, Bundle.fresh([f"{place}.{row}" for row in rows], [0, 0], of_rows("in", rows), 0))
+    assert placed.in_order().bundle.values == ["0.2", "0.4", "1.0", "1.3"]
+    assert placed.in_order().in_order() == placed.in_order()
+
+
+def test_outputs_of_several_tags_go_on_instant_by_instant() -> None:
+    produced = Produced()
+    for place, tags in ((0, "ba"), (2, "a"), (3, "bca")):
+        produced.add(place, {tag: Bundle.fresh([f"{tag}{place}"], [0], of_rows("in", [place]), 0) for tag in tags})
+    assert [(place, tag, bundle.values) for place, tag, bundle in produced.runs()] == [
+        (place, tag, [f"{tag}{place}"]) for place, tag in [(0, "a"), (0, "b"), (2, "a"), (3, "a"), (3, "b"), (3, "c")]
+    ]
+
+
+def test_an_instant_without_output_is_left_out() -> None:
+    produced = Produced()
+    produced.add(0, {"main": Bundle()})
+    assert list(produced.runs()) == []
+
+
+def _value(pair: tuple[str, int]) -> int:
+    return pair[1]
+
+
+def _both(pair: tuple[str, int], totals: list[int]) -> tuple[str, int, list[int]]:
+    return *pair, list(totals)
+
+
+def _parity(pair: tuple[str, int]) -> Any:
+    return pair[0], pair[1].bit_length() % 3
+
+
+def _doubled(pair: tuple[str, int]) -> tuple[str, int]:
+    return pair[0], 2 * pair[1]
