@@ -10,6 +10,7 @@ import attrs
 import cloudpickle
 
 from dataflow_model.errors import SupersededRun
+from dataflow_model.plan.features import Feature
 from dataflow_model.time import EventTime, ProcessingTime, format_instant
 
 if TYPE_CHECKING:
@@ -132,11 +133,13 @@ class Sink(abc.ABC):
 
     Attributes:
         panes: whether window and pane are columns too.
+        feature: what a runner must support to write to it.
         keeps_records: whether the runner keeps what `records` returns for `PipelineResult.collected`.
     """
 
     panes: bool = False
     keeps_records: ClassVar[bool] = False
+    feature: ClassVar[Feature] = Feature.SINKS
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -279,6 +282,7 @@ class DataFrameSink(MessageSink):
     """Gives the records of a bounded run as a DataFrame: `io.ToDataFrame`."""
 
     keeps_records: ClassVar[bool] = True
+    feature: ClassVar[Feature] = Feature.DATAFRAME_OUTPUT
 
     @abc.abstractmethod
     def table(self, records: Sequence[Record]) -> pa.Table:

@@ -11,6 +11,7 @@ import attrs
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, columns_of, decode_columns
 from dataflow_model.plan.dofn import DeadLetter
+from dataflow_model.plan.features import Feature
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
@@ -106,6 +107,11 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must give depends on how 
     is_bounded: bool = True
     id_columns: tuple[str, ...] = ()
     gives_rows: ClassVar[bool] = False
+
+    @property
+    def feature(self) -> Feature:
+        """What a runner must support to read it."""
+        return Feature.OTHER_SOURCES
 
     @property
     def as_columns(self) -> ColumnSource | None:
@@ -228,6 +234,11 @@ class ColumnSource(RowSource):
     origins_end: ClassVar[bool] = False
 
     @property
+    def feature(self) -> Feature:
+        """Rows, bounded or followed."""
+        return Feature.ROWS if self.is_bounded else Feature.FOLLOWED_ROWS
+
+    @property
     def as_columns(self) -> ColumnSource:
         """The source itself."""
         return self
@@ -296,6 +307,11 @@ class ElementsSource(Source):
     event_times: tuple[EventTime, ...] | None = None
 
     @property
+    def feature(self) -> Feature:
+        """Elements of the program."""
+        return Feature.ELEMENTS
+
+    @property
     def as_elements(self) -> ElementsSource:
         """The source itself."""
         return self
@@ -331,6 +347,11 @@ class DataFrameSource(RowSource):
     sequence: str | None = None
     watermark_origins: WatermarkOrigins = EVERYTHING
     id_columns: tuple[str, ...] = ()
+
+    @property
+    def feature(self) -> Feature:
+        """A DataFrame, batch or streaming."""
+        return Feature.DATAFRAMES if self.is_bounded else Feature.STREAMING_DATAFRAMES
 
     @property
     def as_dataframe(self) -> DataFrameSource:
@@ -395,6 +416,11 @@ class ScriptSource(Source):
     """A script of elements, watermarks, clock values and signals: `testing.TestStream`. Bounded."""
 
     steps: tuple[Step, ...]
+
+    @property
+    def feature(self) -> Feature:
+        """A script."""
+        return Feature.SCRIPTS
 
     @property
     def as_script(self) -> ScriptSource:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner
+from dataflow_model.errors import DataflowError, InvalidArgument
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.collecting import check_collected
@@ -21,8 +21,8 @@ from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
-from dataflow_model.plan.sinks import CollectSink, DataFrameSink, Record
 from dataflow_model.runners.engine.bounded.execution import Execution
+from dataflow_model.runners.local.support import BOUNDED, STREAMING
 from dataflow_model.runners.progress import Progress, live_progress
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.time import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.sinks import Record
     from dataflow_model.time import DurationLike
 
 __all__ = ["LocalResult", "LocalRunner"]
@@ -138,22 +139,18 @@ class LocalRunner:
 
         Raises:
             PlanError: with a checkpoint, for a sink that cannot take a stream.
-            UnsupportedOnRunner: for an unbounded source without a checkpoint, and for what only Spark can read or
-                write.
+            UnsupportedOnRunner: for what `runners.local.support` says that the runner lacks.
             CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
             SinkError: for an output or a checkpoint that cannot be written.
         """
+        support = BOUNDED if self._checkpoint is None else STREAMING
+        support.check(plan)
         unbounded = unbounded_collections(plan)
         for node in plan.nodes:
             if not isinstance(node, Write):
                 continue
             node.sink.check()
-            if isinstance(node.sink, DataFrameSink):
-                raise UnsupportedOnRunner(
-                    f"{node.label!r} creates a Spark DataFrame, which LocalRunner does not support",
-                    hint="use dm.io.Collect() here, or dm.SparkRunner(spark, mode='batch')",
-                )
-            if node.input in unbounded and self._checkpoint is not None:
+            if node.input in unbounded:
                 node.sink.check_unbounded()
         rounds = plan if self._interval is None else in_rounds(plan, self._interval)
         if self._checkpoint is not None:
@@ -282,7 +279,7 @@ class LocalResult:
 
     def _publish(self, node: Write, records: list[Record]) -> None:
         enter(node.label)
-        if isinstance(node.sink, CollectSink):  # the records are here already
+        if node.sink.keeps_records:  # they are here already
             self._collected[node.label] = records
             return
         writer = node.sink.open(self._run_id, _ONE_TASK)

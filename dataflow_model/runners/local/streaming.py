@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.errors import SupersededRun, UnsupportedOnRunner
+from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.sources import ColumnSource, ElementsSource, ScriptSource
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.engine.bounded.execution import side_values
 from dataflow_model.runners.local.lock import RunLock
@@ -68,13 +67,11 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
     """Take the lock of a checkpoint, and return it with the stream where it was left; nothing runs yet.
 
     Raises:
-        UnsupportedOnRunner: for a source that only Spark can read.
         CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
         SinkError: for a directory that cannot be written, or is on a network file system.
     """
     sides = dynamic_sides(plan)
     staged = cut_into_stages(plan, sides)
-    _check_sources(staged)
     Checkpoint.check_place(options.checkpoint, HOST)
     lock = RunLock.of(options.checkpoint, HOST)
     lock.take()
@@ -96,15 +93,6 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
     except BaseException:
         lock.release()
         raise
-
-
-def _check_sources(staged: StagedPlan) -> None:
-    for read in staged.sources:
-        if not isinstance(read.source, ColumnSource | ElementsSource | ScriptSource):
-            raise UnsupportedOnRunner(
-                f"{read.label!r} reads a DataFrame, which LocalRunner does not support",
-                hint="read files with dm.io.ReadParquet(…), or use dm.SparkRunner(spark, mode='streaming')",
-            )
 
 
 def _synced(staged: StagedPlan) -> StagedPlan:

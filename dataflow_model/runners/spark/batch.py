@@ -7,8 +7,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.collecting import check_collected
+from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
@@ -33,6 +34,7 @@ from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shipping import register, ship_package, ship_program
 from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, option_of, program_options
 from dataflow_model.runners.spark.static_sides import spark_side_values
+from dataflow_model.runners.spark.support import BATCH
 from dataflow_model.runners.spark.tasks import this_task
 
 if TYPE_CHECKING:
@@ -144,10 +146,7 @@ class BatchResult:
 
     def signal(self, name: str) -> None:
         """Refuse: a bounded job has no ticks at which a signal could take effect."""
-        raise UnsupportedOnRunner(
-            f"a bounded job does not accept signals, got {name!r}",
-            hint="use mode='streaming', where result.signal(name) is durable",
-        )
+        BATCH.require(Feature.SIGNALS, f"signal({name!r})")
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label; empty before the end."""

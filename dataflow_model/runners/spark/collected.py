@@ -9,12 +9,13 @@ from urllib.parse import quote
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
+from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
@@ -85,11 +86,7 @@ def _collected(node: Any, directory: str) -> Any:
     if not path.exists():
         size = _size(source.dataframe)
         if size > MOST_BYTES:
-            raise UnsupportedOnRunner(
-                f"{node.label!r} reads a bounded DataFrame of {size >> 20} MB in a streaming pipeline, "
-                f"which takes at most {MOST_BYTES >> 20} MB",
-                hint="write it to files and read them: df.write.parquet(…), dm.io.ReadParquet(…)",
-            )
+            STREAMING.require(Feature.LARGE_DATAFRAMES, f"{node.label!r}, which reads {size >> 20} MB,")
         _keep(path, _sorted(source.dataframe.toArrow(), source))
     kept = CollectedSource(
         path=str(path),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
@@ -17,6 +18,7 @@ from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Kind, Row, arrow_bat
 from dataflow_model.runners.sharded.stage0 import NOW, pack_arrivals
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.failures import reported
+from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.runners.spark.tasks import this_task
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values import NO_FIRING
@@ -58,10 +60,7 @@ def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
                 hint="name them (Kafka: origin='partition', sequence='offset'), or leave out processing_time=",
             )
         if until == "drained":
-            raise UnsupportedOnRunner(
-                f"{read.label!r} reads a streaming DataFrame, and only Spark knows where its input currently ends",
-                hint="use run() without until=, and call result.drain() when it has read enough",
-            )
+            STREAMING.require(Feature.DRAINING_DATAFRAMES, repr(read.label))
 
 
 def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgram) -> DataFrame:

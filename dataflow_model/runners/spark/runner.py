@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, PlanError, UnsupportedOnRunner
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.rounds import check_interval, in_rounds
-from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.weak import check_weak
+from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.time import DurationLike, duration
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ class SparkRunner:
         """Start the plan and return at once.
 
         Raises:
-            PlanError: for unbounded sources in batch, a sink that cannot take a stream, weak productions of values
-                that may be taken back, or functions that cannot be pickled.
-            UnsupportedOnRunner: for `io.ToDataFrame` in streaming, and DataFrames that a stream cannot take.
+            PlanError: for a sink that cannot take a stream, weak productions of values that may be taken back, or
+                functions that cannot be pickled.
+            UnsupportedOnRunner: for what `runners.spark.support` says that the mode lacks.
             CheckpointMismatch: for a checkpoint of another pipeline.
         """
         from dataflow_model.runners.sharded.unpicklable import check_functions
@@ -116,26 +116,16 @@ class SparkRunner:
             plan = in_rounds(plan, self.interval)
         if self.productions == "weak":
             check_weak(plan)
-        streams = self.mode != "batch"
+        support = BATCH if self.mode == "batch" else STREAMING
+        support.check(plan)
         unbounded = unbounded_collections(plan)
         for node in plan.nodes:
             if isinstance(node, Write):
                 node.sink.check()
-                if streams and isinstance(node.sink, DataFrameSink):
-                    raise UnsupportedOnRunner(
-                        f"{node.label!r} creates a DataFrame, which is complete only at the end of a bounded job",
-                        hint="use mode='batch', or use dm.io.WriteParquet(…) here and read its files",
-                    )
-                if streams and node.input in unbounded:
+                if node.input in unbounded:
                     node.sink.check_unbounded()
         check_functions(plan)
         if self.mode == "batch":
-            if unbounded:
-                label = min(ref.label for ref in unbounded)
-                raise PlanError(
-                    f"mode='batch' takes only bounded sources, but {label!r} is unbounded",
-                    hint="use mode='streaming'",
-                )
             return batch.start(self, cut_into_stages(plan))
         return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
 

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from dataflow_model.errors import PlanError, UnsupportedOnRunner
+from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import (
-    ColumnSource,
-    ElementsSource,
-    ScriptSource,
     SignalStep,
     WatermarkStep,
 )
@@ -120,18 +117,8 @@ def instants_of(
         through: runs what is fused behind a source: called with its label, an output's tag and a bundle.
         clock: the wall clock's one value, for sources without a replay clock.
         awaited: what the plan's triggers wait for.
-
-    Raises:
-        UnsupportedOnRunner: for a source that only Spark can read, or an unbounded one.
     """
     reads = staged.sources
-    for read in reads:
-        if not isinstance(read.source, ColumnSource | ElementsSource | ScriptSource) or not read.source.is_bounded:
-            raise UnsupportedOnRunner(
-                f"LocalRunner reads only bounded files, Create and TestStream, got {read.label!r} ({read.source!r})",
-                hint="pass LocalRunner a directory for the stream's state, checkpoint='checkpoints/delays'; use "
-                "dm.SparkRunner(spark, mode='streaming'); or read without follow=True",
-            )
     static = [read for read in reads if read.source.as_elements is not None]
     scripts = [read for read in reads if read.source.as_script is not None]
     files = [read for read in reads if read.source.as_columns is not None]

@@ -1,0 +1,44 @@
+"""What LocalRunner supports and what it does not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dataflow_model.plan.features import Feature
+from dataflow_model.plan.support import Answer, Support, Supported, Unsupported
+
+__all__ = ["BOUNDED", "STREAMING", "TABLES"]
+
+_NEEDS_SPARK: Final = Unsupported(
+    "only Spark can read a DataFrame",
+    "use dm.SparkRunner(spark), or write the rows to files and read them with dm.io.ReadParquet(…)",
+)
+_ALL: Final[dict[Feature, Answer]] = {
+    **dict.fromkeys(Feature, Supported()),
+    Feature.DATAFRAMES: _NEEDS_SPARK,
+    Feature.STREAMING_DATAFRAMES: _NEEDS_SPARK,
+    Feature.LARGE_DATAFRAMES: _NEEDS_SPARK,
+    Feature.DRAINING_DATAFRAMES: _NEEDS_SPARK,
+    Feature.DATAFRAME_OUTPUT: Unsupported(
+        "only Spark can create a DataFrame", "use dm.io.Collect() here, or dm.SparkRunner(spark, mode='batch')"
+    ),
+    Feature.OTHER_SOURCES: Unsupported("nothing says how to read it", "make it a subclass of ColumnSource"),
+}
+
+BOUNDED: Final = Support(
+    "LocalRunner()",
+    {
+        **_ALL,
+        Feature.FOLLOWED_ROWS: Unsupported(
+            "it runs to the end of its input, and this input has none",
+            "pass the directory of a checkpoint, checkpoint='checkpoints/delays', or read without follow=True",
+        ),
+        Feature.STATIC_SIDE_INPUTS: Supported("computed before the run"),
+    },
+)
+
+STREAMING: Final = Support(
+    "LocalRunner(checkpoint=…)", {**_ALL, Feature.STATIC_SIDE_INPUTS: Supported("computed before the run")}
+)
+
+TABLES: Final = (BOUNDED, STREAMING)

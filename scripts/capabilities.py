@@ -1,0 +1,67 @@
+"""Write what each runner supports into docs/runners.md, from the tables that the runners themselves look up.
+
+Run it after a change to `plan.features` or to a runner's `support`:
+
+    python scripts/capabilities.py
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from dataflow_model.plan.features import Feature
+from dataflow_model.plan.support import Answer, Support, Unsupported
+from dataflow_model.runners.local import support as local
+from dataflow_model.runners.spark import support as spark
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "runners.md"
+TABLES: Final[tuple[Support, ...]] = (*local.TABLES, *spark.TABLES)
+_PART: Final = re.compile(r"(<!-- capabilities: .*? -->\n).*?(<!-- end of capabilities -->)", flags=re.DOTALL)
+
+
+def page_with_tables(page: str) -> str:
+    """Return the page with the tables as they are now."""
+    written, count = _PART.subn(lambda part: f"{part[1]}\n{tables()}\n{part[2]}", page)
+    if count != 1:
+        raise ValueError(f"{PAGE.name} must have one part for the capabilities, got {count}")
+    return written
+
+
+def tables() -> str:
+    """Return the matrix of features and runners, then the reason for each gap.
+
+    Example:
+        >>> tables().splitlines()[2]
+        '| `Create` | yes | yes | yes | yes |'
+    """
+    head = ["", *(f"`{table.runner}`" for table in TABLES)]
+    matrix = [[feature.value, *(_cell(table.answers[feature]) for table in TABLES)] for feature in Feature]
+    gaps = [["no", "because", "instead"]]
+    for table in TABLES:
+        refused: dict[Unsupported, list[str]] = {}
+        for feature, answer in table.answers.items():
+            if isinstance(answer, Unsupported):
+                refused.setdefault(answer, []).append(feature.value)
+        gaps += [
+            [f"`{table.runner}`: {'; '.join(features)}", answer.reason, answer.instead]
+            for answer, features in refused.items()
+        ]
+    return f"{_table([head, *matrix])}\n{_table(gaps)}"
+
+
+def _cell(answer: Answer) -> str:
+    if isinstance(answer, Unsupported):
+        return "no"
+    return f"yes; {answer.how}" if answer.how else "yes"
+
+
+def _table(rows: list[list[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
