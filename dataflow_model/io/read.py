@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dataflow_model.io.file_source import FileSource
     from dataflow_model.io.paths import PathLike
 
-__all__ = ["ReadCsv", "ReadJson", "ReadParquet", "ReadRows"]
+__all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows"]
 
 
 class ReadRows(Read):
@@ -42,10 +42,10 @@ class ReadRows(Read):
         return self._but(dead_letters=tag)
 
 
-class _ReadFiles(ReadRows):
-    """Read files of one kind."""
+class ReadFiles(ReadRows):
+    """Read files of one kind: a subclass names the class of its source. The arguments are those of `ReadParquet`."""
 
-    _source: ClassVar[type[FileSource]]
+    source_type: ClassVar[type[FileSource]]
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _ReadFiles(ReadRows):
         schema: pa.Schema | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
-        source = self._source(
+        source = self.source_type(
             paths=absolute_paths(path),
             event_time=event_time,
             processing_time=processing_time,
@@ -70,7 +70,7 @@ class _ReadFiles(ReadRows):
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
 
 
-class ReadParquet(_ReadFiles):
+class ReadParquet(ReadFiles):
     """Read the rows of Parquet files as named tuples.
 
     A file is an origin: its rows keep their order, and files follow each other by name. Only the row groups that a
@@ -118,10 +118,10 @@ class ReadParquet(_ReadFiles):
         >>> folder.cleanup()
     """
 
-    _source = ParquetSource
+    source_type = ParquetSource
 
 
-class ReadCsv(_ReadFiles):
+class ReadCsv(ReadFiles):
     """Read the rows of CSV files as named tuples; the arguments and errors are those of `ReadParquet`.
 
     Each file has a header. Types are given by `schema`, or inferred once from the first 16,384 rows of the first file;
@@ -131,10 +131,10 @@ class ReadCsv(_ReadFiles):
     Source: Beam's `ReadFromCsv`.
     """
 
-    _source = CsvSource
+    source_type = CsvSource
 
 
-class ReadJson(_ReadFiles):
+class ReadJson(ReadFiles):
     """Read files with one JSON object a line as named tuples; the arguments and errors are those of `ReadParquet`.
 
     Names and types are given by `schema`, or inferred once from the first 16,384 rows of the first file. A field that a
@@ -143,4 +143,4 @@ class ReadJson(_ReadFiles):
     Source: Beam's `ReadFromJson`.
     """
 
-    _source = JsonSource
+    source_type = JsonSource

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -23,13 +23,19 @@ if TYPE_CHECKING:
     from dataflow_model.io.paths import PathLike
     from dataflow_model.transforms.pcollection import PCollection
 
-__all__ = ["Collect", "ForeachBundle", "ToDataFrame", "WriteJson", "WriteParquet", "WriteTable"]
+__all__ = ["Collect", "ForeachBundle", "ToDataFrame", "WriteColumns", "WriteJson", "WriteParquet", "WriteTable"]
 
 
-class _WriteColumns(Write):
-    """Write rows whose columns are given, or known from the collection's element type."""
+class WriteColumns(Write):
+    """Write rows whose columns are given, or known from the collection's element type.
+
+    Attributes:
+        marks_retractions: whether a further column says which rows take others back, so that the sink has a field
+            `retractions`.
+    """
 
     sink: FileSink | ArrowTableSink | TableSink
+    marks_retractions: ClassVar[bool] = True
 
     def expand(self, pcoll: PCollection) -> None:
         """Add the node, with the columns that the element type tells."""
@@ -43,10 +49,9 @@ class _WriteColumns(Write):
                     f"the rows already have a column {taken[0]!r}, and `panes=True` adds one with that name",
                     hint="rename the field, or leave `panes` out",
                 )
-        filled: FileSink | ArrowTableSink | TableSink
-        if isinstance(sink, TableSink):  # where what is taken back goes, and no column says so
-            filled = attrs.evolve(sink, schema=schema, label=pcoll.pipeline.scope)
-            Write(filled).expand(pcoll)
+        known: dict[str, Any] = {"schema": schema, "label": pcoll.pipeline.scope}
+        if not self.marks_retractions:
+            Write(attrs.evolve(sink, **known)).expand(pcoll)
             return
         if schema is not None and retractions is not None and self._taken(schema, (RETRACTION_FIELD,)):
             raise InvalidArgument(
@@ -54,8 +59,8 @@ class _WriteColumns(Write):
                 f"with that name, because {retractions!r} emits retractions",
                 hint="rename the field",
             )
-        filled = attrs.evolve(sink, schema=schema, label=pcoll.pipeline.scope, retractions=retractions is not None)
-        Write(filled).expand(pcoll)
+        known["retractions"] = retractions is not None
+        Write(attrs.evolve(sink, **known)).expand(pcoll)
 
     def _taken(self, schema: pa.Schema, added: Sequence[pa.Field]) -> list[str]:
         """Return the names of columns that the sink adds and the rows have; a given schema may have them alike."""
@@ -64,7 +69,7 @@ class _WriteColumns(Write):
         return [] if same and self.sink.schema is not None else [field.name for field in taken]
 
 
-class WriteParquet(_WriteColumns):
+class WriteParquet(WriteColumns):
     """Write a collection as Parquet files in a directory, each commit's files once and only when it is committed.
 
     A record (named tuple, dict, attrs class, dataclass) gives its fields; a pair gives `key`, then `value` or the
@@ -101,7 +106,7 @@ class WriteParquet(_WriteColumns):
         super().__init__(ParquetSink(path=path, schema=schema, panes=panes, label="WriteParquet"))
 
 
-class WriteJson(_WriteColumns):
+class WriteJson(WriteColumns):
     """Write a collection as files of one JSON object a line; the rest is as in `WriteParquet`.
 
     Instants are ISO 8601 text, durations seconds, bytes base64, decimals text, NaN and the infinities the words that
@@ -114,7 +119,7 @@ class WriteJson(_WriteColumns):
         super().__init__(JsonSink(path=path, schema=schema, panes=panes, label="WriteJson"))
 
 
-class WriteTable(_WriteColumns):
+class WriteTable(WriteColumns):
     """Keep a table of a database in step with a collection: one row for each value of the keys.
 
     Elements become rows as in `WriteParquet`. A row with new keys is inserted, one with keys that are there changes
@@ -150,6 +155,8 @@ class WriteTable(_WriteColumns):
         ('key',)
     """
 
+    marks_retractions: ClassVar[bool] = False  # a row that is taken back is deleted
+
     def __init__(
         self,
         url: str,
@@ -162,7 +169,7 @@ class WriteTable(_WriteColumns):
         super().__init__(TableSink(url=url, table=table, keys=keys, schema=schema, panes=panes))
 
 
-class ToDataFrame(_WriteColumns):
+class ToDataFrame(WriteColumns):
     """Give a bounded run's records as a DataFrame; rows and arguments are as in `WriteParquet`.
 
     A record that does not fit stops the run with a `SinkError`.
@@ -195,20 +202,21 @@ class ForeachBundle(Write):
         >>> p | dm.Create([1, 2]) | dm.io.ForeachBundle(lambda values, commit_id: print(commit_id, values))
     """
 
+    sink: ForeachBundleSink
+
     def __init__(self, fn: Callable[..., Any], *, whole_records: bool = False) -> None:
         super().__init__(ForeachBundleSink(fn=fn, whole_records=whole_records))
 
     def expand(self, pcoll: PCollection) -> None:
         """Add the node."""
-        if isinstance(self.sink, ForeachBundleSink):
-            source = _source_of_retractions(pcoll)
-            if source is not None and not self.sink.whole_records:
-                raise InvalidArgument(
-                    f"{pcoll.pipeline.scope!r} passes plain values to its function, but {source!r} emits "
-                    "retractions, which the function could not recognise",
-                    hint="pass whole_records=True, and check record.is_retraction",
-                )
-            Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
+        source = _source_of_retractions(pcoll)
+        if source is not None and not self.sink.whole_records:
+            raise InvalidArgument(
+                f"{pcoll.pipeline.scope!r} passes plain values to its function, but {source!r} emits "
+                "retractions, which the function could not recognise",
+                hint="pass whole_records=True, and check record.is_retraction",
+            )
+        Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
 
 
 class Collect(Write):
