@@ -204,16 +204,18 @@ def test_what_a_stream_cannot_take_is_refused_at_once(
 
         return build
 
-    with pytest.raises(UnsupportedOnRunner, match="'live' needs .* which .* does not support: only Spark knows"):
+    with pytest.raises(UnsupportedOnRunner, match=r"'live' needs .* which .* does not support: only Spark knows"):
         start(runner, reading(), until="drained")
 
     def making(p: dm.Pipeline) -> None:
         _ = p | dm.Create([("a", 1)]) | "made" >> dm.io.ToDataFrame()
 
-    with pytest.raises(UnsupportedOnRunner, match="'made' needs `ToDataFrame`, which .* does not support: a DataFrame is complete"):
+    with pytest.raises(
+        UnsupportedOnRunner, match=r"'made' needs `ToDataFrame`, which .* does not support: a DataFrame is complete"
+    ):
         start(runner, making)
     monkeypatch.setattr(collected, "MOST_BYTES", 100)
-    with pytest.raises(UnsupportedOnRunner, match="'rows', which reads 0 MB, needs .* more than 64 MB"):
+    with pytest.raises(UnsupportedOnRunner, match=r"'rows', which reads 0 MB, needs .* more than 64 MB"):
         start(runner, sums(spark.createDataFrame(ROWS, SCHEMA)))
 
 
