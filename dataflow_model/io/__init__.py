@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataflow_model.io.dataframes import ReadDataFrame
+from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet
 from dataflow_model.io.schemas import schema_from_type
 from dataflow_model.io.write import Collect, ForeachBundle, ToDataFrame, WriteJson, WriteParquet, WriteTable
@@ -10,6 +11,8 @@ from dataflow_model.io.write import Collect, ForeachBundle, ToDataFrame, WriteJs
 __all__ = [
     "Collect",
     "ForeachBundle",
+    "GenerateSequence",
+    "PeriodicImpulse",
     "ReadCsv",
     "ReadDataFrame",
     "ReadJson",

@@ -186,7 +186,7 @@ class FileSource(ColumnSource):
         self._listed.update((origin.name, origin._replace(replaced=False)) for origin in changes.origins)
         return [self._listed[name] for name in sorted(self._listed)]
 
-    def poll(self, known: Known) -> Changes:
+    def poll(self, known: Known, clock: int) -> Changes:
         """Return the files that are new or have changed; only these are opened.
 
         A file that was replaced by renaming another into its place is noticed at the next poll. One that was written to
@@ -195,6 +195,7 @@ class FileSource(ColumnSource):
         Raises:
             SourceError: as `origins` does, and when a file was changed in a way that does not tell which rows are new.
         """
+        del clock
         return self._changes(known, full=False)
 
     def _changes(self, known: Known, *, full: bool) -> Changes:

@@ -251,7 +251,7 @@ class ColumnSource(RowSource):
     def origins(self) -> list[Origin]:
         """List what there is to read, in order of name; runs on the driver."""
 
-    def poll(self, known: Known) -> Changes:
+    def poll(self, known: Known, clock: int) -> Changes:
         """Return what is new or has changed; runs on the driver, once per poll of an unbounded source.
 
         An origin that is listed again with more rows has grown; one that is marked as replaced is read from its first
@@ -259,7 +259,9 @@ class ColumnSource(RowSource):
 
         Args:
             known: what an earlier poll has listed.
+            clock: where the wall clock stands, in microseconds since the epoch. It never goes back.
         """
+        del clock
         origins = self.origins()
         changed = [origin for origin in origins if origin != known.get(origin.name)]
         return Changes(changed, known.names() - {origin.name for origin in origins})

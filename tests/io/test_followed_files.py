@@ -155,7 +155,7 @@ def test_a_file_that_is_replaced_before_it_was_read_stops_the_run_instead_of_giv
     folder = Folder(tmp_path)
     reader = Reader(folder)
     folder.put("export", range(10))
-    [origin] = reader.source.poll(Followed()).origins
+    [origin] = reader.source.poll(Followed(), 0).origins
     assert origin.version is not None
     reader.source.check_version(origin.name, origin.version)
     folder.touch("export")

@@ -203,7 +203,7 @@ class Poller:
         self.known = Followed(
             rows=dict(self.known.totals),
             **{name: getattr(self.known, name) for name in ("totals", "versions", "done", "passed")},
-        ).poll(self.source)
+        ).poll(self.source, 0)
         return {**self.known.totals, **self.known.changes}
 
 

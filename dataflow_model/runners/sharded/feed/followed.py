@@ -72,9 +72,14 @@ class Followed:
         entry = self.done.get(name)
         return None if entry is None else Origin(name, entry[0], tuple(entry[2:]) or None)
 
-    def poll(self, source: ColumnSource) -> Followed:
-        """Return what is there now. What is done and has not changed is shared, and costs nothing here."""
-        found = source.poll(self)
+    def poll(self, source: ColumnSource, clock: int) -> Followed:
+        """Return what is there now. What is done and has not changed is shared, and costs nothing here.
+
+        Args:
+            source: the source.
+            clock: where the wall clock stands.
+        """
+        found = source.poll(self, clock)
         changed = {origin.name: origin for origin in found.origins}
         open_before = [self.get(name) for name in self.totals if name not in changed and name not in found.gone]
         base = self.passed + sum(self.rows.values())

@@ -293,7 +293,7 @@ class Feed:
                 continue
             if not source.is_bounded:
                 followed = Followed.of(start, label)
-                followed = followed.poll(source) if polls else attrs.evolve(followed, changes={})
+                followed = followed.poll(source, end["clock"]) if polls else attrs.evolve(followed, changes={})
                 for name in BY_SOURCE:
                     end[name][label] = getattr(followed, name)
                 continue
