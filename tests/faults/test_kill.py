@@ -22,7 +22,6 @@ KILLS = 20
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]  # a start of Spark after each kill
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "kills", "rows"),
     [(0, 1, 2_500), *(pytest.param(seed, 25, 500, marks=pytest.mark.slow) for seed in (1, 2))],

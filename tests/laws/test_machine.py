@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -212,4 +213,12 @@ def _content(pane: dm.Pane) -> Any:
 
 
 TestGrouping = Grouping.TestCase
-TestGrouping.settings = settings(max_examples=150, stateful_step_count=40)
+TestGrouping.settings = settings(max_examples=50, stateful_step_count=40)
+
+
+class GroupingAtLength(Grouping):
+    """The same, drawn more often."""
+
+
+TestGroupingAtLength = pytest.mark.slow(GroupingAtLength.TestCase)
+TestGroupingAtLength.settings = settings(max_examples=500, stateful_step_count=40)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tests.support.spec.spec import Live
     from tests.support.spec.spec_triggers import Event
 
-SHRINKING = int(os.environ.get("SPEC_CASES", "1000"))
-FAST = int(os.environ.get("SPEC_FAST_CASES", "3000"))
+SHRINKING = int(os.environ.get("SPEC_CASES", "300"))
+FAST = int(os.environ.get("SPEC_FAST_CASES", "2000"))
 NIGHTLY = int(os.environ.get("SPEC_NIGHTLY_CASES", "50000"))
 PARTS = 10
 DAY = 86_400

@@ -18,12 +18,12 @@ WAITS = pytest.mark.slow
 @pytest.mark.parametrize(
     "trigger",
     [
-        dm.Repeatedly(dm.AfterCount(2)),
-        dm.AfterWatermark(early=dm.AfterProcessingTime(2), late=dm.AfterCount(1)),
         dm.AfterEach(dm.AfterCount(1), dm.AfterAny(dm.AfterCount(2), dm.AfterEventTime(2))),
         *(
             pytest.param(trigger, marks=WAITS)
             for trigger in (
+                dm.Repeatedly(dm.AfterCount(2)),
+                dm.AfterWatermark(early=dm.AfterProcessingTime(2), late=dm.AfterCount(1)),
                 dm.AfterCount(2),
                 dm.AfterBytes(10),
                 dm.AfterAll(dm.AfterCount(2), dm.AfterWatermark()),
