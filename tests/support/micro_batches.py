@@ -89,8 +89,8 @@ class Streamed(MicroBatches):
         request_signal(self.folder, name)
 
     def feed(self, turn: int) -> Feed:
-        """Return what decides what a micro-batch reads, in two tasks."""
-        return attrs.evolve(super().feed(turn), parallelism=2)
+        """Return what decides what a micro-batch reads, in two tasks; `rows` may change between micro-batches."""
+        return attrs.evolve(super().feed(turn), parallelism=2, rows_per_batch=self.rows)
 
     def end_of_next(self, feed: Feed, *, drain: bool = False) -> dict[str, Any]:
         """Return the offset at which the next micro-batch ends, with the requests that are there."""
