@@ -14,7 +14,7 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.checkpoint import sequencers
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, take_sequencer
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.publishing import Pending, Publisher, Stager, claim_sinks, read_progress
+from dataflow_model.runners.sharded.publishing import Pending, PendingWriter, Publisher, claim_sinks, read_progress
 from dataflow_model.runners.sharded.task import Task, Worker
 from tests.support.exactly_once.databases import rows
 from tests.support.exactly_once.tables import PAIRS, record
@@ -62,10 +62,10 @@ class Start:
         return Publisher(self.program, self.directory)
 
     def written(self, batch: int, value: int) -> Pending:
-        with Stager(Task(self.program, Worker(), micro_batch=batch), "part") as stager:
+        with PendingWriter(Task(self.program, Worker(), micro_batch=batch), "part") as writer:
             for label in ("WriteJson", "WriteTable"):
-                stager.write(label, [record(1, ("a", value))])
-            return attrs.evolve(stager.close(), metrics=[METRICS])
+                writer.write(label, [record(1, ("a", value))])
+            return attrs.evolve(writer.close(), metrics=[METRICS])
 
     def run(self, batch: int, value: int) -> None:
         self.publisher.commit(batch, [self.written(batch, value)])

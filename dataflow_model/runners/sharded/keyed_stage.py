@@ -18,7 +18,7 @@ from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.reporting import state_sizes
 from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
 from dataflow_model.runners.sharded.moments import next_moment
-from dataflow_model.runners.sharded.publishing import Stager
+from dataflow_model.runners.sharded.publishing import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.sharded.stage0 import FIRST, NOW, pack_arrivals, pack_panes
 from dataflow_model.runners.sharded.state.counted import CountedStore
@@ -108,19 +108,19 @@ def _run_staged(
     draws: KeptDraws | None,
 ) -> Iterator[Row]:
     """Run the instants, keep what functions have drawn, then publish what does not wait for the commit."""
-    with _stager(task, depth, label) as stager:
-        yield from _run(task, depth, label, state, timeline, inbox, stager)
+    with _writer(task, depth, label) as writer:
+        yield from _run(task, depth, label, state, timeline, inbox, writer)
         if draws is not None:
             draws.keep()
-        if stager is not None:
-            yield from stager.finish()
+        if writer is not None:
+            yield from writer.finish()
 
 
-def _stager(task: Task, depth: int, label: int) -> AbstractContextManager[Stager | None]:
+def _writer(task: Task, depth: int, label: int) -> AbstractContextManager[PendingWriter | None]:
     """Return what publishes a shard's productions before its state is durable, if that is wanted."""
     if not task.program.weak:
         return nullcontext()
-    return Stager(task, f"stage-{depth}-shard-{label}")
+    return PendingWriter(task, f"stage-{depth}-shard-{label}")
 
 
 def _receive(inbox: _Inbox, row: Row) -> None:
@@ -151,7 +151,7 @@ def _run(
     state: ShardState,
     timeline: Timeline,
     inbox: _Inbox,
-    stager: Stager | None,
+    writer: PendingWriter | None,
 ) -> Iterator[Row]:
     """Run the instants in order, and pack what comes of them."""
     program = task.program
@@ -164,10 +164,10 @@ def _run(
         watermarks,
         _partials(timeline, inbox.partials),
     )
-    yield from pack_panes(task, depth, state.shard, timeline.at, stager)
+    yield from pack_panes(task, depth, state.shard, timeline.at, writer)
     passed = {cut: placed.bundle for cut, placed in arrivals.items()}
     instants = {cut: [timeline.at[place] for place in placed.places] for cut, placed in arrivals.items()}
-    yield from pack_arrivals(task, passed, instants, stager)
+    yield from pack_arrivals(task, passed, instants, writer)
     last = len(program.staged.stages)
     for later in range(depth + 1, last + 1):
         for name, reports in outputs.items():

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Pending",
+    "PendingWriter",
     "Publisher",
-    "Stager",
     "claim_sinks",
     "commit_id",
     "half_published",
@@ -84,7 +84,7 @@ def commit_id(program: Program, batch: int) -> str:
 
 
 @attrs.define
-class Stager:
+class PendingWriter:
     """The sinks of one task; as a context manager it removes what was written when the task fails.
 
     Args:
@@ -167,7 +167,7 @@ class Stager:
 def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
     """Write one task's rows to where no reader sees them yet."""
     pending = Pending()
-    with collecting() as tally, Stager(task, f"task-{task.part}") as stager:
+    with collecting() as tally, PendingWriter(task, f"task-{task.part}") as writer:
         pending.tallies.append(tally)
         for row in rows:
             if row.kind == Kind.METRICS:
@@ -178,10 +178,10 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
                 pending.parts.append(load(row.payload))
             elif row.kind == Kind.OUTPUT:
                 packed: PackedBundle = load(row.payload)
-                stager.write(packed.cut, records_of(packed.bundle, packed.instants()))
+                writer.write(packed.cut, records_of(packed.bundle, packed.instants()))
             elif row.kind == Kind.PANES:
-                stager.write_panes(load(row.payload))
-        pending.parts.append(stager.close())
+                writer.write_panes(load(row.payload))
+        pending.parts.append(writer.close())
         task.reach("after_writing")
     return pending
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sources import Step
     from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.engine.shard import Arrivals, StageShard
-    from dataflow_model.runners.sharded.publishing import Stager
+    from dataflow_model.runners.sharded.publishing import PendingWriter
     from dataflow_model.runners.sharded.task import Task
 
 __all__ = [
@@ -81,19 +81,19 @@ class Slice:
     version: tuple[int | str, ...] | None = None
 
 
-def read_slice(task: Task, part: Slice, wall: int | None, stager: Stager | None = None) -> Iterator[Row]:
+def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter | None = None) -> Iterator[Row]:
     """Read a row range and yield its elements and partials packed by shard, then what was observed.
 
     Args:
         task: the task.
         part: the rows.
         wall: the tick of all of them, or `None` under a replay clock.
-        stager: takes what goes to sinks, if that is done on the spot.
+        writer: takes what goes to sinks, if that is done on the spot.
     """
     program = task.program
     read = program.staged.read(part.label)
     source = program.source(part.label)
-    reading = _Reading(task, part, wall, stager)
+    reading = _Reading(task, part, wall, writer)
     name = reading.name
     observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
     row = part.start
@@ -117,7 +117,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, stager: Stager | None 
             observer.pass_over(np.array([tick], np.int64))
             dead += 1
         if letters and read.dead_letters is not None:
-            yield from _through(task, part.label, read.dead_letters, letters, stager=stager)
+            yield from _through(task, part.label, read.dead_letters, letters, writer=writer)
         row += batch.num_rows
     if part.version is not None:  # it may have been replaced while it was read
         source.check_version(part.origin, part.version)
@@ -167,10 +167,10 @@ def _good_rows(columns: Columns, wall: int, start: int) -> _Rows:
 class _Reading:
     """The rows of one row range on their way: as columns to lifted groupings, as elements to the rest."""
 
-    def __init__(self, task: Task, part: Slice, wall: int | None, stager: Stager | None) -> None:
+    def __init__(self, task: Task, part: Slice, wall: int | None, writer: PendingWriter | None) -> None:
         program = task.program
         self.name = name_of_origin(part.label, part.origin)
-        self._task, self._label, self._stager = task, part.label, stager
+        self._task, self._label, self._writer = task, part.label, writer
         self._at: At = FIRST if wall is None else (wall, 0)
         self._lifts = program.lifts_from(part.label)
         self._held: list[_Rows] = []
@@ -178,7 +178,7 @@ class _Reading:
         self._pairs = program.pairs_of(part.label)
         self._skip = program.only_lifted
         start = Ref(part.label if self._pairs is None else self._pairs.label)
-        self._line = None if stager is None else line_behind(program.staged.plan, start, self._skip)
+        self._line = None if writer is None else line_behind(program.staged.plan, start, self._skip)
 
     def take(self, rows: _Rows) -> Iterator[Row]:
         """Take some rows, and yield what is ready."""
@@ -230,14 +230,14 @@ class _Reading:
         if values is None:
             values = rows_of(rows.batch)
         line = self._line if (pairs is None) == (producer == self._label) else None
-        if line is not None and self._stager is not None:
+        if line is not None and self._writer is not None:
             ran = line.run(values)
             if ran is not None:
                 found = FreshRecords(ran[0], rows.event_times, rows.clock, ran[1], self._order(rows))
-                self._stager.write(line.sink, found)
+                self._writer.write(line.sink, found)
                 return
         bundle = self._bundle(values, rows)
-        yield from _through(self._task, producer, MAIN, bundle, skip=self._skip, stager=self._stager)
+        yield from _through(self._task, producer, MAIN, bundle, skip=self._skip, writer=self._writer)
 
     def _order(self, rows: _Rows) -> Callable[[int], Order]:
         stages = len(self._task.program.staged.stages)
@@ -257,10 +257,10 @@ def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:
     return batch.append_column(name, pa.nulls(batch.num_rows))
 
 
-def read_static(task: Task, label: str, at: At | None, stager: Stager | None = None) -> Iterator[Row]:
+def read_static(task: Task, label: str, at: At | None, writer: PendingWriter | None = None) -> Iterator[Row]:
     """Yield the elements of a static source; they stand at the run's first instant, wherever that is (`None`)."""
     bundle = static_bundle(task.program.staged.read(label), 0 if at is None else at[0])
-    yield from _through(task, label, MAIN, bundle, at=FIRST if at is None else at, stager=stager)
+    yield from _through(task, label, MAIN, bundle, at=FIRST if at is None else at, writer=writer)
 
 
 def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[int, At]) -> Iterator[Row]:
@@ -287,7 +287,7 @@ def _place_of_step(event: tuple[int, tuple[int, Step]]) -> int:
 
 
 def pack_arrivals(
-    task: Task, arrivals: Arrivals, at: At | Mapping[str, list[At]] | None = None, stager: Stager | None = None
+    task: Task, arrivals: Arrivals, at: At | Mapping[str, list[At]] | None = None, writer: PendingWriter | None = None
 ) -> Iterator[Row]:
     """Yield what arrives at cuts as rows.
 
@@ -295,7 +295,7 @@ def pack_arrivals(
         task: the task.
         arrivals: bundles by cut.
         at: the instant of all elements, or of each by cut; `None` where it is the tick at which each was produced.
-        stager: takes what goes to sinks, if that is done on the spot.
+        writer: takes what goes to sinks, if that is done on the spot.
     """
     program = task.program
     for cut, bundle in arrivals.items():
@@ -307,8 +307,8 @@ def pack_arrivals(
             places: list[At] | At = at
         else:
             places = [(tick, 0) for tick in bundle.produced] if at is None else at[cut]
-        if isinstance(node, Write) and stager is not None:
-            stager.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
+        if isinstance(node, Write) and writer is not None:
+            writer.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
             continue
         if isinstance(node, Write):
             yield Row(task.home, stage, Kind.OUTPUT, _dump_elements(PackedBundle(cut, places, bundle)))
@@ -332,16 +332,16 @@ def _dump_elements(packed: PackedBundle) -> bytes:
 
 
 def pack_panes(
-    task: Task, depth: int, stage: StageShard, instants: Sequence[At], stager: Stager | None = None
+    task: Task, depth: int, stage: StageShard, instants: Sequence[At], writer: PendingWriter | None = None
 ) -> Iterator[Row]:
-    """Yield the panes in columns that a stage has for sinks, or hand them to the stager."""
+    """Yield the panes in columns that a stage has for sinks, or hand them to the writer."""
     staged = task.program.staged
     for cut, tables in stage.take_panes().items():
         passed = staged.depth_of(cut) - 1 - depth
         for place, panes in tables:
             at = instants[place]
-            if stager is not None:
-                stager.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
+            if writer is not None:
+                writer.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
             else:
                 packed = PackedPanes(cut, at, passed, panes.produced, panes.trigger, to_ipc(panes.table))
                 yield Row(task.home, staged.depth_of(cut), Kind.PANES, dump(packed))
@@ -355,8 +355,8 @@ def _through(
     at: At | None = None,
     *,
     skip: frozenset[str] = frozenset(),
-    stager: Stager | None = None,
+    writer: PendingWriter | None = None,
 ) -> Iterator[Row]:
     arrivals: Arrivals = {}
     route(task.program.staged, 0, task.fragment(label, skip).run(bundle, tag), arrivals)
-    yield from pack_arrivals(task, arrivals, at, stager)
+    yield from pack_arrivals(task, arrivals, at, writer)

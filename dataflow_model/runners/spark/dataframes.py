@@ -13,7 +13,7 @@ from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, of_row, of_rows, origin_of
 from dataflow_model.runners.engine.shard import route
-from dataflow_model.runners.sharded.publishing import Stager
+from dataflow_model.runners.sharded.publishing import PendingWriter
 from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Kind, Row, arrow_batches, dump
 from dataflow_model.runners.sharded.stage0 import NOW, pack_arrivals
 from dataflow_model.runners.sharded.tallies import counting
@@ -98,13 +98,13 @@ def _rows_of(task: Task, label: str, batches: Iterable[pa.RecordBatch]) -> Itera
     if not task.program.staged.source(label).is_bounded:
         yield from frame_rows(task, label, batches)
         return
-    with Stager(task) as stager:
-        yield from frame_rows(task, label, batches, stager)
-        yield from stager.finish()
+    with PendingWriter(task) as writer:
+        yield from frame_rows(task, label, batches, writer)
+        yield from writer.finish()
 
 
 def frame_rows(
-    task: Task, label: str, batches: Iterable[pa.RecordBatch], stager: Stager | None = None
+    task: Task, label: str, batches: Iterable[pa.RecordBatch], writer: PendingWriter | None = None
 ) -> Iterator[Row]:
     """Run stage 0 on one partition of a DataFrame, and yield its elements packed by shard, then what was observed.
 
@@ -115,7 +115,7 @@ def frame_rows(
         task: the task; its part is the origin of rows that name none.
         label: the source's label.
         batches: the partition's rows.
-        stager: takes what goes to sinks, if that is done on the spot.
+        writer: takes what goes to sinks, if that is done on the spot.
     """
     program = task.program
     read = program.staged.read(label)
@@ -138,7 +138,7 @@ def frame_rows(
         if not source.is_bounded:
             _observe(observers, program, label, origin, bundle, replayed=decoded.clock is not None)
         good += count
-        yield from _through(task, label, MAIN, bundle, stager)
+        yield from _through(task, label, MAIN, bundle, writer)
         letters = Bundle()
         for bad in decoded.bad:
             if read.dead_letters is None:
@@ -149,7 +149,7 @@ def frame_rows(
             letters.append(letter, at, GLOBAL_ONLY, NO_FIRING, order, at)
             dead += 1
         if letters and read.dead_letters is not None:
-            yield from _through(task, label, read.dead_letters, letters, stager)
+            yield from _through(task, label, read.dead_letters, letters, writer)
         row += batch.num_rows
     counts = {"elements_out": good, "dead_letters": dead}
     if source.is_bounded:
@@ -204,12 +204,12 @@ def _orders(
     return of_rows(names, numbers)
 
 
-def _through(task: Task, label: str, tag: str, bundle: Bundle, stager: Stager | None) -> Iterator[Row]:
+def _through(task: Task, label: str, tag: str, bundle: Bundle, writer: PendingWriter | None) -> Iterator[Row]:
     program = task.program
     arrivals: Arrivals = {}
     route(program.staged, 0, task.fragment(label).run(bundle, tag), arrivals)
-    if stager is not None:
-        yield from pack_arrivals(task, arrivals, stager=stager)
+    if writer is not None:
+        yield from pack_arrivals(task, arrivals, writer=writer)
         return
     replays = program.staged.source(label).processing_time is not None
     places: dict[str, list[At]] = {}

@@ -16,7 +16,7 @@ from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.in_program import script_bundle
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.shard import StageShard, route
-from dataflow_model.runners.sharded.publishing import Stager
+from dataflow_model.runners.sharded.publishing import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
 from dataflow_model.runners.sharded.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
 from dataflow_model.runners.sharded.work import share_out
@@ -69,13 +69,13 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
 def do_work(task: Task, work: JobWork) -> Iterator[Row]:
     """Read what one task reads, packed by shard and bucket."""
     counts: dict[str, Counter[str]] = {}
-    with Stager(task) as stager:
+    with PendingWriter(task) as writer:
         if work.label is not None:
-            yield from _elements(task, work.label, stager)
+            yield from _elements(task, work.label, writer)
             counts[work.label] = Counter(elements_out=task.program.staged.source(work.label).row_count() or 0)
         for part in work.parts:
             seen: dict[str, int] = {}
-            for row in read_slice(task, part, None, stager):
+            for row in read_slice(task, part, None, writer):
                 if row.kind == Kind.SEEN:  # watermarks do not count here; the rows that were read do
                     seen = load(row.payload)[1]
                 else:
@@ -83,27 +83,27 @@ def do_work(task: Task, work: JobWork) -> Iterator[Row]:
             counts.setdefault(part.label, Counter()).update(seen)
         if counts:
             yield _metrics(task, {}, counts)
-        yield from stager.finish()
+        yield from writer.finish()
 
 
-def _elements(task: Task, label: str, stager: Stager) -> Iterator[Row]:
+def _elements(task: Task, label: str, writer: PendingWriter) -> Iterator[Row]:
     staged = task.program.staged
     script = staged.source(label).as_script
     if script is None:
-        yield from read_static(task, label, FIRST, stager)
+        yield from read_static(task, label, FIRST, writer)
         return
     events = [step for _, step in events_of(script.steps)]
     bundle = script_bundle(label, enumerate(events), NEVER)
     arrivals: Arrivals = {}
     route(staged, 0, task.fragment(label).run(bundle, MAIN), arrivals)
-    yield from pack_arrivals(task, arrivals, FIRST, stager)
+    yield from pack_arrivals(task, arrivals, FIRST, writer)
 
 
 def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
     """Run one partition of a keyed stage; its rows come sorted by stage and bucket."""
     program = task.program
     stage = StageShard(program.staged, depth, program.side_values, lifts=program.lifts, follow=True)
-    with Stager(task) as stager:
+    with PendingWriter(task) as writer:
         with torn_down(stage):
             for (at_stage, _), some in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):
                 if at_stage != depth:
@@ -117,11 +117,11 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
                         bucket.elements.extend(packed.bundle)
                     else:
                         bucket.partials.append((from_ipc(packed.table), packed.elements))
-                yield from pack_arrivals(task, stage.run_bounded(buckets), FIRST, stager)
-                yield from pack_panes(task, depth, stage, [FIRST], stager)
+                yield from pack_arrivals(task, stage.run_bounded(buckets), FIRST, writer)
+                yield from pack_panes(task, depth, stage, [FIRST], writer)
         counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
         yield _metrics(task, counters, {})
-        yield from stager.finish()
+        yield from writer.finish()
 
 
 def _metrics(task: Task, counters: Any, sources: Any) -> Row:
