@@ -9,7 +9,7 @@ composites `on_child_timer`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, Sight, TimeDomain, TriggerContext
@@ -53,6 +53,13 @@ class Trigger:
     """Whether `on_element` and `on_retraction` do nothing at all; the evaluator then skips elements."""
     passes_elements_on: ClassVar[bool] = False
     """Whether `on_element` does nothing but show the element to the children whose turn it is."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Drop what a base class declares of its `on_element` where the subclass has one of its own."""
+        super().__init_subclass__(**kwargs)
+        if "on_element" in vars(cls):
+            for name in {"waits_for_timer", "ignores_elements", "passes_elements_on"} - vars(cls).keys():
+                setattr(cls, name, False)
 
     def on_element(self, context: TriggerContext) -> None:
         """See an element as it is incorporated."""

@@ -1,0 +1,24 @@
+"""What a trigger declares of its `on_element` is not inherited by a class with another one."""
+
+from __future__ import annotations
+
+import attrs
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream, run_script
+from dataflow_model.triggers import TriggerContext  # noqa: TC001 - the context of a user's trigger
+
+
+@attrs.frozen(repr=False, init=False)
+class AfterSilence(dm.AfterProcessingTime):
+    """Fires once nothing has come for a while: each element puts the deadline off."""
+
+    def on_element(self, context: TriggerContext) -> None:
+        self._wait_until(context, self._deadline(context))
+
+
+def test_a_subclass_that_looks_at_every_element_is_shown_every_element() -> None:
+    script = TestStream().add(1, event_time=0, key="a").processing_time(3).add(2, event_time=0, key="a")
+    windowing = dm.Window.into(dm.FixedWindows(60)).trigger(dm.Repeatedly(AfterSilence(5)))
+    [pane] = run_script(script.processing_time(20), windowing=windowing, combine=dm.Sum())
+    assert (pane.value, int(pane.processing_time)) == (3, 8_000_000)
