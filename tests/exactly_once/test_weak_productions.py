@@ -94,7 +94,9 @@ def test_sinks_that_cannot_publish_at_once_stay_strong(
     tmp_path: Path, weak: Weak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed: list[int] = []
-    monkeypatch.setattr("dataflow_model.runners.sharded.publishing._keep", lambda *given: committed.append(len(given)))
+    monkeypatch.setattr(
+        "dataflow_model.runners.sharded.publishing._keep", lambda *given, **_: committed.append(len(given))
+    )
     weak.step()
     assert weak.collected("kept") == []
     assert committed == [3]
