@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 CASES = 40
 
 
-@pytest.mark.parametrize(("number", "shards", "more"), [(1, 2, 3), (2, 3, 1), (3, 1, 4)])
+@pytest.mark.parametrize(
+    ("number", "shards", "more"),
+    [(2, 3, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 2, 3), (3, 1, 4)])],
+)
 def test_drawn_scripts_give_the_same_panes_wherever_their_state_is_carried_over(
     tmp_path: Path, number: int, shards: int, more: int
 ) -> None:
