@@ -319,3 +319,31 @@ def test_a_changed_pipeline_is_refused_with_the_command_that_carries_it_over(tmp
 def test_an_unbounded_source_without_a_checkpoint_is_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(dm.UnsupportedOnRunner, match="checkpoint='checkpoints/delays'"):
         run(dm.LocalRunner(), sums(tmp_path / "rows"))
+
+
+def test_what_a_micro_batch_commits_does_not_grow_with_the_files_that_were_read(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    for number in range(300):
+        put_rows(rows, f"{number:03}", [(number, "a", 1)])
+    put_rows(rows, "caf\xe9", [(300, "a", 1)])
+    stepped = Stepped(sums(rows), tmp_path / "checkpoint")
+    with stepped.opened() as stream:
+        while stream.step():
+            continue
+        put_rows(rows, "new", [(301, "a", 1)])
+        assert stream.step()
+        [(size,)] = stream.file.execute("SELECT length(record) FROM commits")
+        done = stream.offset["done"]["rows"]
+    assert len(done) == 301
+    assert size < 4_000  # what is done takes 30,000 bytes
+    with stepped.opened() as stream:
+        assert stream.offset["done"]["rows"] == done
+        stream.step()
+        assert not stream.step()
+    assert sum(value for _, value in values(stepped)) < 302  # nothing came twice
+
+
+@pytest.mark.parametrize("checkpoint", ["", 5])
+def test_a_checkpoint_that_is_no_path_is_refused(checkpoint: Any) -> None:
+    with pytest.raises(dm.InvalidArgument, match="must be the path of a directory"):
+        dm.LocalRunner(checkpoint=checkpoint)

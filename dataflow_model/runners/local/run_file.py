@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pathlib
 import sqlite3
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -28,6 +29,7 @@ CREATE TABLE IF NOT EXISTS heads (depth, shard, head BLOB, PRIMARY KEY (depth, s
 CREATE TABLE IF NOT EXISTS parts (depth, shard, sequence, part, payload BLOB,
     PRIMARY KEY (depth, shard, sequence, part));
 CREATE TABLE IF NOT EXISTS commits (number INTEGER PRIMARY KEY, is_published, record BLOB);
+CREATE TABLE IF NOT EXISTS done (source, origin, entry, PRIMARY KEY (source, origin)) WITHOUT ROWID;
 """
 
 
@@ -132,12 +134,40 @@ class RunFile:
         if not rows:
             return None
         commit: Commit = unseal(rows[0][0], repr(str(self.path)), "its last commit")
-        return commit
+        done: dict[str, dict[str, Any]] = {}
+        for source, origin, entry in self.execute("SELECT source, origin, entry FROM done"):
+            done.setdefault(source, {})[json.loads(origin)] = json.loads(entry)
+        return attrs.evolve(commit, offset={**commit.offset, "done": done})
 
-    def put_commit(self, commit: Commit) -> None:
-        """Make a commit the last one; the one before it is published then."""
+    def put_commit(self, commit: Commit, before: Commit | None) -> None:
+        """Make a commit the last one; the one before it is published then.
+
+        A folder may hold many files that were read to their end, and a micro-batch changes few of them. So they are
+        kept in a table of their own, of which only the differences are written.
+
+        Args:
+            commit: the commit.
+            before: the last one, if there is one.
+        """
+        done: dict[str, dict[str, Any]] = commit.offset["done"]
+        known: dict[str, dict[str, Any]] = {} if before is None else before.offset["done"]
+        for source in done.keys() | known.keys():
+            self._put_done(source, done.get(source, {}), known.get(source, {}))
+        record = seal(attrs.evolve(commit, offset={**commit.offset, "done": {}}))
         self.execute("DELETE FROM commits")
-        self.execute("INSERT INTO commits VALUES (?, 0, ?)", (commit.number, seal(commit)))
+        self.execute("INSERT INTO commits VALUES (?, 0, ?)", (commit.number, record))
+
+    def _put_done(self, source: str, done: dict[str, Any], known: dict[str, Any]) -> None:
+        """Write how the origins of a source that were read to their end differ from those that are stored."""
+        if done is known:
+            return
+        # As JSON a name may have what SQLite's texts may not: bytes of a file's name that are no UTF-8.
+        gone = [(source, json.dumps(name)) for name in known.keys() - done.keys()]
+        changed = [(name, entry) for name, entry in done.items() if known.get(name) is not entry]
+        fresh = [(source, json.dumps(name), json.dumps(entry)) for name, entry in changed]
+        with self.explained():
+            self._database.executemany("DELETE FROM done WHERE source = ? AND origin = ?", gone)
+            self._database.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?)", fresh)
 
     def is_published(self) -> bool:
         """Tell whether the last commit was noted as published."""

@@ -127,7 +127,7 @@ class LocalRunner:
         self._poll = duration(_POLL if poll_interval is None else poll_interval)
         if self._poll <= Duration(0):
             raise InvalidArgument(f"`poll_interval` must be positive, got {self._poll!r}")
-        self._checkpoint = None if checkpoint is None else os.fspath(checkpoint)
+        self._checkpoint = None if checkpoint is None else _path(checkpoint)
         if clock is None or isinstance(clock, datetime.datetime):  # whose class has a `now` of another kind
             self._clock: Clock | ProcessingTime | None = None if clock is None else processing_time(clock)
         else:
@@ -179,6 +179,15 @@ class _StandingClock:
     def now(self) -> ProcessingTime:
         """Return what it shows."""
         return self.at
+
+
+def _path(checkpoint: object) -> str:
+    if not isinstance(checkpoint, str | os.PathLike) or not os.fspath(checkpoint):
+        raise InvalidArgument(
+            f"`checkpoint` must be the path of a directory, got {checkpoint!r}",
+            hint="pass a directory of this pipeline's own, such as checkpoint='checkpoints/delays'",
+        )
+    return os.fspath(checkpoint)
 
 
 class LocalResult:

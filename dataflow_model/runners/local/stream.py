@@ -144,7 +144,7 @@ class LocalStream:
                 (pending,),
             )
             try:
-                self.file.put_commit(commit)
+                self.file.put_commit(commit, self._last)
                 fault.reach("before_commit", number)
             except BaseException:
                 self._publisher.abort(number, commit.pending)
