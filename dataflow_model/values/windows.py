@@ -145,6 +145,9 @@ class GlobalWindow:
         """`MAX_TIMESTAMP - 1 µs`, so that the pane of the global window is on time at +∞."""
         return _GLOBAL_MAX
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GlobalWindow, ()
+
     def __repr__(self) -> str:
         return "GlobalWindow()"
 

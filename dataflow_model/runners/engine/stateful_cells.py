@@ -89,8 +89,10 @@ class TimerSet:
 
     def __init__(self, pending: dict[_Name, PendingTimer] | None = None) -> None:
         self.pending = {} if pending is None else pending
-        self._heap = [(timer.time, timer.number, name) for name, timer in self.pending.items()]
-        heapq.heapify(self._heap)
+        self._heap: list[tuple[int, int, _Name]] = []
+        if self.pending:
+            self._heap += ((timer.time, timer.number, name) for name, timer in self.pending.items())
+            heapq.heapify(self._heap)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TimerSet, (dict(self.pending),)
@@ -132,6 +134,9 @@ class StateCell:
         waiting: a heap of the elements that wait for their turn in event-time order: place, number, element.
         count: numbers timers and waiting elements.
         holds: by name, where the user holds the watermark.
+
+    As a pickle it is its contents in this order (see `_filled_cell`), since what every key keeps has to be read and
+    written fast; earlier versions pickled it by attribute, and such a pickle is still read.
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
@@ -140,6 +145,10 @@ class StateCell:
     waiting: list[tuple[int, int, Arrived]] = attrs.field(factory=list)
     count: int = 0
     holds: dict[str, Hold] = attrs.field(factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        event, clock = self.event_timers.pending, self.clock_timers.pending
+        return _filled_cell, (self.values, event, clock, self.waiting, self.count, self.holds)
 
     def timers(self, domain: TimeDomain) -> TimerSet:
         """Return the timers of a domain."""
@@ -168,12 +177,27 @@ class StateCell:
         return min((hold.time for hold in self.holds.values()), default=None)
 
 
+def _filled_cell(
+    values: dict[str, Any],
+    event_timers: dict[_Name, PendingTimer],
+    clock_timers: dict[_Name, PendingTimer],
+    waiting: list[tuple[int, int, Arrived]],
+    count: int,
+    holds: dict[str, Hold],
+) -> StateCell:
+    """Return a cell with these contents; pickles name this function, so its arguments stay as they are."""
+    return StateCell(values, TimerSet(event_timers), TimerSet(clock_timers), waiting, count, holds)
+
+
 @attrs.define
 class KeyCells:
     """The windows of one key."""
 
     key: Any
     cells: dict[Window, StateCell] = attrs.field(factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeyCells, (self.key, self.cells)
 
 
 class CellStore:
