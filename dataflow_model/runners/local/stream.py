@@ -154,8 +154,7 @@ class LocalStream:
         return commit
 
     def _publish(self, commit: Commit) -> None:
-        self._publisher.commit(commit.number, commit.pending)
-        self._progress = read_progress(self.checkpoint.ours)
+        self._progress = self._publisher.commit(commit.number, commit.pending, self._progress)
         forget_signals(self.checkpoint.requests, commit.offset["signals"])
         self._pending = None
 

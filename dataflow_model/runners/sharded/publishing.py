@@ -201,17 +201,26 @@ class Publisher:
     directory: str
     syncs: bool = False
 
-    def commit(self, batch: int, pending: Sequence[Pending]) -> None:
+    def commit(self, batch: int, pending: Sequence[Pending], before: dict[str, Any] | None = None) -> dict[str, Any]:
         """Publish what the tasks have written; again for the same micro-batch, it changes nothing.
+
+        Args:
+            batch: the micro-batch.
+            pending: what its tasks have written.
+            before: the progress as of the last commit, if the caller knows it; otherwise it is read.
+
+        Returns:
+            The progress as of this commit.
 
         Raises:
             SupersededRun: if a newer start of the run has taken the checkpoint over.
         """
         pending = _with_parts(pending)
+        before = read_progress(self.directory) if before is None else before
         check_newest(self.directory, self.program.fence)
         if self.program.staged.stages and not any(part.metrics for part in pending):
             self.abort(batch, pending)  # no shard has run: a DataFrame's rows that came behind the end of the input
-            return
+            return before
         if self.program.sequencer:
             write_file(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
         rows: dict[str, Counter[str]] = {}
@@ -236,8 +245,11 @@ class Publisher:
                 tally.merge(counted)
         metrics = [metrics for part in pending for metrics in part.metrics]
         check_newest(self.directory, self.program.fence)
-        _write_progress(pathlib.Path(self.directory), batch, metrics, rows, tally)
+        progress = _progress_after(before, batch, metrics, rows, tally)
+        make_folder(pathlib.Path(self.directory))
+        write_progress(self.directory, progress)
         self.program.fault.reach("after_progress", batch)
+        return progress
 
     def abort(self, batch: int, pending: Sequence[Pending]) -> None:
         """Remove what the tasks have written, unless a newer start of the run may be writing there now."""
@@ -356,11 +368,14 @@ def _keep(directory: pathlib.Path, commit_id: str, records: list[Record], *, syn
     write_file(directory / f"{commit_id}.pickle", seal(records), sync=sync)
 
 
-def _write_progress(
-    directory: pathlib.Path, batch: int, metrics: Sequence[dict[str, Any]], rows: dict[str, Counter[str]], tally: Tally
-) -> None:
-    """Write counters and watermarks; those of shards are totals, those of sinks and tasks are added up over commits."""
-    before = read_progress(str(directory))
+def _progress_after(
+    before: Mapping[str, Any],
+    batch: int,
+    metrics: Sequence[dict[str, Any]],
+    rows: dict[str, Counter[str]],
+    tally: Tally,
+) -> dict[str, Any]:
+    """Return counters and watermarks; those of shards are totals, those of sinks and tasks add up over commits."""
     total = Tally.from_json(before.get("tally", {}))
     commits = before.get("commits", 0)
     state: dict[str, list[int]] = {}
@@ -390,7 +405,7 @@ def _write_progress(
         total.merge(tally)
         commits += 1
     clocks = [part["clock"] for part in metrics if part.get("clock") is not None]
-    progress = {
+    return {
         "batch": batch,
         "counters": counters or before.get("counters", {}),
         "sinks": sinks,
@@ -402,5 +417,3 @@ def _write_progress(
         "commits": commits,
         **sources,
     }
-    make_folder(directory)
-    write_progress(str(directory), progress)
