@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
+from dataflow_model.runners.engine.chunk import Instants
 from dataflow_model.runners.engine.estimation import NOTHING_YET, SourceProgress
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
@@ -67,6 +68,11 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.at)
+
+    @property
+    def instants(self) -> Instants:
+        """The instants as stages take them."""
+        return Instants([clock for clock, _ in self.at], self.closes, self.signals)
 
     def watermarks_of_sources(self) -> dict[str, list[Watermarks]]:
         """Return by source its low watermark and further percentiles at each instant."""

@@ -11,7 +11,7 @@ import attrs
 
 from dataflow_model.metrics.collecting import counted_rows
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.runners.engine.chunk import Instants, PlacedBundle
+from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.columns.panes import from_ipc
 from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -159,7 +159,7 @@ def _run(
     for producer, from_shards in inbox.watermarks.items():
         watermarks[producer] = list(map(Watermarks.least, zip(*from_shards, strict=True)))
     arrivals, outputs = state.shard.run(
-        Instants([clock for clock, _ in timeline.at], timeline.closes, timeline.signals),
+        timeline.instants,
         _inboxes(state, timeline, inbox.bundles),
         watermarks,
         _partials(timeline, inbox.partials),
