@@ -19,6 +19,7 @@ from dataflow_model.runners.engine.order import (
     Emissions,
     Order,
     at_instant,
+    by_producer,
     joined,
     numbered,
     of_release,
@@ -72,9 +73,12 @@ class Emitted:
     element: Element
     emission: int
     number: int
+    place: int
 
     def order(self) -> Order:
-        return numbered(_nth(self.emission, lambda emissions: emissions.of_element(self.element.order())), self.number)
+        return _placed(
+            _nth(self.emission, lambda emissions: emissions.of_element(self.element.order())), self.number, self.place
+        )
 
 
 @attrs.frozen
@@ -83,10 +87,11 @@ class Relayed:
 
     element: Element
     number: int
+    place: int
 
     def order(self) -> Order:
         (order,) = relayed([self.element.order()])
-        return numbered(order, self.number)
+        return _placed(order, self.number, self.place)
 
 
 @attrs.frozen
@@ -94,12 +99,13 @@ class Replayed:
     """An output that was kept for retractions."""
 
     element: Element
-    place: int
+    function: int
     emission: int
     number: int
+    place: int
 
     def order(self) -> Order:
-        return numbered(replayed(self.element.order(), self.place, self.emission), self.number)
+        return _placed(replayed(self.element.order(), self.function, self.emission), self.number, self.place)
 
 
 @attrs.frozen
@@ -111,10 +117,11 @@ class Joined:
     output: int
     emission: int
     number: int
+    place: int
 
     def order(self) -> Order:
         seen = numbered(joined(self.element.order(), self.window), self.emission)
-        return numbered(part_of_join(seen, self.output), self.number)
+        return _placed(part_of_join(seen, self.output), self.number, self.place)
 
 
 @attrs.frozen
@@ -127,13 +134,22 @@ class Fired:
     key: bytes
     emission: int
     number: int
+    place: int
 
     def order(self) -> Order:
         cause = of_timer(self.deadline, self.window, self.key)
-        return numbered(_nth(self.emission, lambda emissions: emissions.of_timer(self.phase, cause)), self.number)
+        return _placed(
+            _nth(self.emission, lambda emissions: emissions.of_timer(self.phase, cause)), self.number, self.place
+        )
 
 
 Element: TypeAlias = Row | Passed | Emitted | Relayed | Replayed | Joined | Fired
+
+
+def _placed(order: Order, number: int, place: int) -> Order:
+    """Return where an output stands of the functions behind the node that has this place in its stage."""
+    (placed,) = by_producer([numbered(order, number)], place)
+    return placed
 
 
 def _nth(number: int, begin: Callable[[Emissions], None]) -> Order:
@@ -159,21 +175,21 @@ def by_the_rule(first: Element, second: Element) -> int:
 def _of_timer(element: Fired) -> tuple[Any, ...]:
     window = element.window
     bounds = int(window.end), int(window.start), encode_window(window)
-    return (element.deadline, *bounds, element.key, element.emission, element.number)
+    return (element.deadline, *bounds, element.key, element.emission, element.number, element.place)
 
 
 def _of_output(element: Passed | Emitted | Relayed | Replayed | Joined) -> tuple[int, ...]:
     match element:
         case Replayed():
-            return 0, element.place, element.emission, element.number
+            return 0, element.function, element.emission, element.number, element.place
         case Joined():
-            return 1, element.window, element.output, element.emission, element.number
+            return 1, element.window, element.output, element.emission, element.number, element.place
         case Passed():
             return (2,)
         case Relayed():
-            return 3, 0, element.number
+            return 3, 0, element.number, element.place
         case Emitted():
-            return 3, element.emission, element.number
+            return 3, element.emission, element.number, element.place
 
 
 def _compare(first: Any, second: Any) -> int:
@@ -194,11 +210,11 @@ def inputs(stage: int) -> st.SearchStrategy[Element]:
     before = inputs(stage - 1)
     return st.one_of(
         st.builds(Passed, before),
-        st.builds(Emitted, before, few, few),
-        st.builds(Relayed, before, few),
-        st.builds(Replayed, before, few, few, few),
-        st.builds(Joined, before, few, few, few, few),
-        st.builds(Fired, st.sampled_from([BEFORE, WATERMARK, AT]), few, windows, st.binary(max_size=2), few, few),
+        st.builds(Emitted, before, few, few, few),
+        st.builds(Relayed, before, few, few),
+        st.builds(Replayed, before, few, few, few, few),
+        st.builds(Joined, before, few, few, few, few, few),
+        st.builds(Fired, st.sampled_from([BEFORE, WATERMARK, AT]), few, windows, st.binary(max_size=2), few, few, few),
     )
 
 

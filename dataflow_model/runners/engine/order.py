@@ -9,7 +9,9 @@ instants at one value apart. Orders compare with one another where they stand fo
   before the instant, `ELEMENT` for elements, `WATERMARK` for the watermark, `AT` for timers due at the instant itself.
   Within a phase it stands by its cause and, for one cause, by its number. The cause in the phase `ELEMENT` is an
   element, which stands as it did in the input of the stage; else it is a timer, which stands by (deadline, window end,
-  window start, encoded window, encoded key). Shards do not occur.
+  window start, encoded window, encoded key). Then it stands by its number among what the functions behind the stage
+  have made of it, and last by its producer's place in the stage: two nodes side by side may have the same cause. Shards
+  do not occur.
 * What does not belong to a stage passes it by: it stands in the phase `ELEMENT` by itself, ahead of what it has caused
   there. Outputs that were replayed, and those of a function with side inputs, stand ahead of that.
 
@@ -42,6 +44,7 @@ __all__ = [
     "Emissions",
     "Order",
     "at_instant",
+    "by_producer",
     "by_window",
     "event_of",
     "joined",
@@ -174,6 +177,25 @@ def stood_in(order: Order, stages: int) -> Order:
         ('a.parquet', 7)
     """
     return Order(order[stages : len(order) - stages])
+
+
+def by_producer(orders: Iterable[Order], place: int) -> list[Order]:
+    """Return where elements stand that come from one of the nodes of a stage: as before, then by the node.
+
+    Two nodes of a stage that are fed by the same elements, or have timers for the same windows and keys, emit under
+    equal causes. The node decides after everything else, so what they emit for one cause alternates by number.
+
+    Args:
+        orders: where they stand among what the node alone has emitted, the functions behind it included.
+        place: the node's place in its stage, in the plan's order.
+
+    Example:
+        >>> outputs = [numbered(relayed([of_row("a", 7)])[0], number) for number in range(2)]
+        >>> [*by_producer(outputs, 0), *by_producer(outputs, 1)]
+        [(1, 'a', 7, 0, 0, 0), (1, 'a', 7, 0, 1, 0), (1, 'a', 7, 0, 0, 1), (1, 'a', 7, 0, 1, 1)]
+    """
+    placed: list[Any] = [(*order, place) for order in orders]
+    return placed
 
 
 def relayed(orders: Iterable[Order]) -> list[Order]:

@@ -20,7 +20,7 @@ from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.lifetimes import tear_down_all
 from dataflow_model.runners.engine.memoising import MemoEngine
-from dataflow_model.runners.engine.order import pass_stages
+from dataflow_model.runners.engine.order import by_producer, pass_stages
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
@@ -79,13 +79,15 @@ class StageShard:
     _awaited: tuple[float, ...] = attrs.field(init=False, default=())
     _tells_percentile: bool = attrs.field(init=False, default=False)
     _fragments: dict[str, Fragment] = attrs.field(init=False, factory=dict)
+    _places: dict[str, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Make an engine and a fragment for each keyed node."""
         self._awaited = awaited_percentiles(self.staged.plan)
         self._tells_percentile = asks_for_percentile(self.staged.plan)
         retracted = retracted_collections(self.staged.plan)
-        for node in self.staged.stages[self.depth - 1]:
+        for place, node in enumerate(self.staged.stages[self.depth - 1]):
+            self._places[node.label] = place
             self.engines[node.label] = self._engine(node, retracted.get(node.inputs[0]))
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
@@ -224,8 +226,11 @@ class StageShard:
         fragment = self._fragments[label]
         for place, tag, output in runs:
             gave(label, len(output))
+            arrived = fragment.run(output, tag)
+            for bundle in arrived.values():
+                bundle.orders = by_producer(bundle.orders, self._places[label])
             passed: Arrivals = {}
-            route(self.staged, self.depth, fragment.run(output, tag), passed)
+            route(self.staged, self.depth, arrived, passed)
             for cut, bundle in passed.items():
                 arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
 

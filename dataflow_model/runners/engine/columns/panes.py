@@ -101,6 +101,8 @@ class PaneTable:
 class PaneRecords(Sequence[Record]):
     """Panes as a sink takes them; none is made before it is looked at.
 
+    Their orders do not name the producer: a sink whose panes are in columns has only one.
+
     Attributes:
         panes: the panes.
         at: their instant.
