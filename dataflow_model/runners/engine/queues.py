@@ -38,6 +38,8 @@ class DeadlineQueue(Generic[PlaceT]):
 
     def set(self, place: PlaceT, when: int | None) -> None:
         """Set a place's deadline; `None` takes it away."""
+        if when is None and not self._entries:  # few pipelines set timers on the clock, or hold the watermark
+            return
         entry = self._entries.get(place)
         if entry is not None:
             if entry[0] == when:

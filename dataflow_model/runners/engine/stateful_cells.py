@@ -166,6 +166,8 @@ class StateCell:
 
     def hold(self) -> int | None:
         """Return the earliest event time of what timers, waiting elements and holds are still to give."""
+        if not (self.waiting or self.event_timers.pending or self.clock_timers.pending or self.holds):
+            return None
         holds = [timer.hold for timer in self.event_timers.pending.values()]
         holds += [timer.hold for timer in self.clock_timers.pending.values()]
         holds += [hold.hold for hold in self.holds.values()]
@@ -342,9 +344,11 @@ class CellStore:
     def _forget(self, encoded: bytes) -> None:
         """Take a key out of memory and of the queues."""
         keyed = self.keys.pop(encoded, None)
-        self._settled.pop(encoded, None)
-        for window in (None, *(keyed.cells if keyed is not None else ())):
-            self._enqueue((encoded, window), None, None, None)
+        if keyed is not None:
+            for window in keyed.cells:
+                self._enqueue((encoded, window), None, None, None)
+        elif self._settled.pop(encoded, None) is not None:
+            self._enqueue((encoded, None), None, None, None)
 
     # Queues --------------------------------------------------------------------------------------------------------
 
