@@ -98,7 +98,7 @@ class Watch:
             return Listing(self._names, self._names)
         if self._names is before:
             return Listing(before, ())
-        return Listing(self._names, [name for name, _ in self._names.items() - before.items()])
+        return Listing(self._names, [name for name, inode in self._names.items() if before.get(name) != inode])
 
     def looked(self) -> None:
         """Note that the suspects of a full look have been looked at, which is most of what it costs."""

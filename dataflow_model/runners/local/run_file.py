@@ -162,7 +162,7 @@ class RunFile:
         if done is known:
             return
         # As JSON a name may have what SQLite's texts may not: bytes of a file's name that are no UTF-8.
-        gone = [(source, json.dumps(name)) for name in known.keys() - done.keys()]
+        gone = [(source, json.dumps(name)) for name in known if name not in done]
         changed = [(name, entry) for name, entry in done.items() if known.get(name) is not entry]
         fresh = [(source, json.dumps(name), json.dumps(entry)) for name, entry in changed]
         with self.explained():
