@@ -140,7 +140,7 @@ class MicroBatchRunner:
         return MicroBatches.of(plan, self.schedule).finish()
 
 
-class MicroBatches(InProcess):
+class MicroBatches(InProcess[MemoryStore]):
     """A run of a program, micro-batch by micro-batch, with its state in memory.
 
     Args:
@@ -151,8 +151,6 @@ class MicroBatches(InProcess):
         offset: what has been read so far.
         micro_batches: what each micro-batch has brought.
     """
-
-    stores: dict[tuple[int, int], MemoryStore]
 
     def __init__(self, program: Program, schedule: Schedule) -> None:
         self._packed = program.pack()

@@ -94,6 +94,7 @@ def test_a_bounded_job_leaves_the_same_table_as_a_local_run(spark: SparkSession,
 # Weak productions.
 
 
+@pytest.mark.slow
 def test_a_weak_run_that_dies_before_its_state_is_durable_repeats_that_micro_batch_and_nothing_else(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -22,10 +22,8 @@ KILLS = 20
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]  # a start of Spark after each kill
 
 
-@pytest.mark.parametrize(
-    ("seed", "kills", "rows"),
-    [(0, 1, 2_500), *(pytest.param(seed, 25, 500, marks=pytest.mark.slow) for seed in (1, 2))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "kills", "rows"), [(0, 1, 2_500), (1, 25, 500), (2, 25, 500)])
 def test_a_run_whose_driver_is_killed_at_random_moments_commits_what_an_uninterrupted_one_does(
     java_home: str,
     new_job: Callable[..., Job],

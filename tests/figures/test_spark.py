@@ -56,7 +56,8 @@ def test_figures_side_by_side_in_process_are_as_each_alone() -> None:
     check_all(run(dm.LocalRunner(), AS_STREAMS), AS_STREAMS)
 
 
-@pytest.mark.parametrize("rows_per_batch", [37, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rows_per_batch", [37, 7])
 def test_every_figure_on_spark_streaming(spark: SparkSession, tmp_path: Path, rows_per_batch: int) -> None:
     runner = dm.SparkRunner(spark, mode="streaming", checkpoint=str(tmp_path), max_rows_per_batch=rows_per_batch)
     check_all(run(runner, AS_STREAMS), AS_STREAMS)

@@ -61,6 +61,7 @@ def test_a_bounded_job_counts_what_a_run_in_process_counts(spark: SparkSession, 
     assert report.transforms["sums"].slowest_keys
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_stopped_goes_on_counting_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, ROWS)
     local = run(dm.LocalRunner(), building(tmp_path))

@@ -82,6 +82,7 @@ def test_a_bounded_job_stands_at_what_was_given_for_what_stands(spark: SparkSess
         assert sorted(listed, key=repr) == sorted((entry for _, entry in drawn), key=repr)
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_stopped_takes_back_what_it_gave_before(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
 

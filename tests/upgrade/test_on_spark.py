@@ -67,6 +67,7 @@ def test_a_run_goes_on_with_another_number_of_shards_pane_for_pane(
 
 
 # What 'lists' holds does not matter: it is dropped by the upgrade.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'lists' groups the accumulating panes of:dataflow_model.PlanWarning")
 def test_groupings_come_and_go_through_an_upgrade_and_a_restart_is_refused(
     spark: SparkSession, rows: Path, tmp_path: Path

@@ -27,7 +27,7 @@ from dataflow_model.runners.sharded.work import plan_work
 if TYPE_CHECKING:
     from typing import Any
 
-    from dataflow_model.runners.local.run_file import RunFile
+    from dataflow_model.runners.local.run_file import RunFile, ShardStore
     from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
     from dataflow_model.runners.sharded.feed.offsets import Feed, Offset
     from dataflow_model.runners.sharded.program import Program
@@ -55,7 +55,7 @@ class LocalStream:
     feed: Feed
     began: int | None = None
     _worker: Worker = attrs.field(init=False, factory=Worker)
-    _shards: InProcess = attrs.field(init=False)
+    _shards: InProcess[ShardStore] = attrs.field(init=False)
     _last: Commit | None = attrs.field(init=False, default=None)
     _pending: Commit | None = attrs.field(init=False, default=None)
     _progress: dict[str, Any] = attrs.field(init=False, factory=dict)

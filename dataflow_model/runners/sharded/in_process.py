@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
@@ -12,7 +12,7 @@ from dataflow_model.runners.sharded.task import Task
 from dataflow_model.runners.sharded.work import read_work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.rows import Row
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["InProcess"]
 
+StoreT = TypeVar("StoreT", bound="StateStore")
+
 
 @attrs.define
-class InProcess:
+class InProcess(Generic[StoreT]):
     """Runs micro-batches of a program.
 
     Args:
@@ -34,7 +36,7 @@ class InProcess:
     """
 
     program: Program
-    stores: Mapping[tuple[int, int], StateStore]
+    stores: dict[tuple[int, int], StoreT]
     worker: Worker
 
     def run(self, number: int, works: Sequence[Work]) -> list[Row]:
