@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import PlanError
 from dataflow_model.plan.graph import outputs_of
-from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read
+from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read, Write
 from dataflow_model.plan.record_ids import check_record_ids
 from dataflow_model.plan.retractions import check_retractions
 from dataflow_model.plan.sink_places import check_sink_places
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Ref
 
-__all__ = ["check", "unbounded_collections"]
+__all__ = ["check", "check_sinks", "unbounded_collections"]
 
 
 def check(plan: Plan, *, drained: bool = False) -> None:
@@ -42,6 +42,21 @@ def check(plan: Plan, *, drained: bool = False) -> None:
     check_sink_places(plan)
     if not drained:
         _check_that_groupings_fire(plan)
+
+
+def check_sinks(plan: Plan) -> None:
+    """Let each sink check that it can be written to, and that it can take a stream if it is given one.
+
+    Raises:
+        SinkError: for an output that cannot be written.
+        PlanError: for a sink that cannot take a stream.
+    """
+    unbounded = unbounded_collections(plan)
+    for node in plan.nodes:
+        if isinstance(node, Write):
+            node.sink.check()
+            if node.input in unbounded:
+                node.sink.check_unbounded()
 
 
 def unbounded_collections(plan: Plan) -> frozenset[Ref]:

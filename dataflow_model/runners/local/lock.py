@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pathlib
-import platform
 from typing import Final, Self
 
 import attrs
 
 from dataflow_model.errors import CheckpointMismatch, SinkError
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder
+from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 __all__ = ["RunLock", "check_file_system"]
 
@@ -74,7 +73,7 @@ class RunLock:
                 hint="stop that run first: result.stop(); or pass another directory as checkpoint=",
             ) from error
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"process": os.getpid(), "host": platform.node()}).encode(), 0)
+        os.pwrite(descriptor, Process().content(), 0)
         self._descriptor = descriptor
 
     def release(self) -> None:
@@ -86,10 +85,9 @@ class RunLock:
 
 def _who(descriptor: int) -> str:
     try:
-        who = json.loads(os.pread(descriptor, 4_096, 0))
+        return str(Process.read(os.pread(descriptor, 4_096, 0)))
     except ValueError:  # it is being written
         return "another process"
-    return f"process {who['process']} on {who['host']}"
 
 
 def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = _MOUNTS) -> None:

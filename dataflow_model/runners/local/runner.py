@@ -15,9 +15,8 @@ import attrs
 
 from dataflow_model.errors import DataflowError, InvalidArgument
 from dataflow_model.metrics.collecting import collecting, enter
-from dataflow_model.plan.checks import unbounded_collections
+from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.collecting import check_collected
-from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Write
     from dataflow_model.plan.runner import PipelineResult
     from dataflow_model.plan.sinks import Record
     from dataflow_model.time import DurationLike
@@ -145,13 +145,7 @@ class LocalRunner:
         """
         support = BOUNDED if self._checkpoint is None else STREAMING
         support.check(plan)
-        unbounded = unbounded_collections(plan)
-        for node in plan.nodes:
-            if not isinstance(node, Write):
-                continue
-            node.sink.check()
-            if node.input in unbounded:
-                node.sink.check_unbounded()
+        check_sinks(plan)
         rounds = plan if self._interval is None else in_rounds(plan, self._interval)
         if self._checkpoint is not None:
             return self._stream(rounds, self._checkpoint, until)

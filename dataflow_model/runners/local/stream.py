@@ -22,15 +22,17 @@ from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, p
 from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.publishing import Publisher, read_progress, write_pending
 from dataflow_model.runners.sharded.task import Task, Worker
-from dataflow_model.runners.sharded.work import plan_work
+from dataflow_model.runners.sharded.work import brings_something, plan_work
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from dataflow_model.runners.local.run_file import RunFile, ShardStore
     from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
     from dataflow_model.runners.sharded.feed.offsets import Feed, Offset
     from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.work import Work
 
 __all__ = ["LocalStream"]
 
@@ -103,12 +105,16 @@ class LocalStream:
             signals=pending_signals(requests),
             committed=self._progress,
         )
+        if end is start:
+            return False
+        works = plan_work(self.feed, start, end)
         ended = () if self._last is None else self._last.ended
-        if not self._is_due() and not self.feed.brings_something(start, end, ended):
+        is_listed = end["listed"] != start["listed"]
+        if not (self._is_due() or is_listed or brings_something(works, ended)):
             return False
         self.began = time.time_ns() // 1_000
         try:
-            self._publish(self._commit(start, end))
+            self._publish(self._commit(end, works))
         finally:
             self.began = None
         return True
@@ -127,10 +133,9 @@ class LocalStream:
         moment = None if self._last is None else self._last.moment
         return moment is not None and moment <= self.feed.wall()
 
-    def _commit(self, start: Offset, end: Offset) -> Commit:
+    def _commit(self, end: Offset, works: Sequence[Work]) -> Commit:
         """Run a micro-batch, and commit it with what is pending."""
         number, fault = self.micro_batches, self.program.fault
-        works = plan_work(self.feed, start, end)
         with self.file.transaction():
             rows = self._shards.run(number, works)
             pending = write_pending(Task(self.program, self._worker, micro_batch=number), rows)

@@ -78,11 +78,6 @@ class Worker:
         for place in [place for place in self._fragments if place[0] == digest]:
             self._fragments.pop(place).tear_down()
 
-    @property
-    def remembers_shards(self) -> bool:
-        """Whether it remembers any shard."""
-        return bool(self._shards)
-
 
 @attrs.frozen(eq=False)
 class Task:

@@ -13,13 +13,13 @@ from dataflow_model.runners.sharded.rows import Kind, Row, dump
 from dataflow_model.runners.sharded.stage0 import STATIC_STEP, Slice, read_script, read_slice, read_static
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.sharded.feed.offsets import Control, Feed, Offset
     from dataflow_model.runners.sharded.task import Task
 
-__all__ = ["Work", "plan_work", "read_work", "share_out"]
+__all__ = ["Work", "brings_something", "plan_work", "read_work", "share_out"]
 
 
 @attrs.frozen
@@ -46,6 +46,27 @@ def plan_work(feed: Feed, start: Offset, end: Offset) -> list[Work]:
         return [Work(control, leads=True, scripts=tuple(feed.script_rows(start, end)))]
     shares = share_out(feed.slices(start, end), feed.parallelism) or [[]]
     return [Work(control, number == 0, tuple(parts)) for number, parts in enumerate(shares)]
+
+
+def brings_something(works: Sequence[Work], ended: Collection[str]) -> bool:
+    """Tell whether a micro-batch has anything to do that does not follow from the time that has passed.
+
+    Args:
+        works: what its tasks read.
+        ended: the labels of the sources whose end was told before.
+    """
+    control = works[0].control
+    return bool(
+        control.begins
+        or control.last
+        or control.steps
+        or control.signals
+        or control.declared
+        or control.finished
+        or control.changes
+        or not set(control.ended) <= set(ended)
+        or any(work.parts for work in works)
+    )
 
 
 def read_work(task: Task, work: Work) -> Iterator[Row]:

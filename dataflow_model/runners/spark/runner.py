@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.checks import unbounded_collections
-from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.weak import check_weak
@@ -118,12 +117,7 @@ class SparkRunner:
             check_weak(plan)
         support = BATCH if self.mode == "batch" else STREAMING
         support.check(plan)
-        unbounded = unbounded_collections(plan)
-        for node in plan.nodes:
-            if isinstance(node, Write):
-                node.sink.check()
-                if node.input in unbounded:
-                    node.sink.check_unbounded()
+        check_sinks(plan)
         check_functions(plan)
         if self.mode == "batch":
             return batch.start(self, cut_into_stages(plan))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import platform
@@ -13,6 +12,7 @@ from typing import Final
 import attrs
 
 from dataflow_model.runners.sharded.checkpoint.durable import write_file
+from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 __all__ = ["RunningMark", "who_runs"]
 
@@ -40,7 +40,7 @@ class RunningMark:
             return
         self._last = now
         with contextlib.suppress(OSError):
-            write_file(self._path, json.dumps({"process": os.getpid(), "host": platform.node()}).encode())
+            write_file(self._path, Process().content())
 
     def remove(self) -> None:
         """Say that it has ended."""
@@ -68,12 +68,12 @@ def who_runs(folder: str) -> str | None:
     path = pathlib.Path(folder, _NAME)
     try:
         silent = time.time() - path.stat().st_mtime
-        who = json.loads(path.read_text())
+        who = Process.read(path.read_bytes())
     except FileNotFoundError:
         return None
-    if silent > _SILENT_SECONDS or (who["host"] == platform.node() and not _lives(who["process"])):
+    if silent > _SILENT_SECONDS or (who.host == platform.node() and not _lives(who.process)):
         return None
-    return f"process {who['process']} on {who['host']}"
+    return str(who)
 
 
 def _lives(process: int) -> bool:

@@ -6,15 +6,13 @@ woken after another has taken its place finds a greater number there than its ow
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-import platform
 import time
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import SinkError
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, open_new
+from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Fence
@@ -56,13 +54,12 @@ def take_sequencer(directory: str) -> int:
 
 def _take(folder: pathlib.Path) -> int:
     make_folder(folder)
-    who = json.dumps({"process": os.getpid(), "host": platform.node()})
     while True:
         before = _taken(folder)
         mine = max(time.time_ns() // 1_000, before[-1] + 1 if before else 0)
         try:
             with open_new(folder / f"{mine:020d}") as file:
-                file.write(who.encode())
+                file.write(Process().content())
         except FileExistsError:  # another start has been quicker
             continue
         for old in before[:-_KEPT]:
@@ -88,10 +85,9 @@ def check_newest(directory: str, fence: Fence | None) -> None:
 
 def _who(path: pathlib.Path) -> str:
     try:
-        who = json.loads(path.read_text())
+        return f" ({Process.read(path.read_bytes())})"
     except (OSError, ValueError):  # it is being written
         return ""
-    return f" (process {who['process']} on {who['host']})"
 
 
 def _taken(folder: pathlib.Path) -> list[int]:

@@ -19,7 +19,7 @@ from dataflow_model.runners.sharded.feed.script_places import script_places
 from dataflow_model.runners.sharded.stage0 import Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.runners.engine.order import At
@@ -149,30 +149,6 @@ class Feed:
         """Return where the wall clock stands now."""
         return self.read_clock(time.time_ns() // 1_000)
 
-    def brings_something(self, start: Offset, end: Offset, ended: Collection[str]) -> bool:
-        """Tell whether a micro-batch has anything to do that does not follow from the time that has passed.
-
-        Args:
-            start: where it begins.
-            end: where it ends, as `next` has returned it for `start`.
-            ended: the labels of the sources whose end was told before.
-        """
-        if end is start:
-            return False
-        control = self.control(start, end)
-        return bool(
-            control.begins
-            or control.last
-            or control.steps
-            or control.signals
-            or control.declared
-            or control.finished
-            or control.changes
-            or end["listed"] != start["listed"]
-            or not set(control.ended) <= set(ended)
-            or self.slices(start, end)
-        )
-
     def control(self, start: Offset, end: Offset) -> Control:
         """Return what every shard is told about a micro-batch."""
         # A micro-batch that is run again after a restart with more sources knows nothing of them: the next one does.
@@ -200,7 +176,7 @@ class Feed:
                 open_origins += left
             elif columns.origins_end:
                 open_origins += [*left, (read.label, TO_COME)]
-            else:
+            elif self.replays:  # under the wall clock nobody asks, and a folder may hold many files
                 names = [*totals, *Followed.of(end, read.label).done]
                 open_origins += [(read.label, origin) for origin in names] or [(read.label, TO_COME)]
         wall = None if self.replays else end["clock"]
