@@ -11,7 +11,8 @@ from dataflow_model.testing import TestStream, panes_of
 from dataflow_model.testing.chains import Chain, ChainedGrouping
 from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
 from dataflow_model.testing.runner_proof import Copied
-from tests.support.pipelines import run, streaming
+from tests.support.laws.chains import Case, by_specification, on_local
+from tests.support.pipelines import difference, run, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -132,6 +133,39 @@ def arriving_late() -> list[tuple[str, TestStream, Chain]]:
 @pytest.mark.parametrize("runner", [dm.LocalRunner(), *map(MicroBatchRunner, SCHEDULES)], ids=named)
 def test_an_on_time_pane_with_late_elements_is_on_time_for_the_next_grouping(runner: Any) -> None:
     assert set(map(repr, outcomes(runner, arriving_late()).values())) == {repr(([("k", 20, "ON_TIME")], 0))}
+
+
+# The last tick -------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_the_input_completes_the_last_tick_at_each_grouping_in_turn() -> None:
+    """What the timers of the second grouping give to the third comes before the watermark of the third."""
+    soon, sessions = (
+        dm.Repeatedly(dm.AfterProcessingTime(2)),
+        dm.Window.into(dm.Sessions(4)).timestamp_combiner("latest"),
+    )
+    script = TestStream().add(1, 5, key="d").processing_time(1).add(2, 0, key="a").add(4, 8, key="a")
+    script = script.processing_time(3).watermark(11)
+    always = dm.Window.into(dm.FixedWindows(4)).trigger(dm.Always()).closing("fire_always").allowed_lateness(2)
+    groupings = [
+        ChainedGrouping(sessions.trigger(soon).strategy, dm.Sum()),
+        ChainedGrouping(None, dm.Sum()),
+        ChainedGrouping(always.strategy, dm.Sum()),
+    ]
+    case = Case(script, Chain(tuple(groupings)), Schedule(2))
+    panes, _ = by_specification(case)
+    assert difference(panes[2], panes_of(on_local(case).records[2])) == ""
+    early, closing = panes[2][:3], panes[2][3:]
+    assert [(pane.key, pane.value, pane.info.timing.name) for pane in early] == [
+        ("a", 2, "EARLY"),
+        ("d", 1, "EARLY"),
+        ("a", 4, "EARLY"),  # emitted by a timer of the second grouping, as the clock left its last value
+    ]
+    assert [(pane.key, pane.value, pane.info.is_last) for pane in closing] == [
+        ("a", 0, True),
+        ("d", 0, True),
+        ("a", 0, True),
+    ]
 
 
 @pytest.mark.slow

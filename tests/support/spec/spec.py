@@ -255,9 +255,12 @@ def run(script: TestStream, groupings: Sequence[Grouping]) -> None:
                 for grouping in reversed(groupings):  # it takes effect before what it makes the others emit
                     grouping.show("signal", grouping.live, name=step.name)
         settle(groupings)
-    for grouping in groupings:  # the end of the input: the clock leaves its last value
+    for grouping, after in itertools.zip_longest(
+        groupings, groupings[1:]
+    ):  # the end of the input completes the last tick
         grouping.show("clock", grouping.live, due=grouping.clock + 1)
-        settle(groupings)
+        if after is not None:  # all that the tick brings it is there, so its watermark comes, and then its own timers
+            after.advance_watermark(grouping.output_watermark())
     first.advance_watermark(INFINITY)
     settle(groupings)
 
