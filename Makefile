@@ -7,7 +7,7 @@ VENV := .venv/bin
 # Spark starts several Python processes for each run. If bytecode is not kept, each of them compiles the package again.
 export PYTHONDONTWRITEBYTECODE :=
 # Folders of code; folders that do not exist are left out.
-CODE := $(wildcard dataflow_model tests benchmarks examples scripts)
+CODE := $(wildcard dataflow_model tests benchmarks scripts)
 # Two processes: the tests that need Spark share a session in one of them, and the other tests run in whichever is free.
 # `make test ARGS="-n 0"` runs everything in one process, so that a debugger can be used.
 TWO := --numprocesses 2 --dist loadgroup

@@ -63,7 +63,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     )
     runners = ("local", "local-stream", "batch", "streaming")
     parser.add_argument("--runner", choices=runners, help="run only on this runner")
-    parser.add_argument("--data", type=Path, metavar="PATH", help="the flights file (default: data/flights.parquet)")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="a flights file (default: the one in the package)")
     parser.add_argument(
         "--out", type=Path, default=Path("demo.png"), metavar="PATH", help="file for the picture (default: demo.png)"
     )

@@ -217,6 +217,9 @@ README = """\
 This page describes the data that `make demo` runs on. `flights.parquet` contains the {rows:,} scheduled departures of
 2013 from New York's three airports, {cancelled:,} of them cancelled, in the order in which they became known.
 
+The file is part of the package, so that `dataflow-model demo` needs no download: `flights.parquet` in this folder is a
+link to `dataflow_model/demo/flights.parquet`, whose path `dataflow_model.demo.flights_file()` returns.
+
 `scripts/make_flights.py` generates this page and the file. Don't edit them by hand.
 
 | | |

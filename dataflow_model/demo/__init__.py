@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dataflow_model.demo.pipeline import DELAY, LATENESS, flights
-from dataflow_model.demo.tour import show
+from dataflow_model.demo.tour import flights_file, show
 
-__all__ = ["DELAY", "LATENESS", "flights", "show"]
+__all__ = ["DELAY", "LATENESS", "flights", "flights_file", "show"]

@@ -47,8 +47,9 @@ def flights(p: dm.Pipeline, path: str | Path) -> Flights:
         path: the flights, as `data/README.md` describes them.
 
     Example:
+        >>> from dataflow_model.demo import flights_file
         >>> p = dm.Pipeline()
-        >>> flights(p, "data/flights.parquet").cancelled
+        >>> flights(p, flights_file()).cancelled
         PCollection('cancelled per carrier and day', element_type=...)
     """
     departed, cancelled = (

@@ -69,9 +69,8 @@ def run_on(runner: Runner, name: str, path: Path) -> Outcome:
     """Run the job on a runner until it has ended.
 
     Example:
-        >>> import pyarrow as pa, tempfile
-        >>> path = Path(tempfile.mkdtemp(), "flights.parquet")
-        >>> _ = first_rows(Path("data/flights.parquet"), 100, path)
+        >>> from dataflow_model.demo import flights_file
+        >>> path = first_rows(flights_file(), 100, Path(tempfile.mkdtemp(), "flights.parquet"))
         >>> outcome = run_on(dm.LocalRunner(), "local", path)
         >>> outcome.rows, outcome.dropped
         (100, 0)

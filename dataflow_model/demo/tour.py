@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
 if TYPE_CHECKING:
     from dataflow_model.demo.answers import Outcome
 
-__all__ = ["RUNNERS", "find_data", "show"]
+__all__ = ["RUNNERS", "flights_file", "show"]
 
 RUNNERS: Final = ("local", "local-stream", "batch", "streaming")
 
@@ -32,10 +33,11 @@ def show(
     """Run the demo.
 
     Args:
-        data: the flights; by default the file in `data/` of the checkout or of the current directory.
+        data: the flights; by default the file that comes with the package.
         runner: one of `RUNNERS`; all of them one after the other by default. `"local"` and `"local-stream"` run in
             process, bounded and as a stream; `"batch"` and `"streaming"` run on Spark.
-        picture: where to draw the picture; nowhere by default.
+        picture: where to draw the picture; nowhere by default. Needs matplotlib; without it the demo says how to
+            install it, and runs all the same.
         rows: use only that many rows, the first to become known.
         console: where to tell about it; standard output by default.
 
@@ -43,13 +45,13 @@ def show(
         whether all answers agree, and enough panes were early and late to prove it.
 
     Raises:
-        InvalidArgument: when there are no data.
+        InvalidArgument: when `data` is not a file.
         UnsupportedOnRunner: when a Spark runner is asked for by name and there is no Java.
     """
     console = console or Console()
-    path = find_data() if data is None else data
+    path = flights_file() if data is None else data
     if not path.is_file():
-        raise InvalidArgument(f"there is no flights file {path}", hint="name the file with --data data/flights.parquet")
+        raise InvalidArgument(f"there is no flights file {path}", hint="omit --data to use the package's own flights")
     if runner in {"batch", "streaming"} and not java_is_there():
         raise UnsupportedOnRunner(
             f"--runner {runner} runs on Spark, which needs Java 17 or newer, but no Java was found",
@@ -87,26 +89,31 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
     report.tell_summary(console, outcomes)
     good = report.tell_checks(console, report.checks(outcomes, plain_answers(path)))
     if picture is not None:
-        from dataflow_model.demo.picture import draw
-
-        # Panes with refinements, which a Spark batch job does not have.
-        streamed = [outcome for outcome in outcomes if outcome.name != "Spark batch"]
-        if streamed:
-            draw(path, streamed[-1], picture)
-            console.print(f"Picture: {picture}")
-        else:
-            console.print(
-                "No picture: a batch job has no refinements.\nHint: use --runner local, local-stream or streaming"
-            )
+        _draw(path, outcomes, picture, console)
     return good
 
 
-def find_data() -> Path:
-    """Return where the flights are: in the current directory's `data/`, else the checkout's.
+def _draw(path: Path, outcomes: list[Outcome], picture: Path, console: Console) -> None:
+    # Panes with refinements, which a Spark batch job does not have.
+    streamed = [outcome for outcome in outcomes if outcome.name != "Spark batch"]
+    if not streamed:
+        console.print("No picture: a batch job has no refinements.")
+        console.print("Hint: use --runner local, local-stream or streaming")
+    elif importlib.util.find_spec("matplotlib") is None:
+        console.print("No picture: matplotlib is not installed.")
+        console.print("Hint: run pip install 'dataflow-model[demo]'", markup=False)
+    else:
+        from dataflow_model.demo.picture import draw
+
+        draw(path, streamed[-1], picture)
+        console.print(f"Picture: {picture}")
+
+
+def flights_file() -> Path:
+    """Return the path of the flights of 2013 that come with the package, a Parquet file of 2.2 MB.
 
     Example:
-        >>> find_data().name
-        'flights.parquet'
+        >>> flights_file().stat().st_size
+        2189964
     """
-    here = Path("data", "flights.parquet")
-    return here if here.is_file() else Path(__file__).parents[2] / here
+    return Path(__file__).with_name("flights.parquet")

@@ -40,7 +40,7 @@ def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.C
     assert main(["demo", "--runner", "local", "--data", str(tmp_path / "none.parquet")]) == 1
     told = capsys.readouterr().err
     assert "none.parquet" in told
-    assert "Hint: name the file with --data" in told
+    assert "Hint: omit --data" in told
 
 
 def test_a_spark_runner_without_java_is_refused_before_anything_runs(

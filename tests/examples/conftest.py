@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dataflow_model as dm
-from examples.zeitgeist import History, Outcome, Scenario, run
+from dataflow_model.examples.zeitgeist import History, Outcome, Scenario, run
 
 
 @pytest.fixture(scope="session")

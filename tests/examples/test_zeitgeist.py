@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.testing import TestStream
-from examples.zeitgeist import (
+from dataflow_model.examples.zeitgeist import (
     Anomaly,
     Bucket,
     Calendar,
@@ -33,10 +32,11 @@ from examples.zeitgeist import (
     runner_of,
     score,
 )
-from examples.zeitgeist.__main__ import main
-from examples.zeitgeist.detection import DIPPED, SPIKED, Run, evidence
-from examples.zeitgeist.topology import OUT_OF_ORDER
-from examples.zeitgeist.values import SECOND
+from dataflow_model.examples.zeitgeist.__main__ import main
+from dataflow_model.examples.zeitgeist.detection import DIPPED, SPIKED, Run, evidence
+from dataflow_model.examples.zeitgeist.topology import OUT_OF_ORDER
+from dataflow_model.examples.zeitgeist.values import SECOND
+from dataflow_model.testing import TestStream
 from tests.support.examples import plain
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def test_without_stragglers_the_stream_finds_just_what_the_plain_rules_find() ->
 def test_the_program_prints_what_was_found(
     local: Outcome, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("examples.zeitgeist.__main__.run", lambda *args, **options: local)
+    monkeypatch.setattr("dataflow_model.examples.zeitgeist.__main__.run", lambda *args, **options: local)
     assert main(["--days", "3"]) == 0
     told = capsys.readouterr().out
     for words in ("lasagne", "dip", "precision 1.00, recall 1.00", "redelivered", "0 false dips"):
@@ -314,7 +314,7 @@ def test_the_program_prints_what_was_found(
 
 def test_a_day_is_drawn(scenario: Scenario, history: History, local: Outcome) -> None:
     pytest.importorskip("matplotlib")
-    from examples.zeitgeist.picture import draw
+    from dataflow_model.examples.zeitgeist.picture import draw
 
     figure = draw(scenario, history, local, day=2)
     assert [axes.get_title(loc="left") for axes in figure.axes[:4]] == [

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-LINKS = ("runners", "triggers", "windowing")
+LINKS = ("examples", "runners", "triggers", "windowing")
 PATHS_OF_CODE = ("dataflow_model", "tests", "benchmarks", "scripts")
 
 
@@ -79,6 +79,7 @@ def test_the_wheel_holds_every_module_once_and_nothing_else(repository: Path, tm
     assert {PurePosixPath(name).parts[0] for name in content} == {"dataflow_model"}
     assert {name for name in content if name.endswith(".py")} == modules_of_package(repository)
     assert "dataflow_model/py.typed" in content
+    assert content.count("dataflow_model/demo/flights.parquet") == 1
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

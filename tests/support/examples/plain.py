@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from examples.zeitgeist import Anomaly, Kind, Model
-from examples.zeitgeist.detection import DIPPED, ENOUGH, SPIKED, Run, expected_in
+from dataflow_model.examples.zeitgeist import Anomaly, Kind, Model
+from dataflow_model.examples.zeitgeist.detection import DIPPED, ENOUGH, SPIKED, Run, expected_in
 
 if TYPE_CHECKING:
-    from examples.zeitgeist import History, Scenario
+    from dataflow_model.examples.zeitgeist import History, Scenario
 
 __all__ = ["anomalies", "bucket_counts"]
 

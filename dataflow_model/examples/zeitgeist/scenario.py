@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from examples.zeitgeist.values import SECOND, Calendar, Kind
+from dataflow_model.examples.zeitgeist.values import SECOND, Calendar, Kind
 
 if TYPE_CHECKING:
     from pathlib import Path

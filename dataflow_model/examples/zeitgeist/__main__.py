@@ -1,4 +1,4 @@
-"""`python -m examples.zeitgeist`: run the example, and print what was planted against what was found."""
+"""`python -m dataflow_model.examples.zeitgeist`: run the example, and print what was planted against what was found."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from examples.zeitgeist.report import score
-from examples.zeitgeist.running import RUNNERS, run, runner_of
-from examples.zeitgeist.scenario import Scenario
-from examples.zeitgeist.table import summary, table
+from dataflow_model.examples.zeitgeist.report import score
+from dataflow_model.examples.zeitgeist.running import RUNNERS, run, runner_of
+from dataflow_model.examples.zeitgeist.scenario import Scenario
+from dataflow_model.examples.zeitgeist.table import summary, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,9 @@ _WIDTH: Final = 110
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it, and return 0 if what was found is good enough."""
-    parser = argparse.ArgumentParser(prog="python -m examples.zeitgeist", description="Spikes and dips in searches.")
+    parser = argparse.ArgumentParser(
+        prog="python -m dataflow_model.examples.zeitgeist", description="Spikes and dips in searches."
+    )
     parser.add_argument(
         "--runner",
         choices=RUNNERS,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 
 from dataflow_model import MIN_TIMESTAMP
-from examples.zeitgeist.values import SECOND, Anomaly, Bucket, Expectation, Kind
+from dataflow_model.examples.zeitgeist.values import SECOND, Anomaly, Bucket, Expectation, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import dataflow_model as dm
-    from examples.zeitgeist.scenario import Planted
+    from dataflow_model.examples.zeitgeist.scenario import Planted
 
 __all__ = ["Found", "Outcome", "Score", "score"]
 
@@ -114,7 +114,7 @@ def score(planted: Iterable[Planted], found: Iterable[Found]) -> Score:
     """Match what was found with what was planted: the same query and kind, settled while it lasted.
 
     Example:
-        >>> from examples.zeitgeist.scenario import Planted
+        >>> from dataflow_model.examples.zeitgeist.scenario import Planted
         >>> planted = [Planted("rain", Kind.SPIKE, 10, 20, 3.0), Planted("rain", Kind.DIP, 40, 60, 0.1)]
         >>> found = [Found(Anomaly("rain", Kind.SPIKE, 9, 12, 1.0, 80, 30.0), 13.0)]
         >>> result = score(planted, found)

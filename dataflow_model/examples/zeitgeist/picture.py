@@ -10,16 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from examples.zeitgeist.detection import expected_in
-from examples.zeitgeist.report import score
-from examples.zeitgeist.values import SECOND, Kind
+from dataflow_model.examples.zeitgeist.detection import expected_in
+from dataflow_model.examples.zeitgeist.report import score
+from dataflow_model.examples.zeitgeist.values import SECOND, Kind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from examples.zeitgeist.report import Outcome
-    from examples.zeitgeist.scenario import History, Scenario
+    from dataflow_model.examples.zeitgeist.report import Outcome
+    from dataflow_model.examples.zeitgeist.scenario import History, Scenario
 
 __all__ = ["draw"]
 

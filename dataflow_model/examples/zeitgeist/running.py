@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import dataflow_model as dm
-from examples.zeitgeist.report import Outcome
-from examples.zeitgeist.topology import Searches, zeitgeist
+from dataflow_model.examples.zeitgeist.report import Outcome
+from dataflow_model.examples.zeitgeist.topology import Searches, zeitgeist
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dataflow_model.examples.zeitgeist.scenario import History, Scenario
     from dataflow_model.plan.runner import Runner
-    from examples.zeitgeist.scenario import History, Scenario
 
 __all__ = ["RUNNERS", "run", "runner_of"]
 

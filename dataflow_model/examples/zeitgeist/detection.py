@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import attrs
 
 import dataflow_model as dm
-from examples.zeitgeist.values import Anomaly, Bucket, Calendar, Expectation, Kind
+from dataflow_model.examples.zeitgeist.values import Anomaly, Bucket, Calendar, Expectation, Kind
 
 __all__ = ["DIPPED", "ENOUGH", "SPIKED", "Run", "SpikeDipDetector", "evidence", "expected_in"]
 

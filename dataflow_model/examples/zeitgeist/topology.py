@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import dataflow_model as dm
-from examples.zeitgeist.counting import WindowCounter
-from examples.zeitgeist.detection import SpikeDipDetector
-from examples.zeitgeist.model import ModelCalculator
-from examples.zeitgeist.scenario import CENTRES
+from dataflow_model.examples.zeitgeist.counting import WindowCounter
+from dataflow_model.examples.zeitgeist.detection import SpikeDipDetector
+from dataflow_model.examples.zeitgeist.model import ModelCalculator
+from dataflow_model.examples.zeitgeist.scenario import CENTRES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from examples.zeitgeist.values import Calendar
+    from dataflow_model.examples.zeitgeist.values import Calendar
 
 __all__ = ["OUT_OF_ORDER", "Searches", "zeitgeist"]
 
@@ -55,7 +55,7 @@ def zeitgeist(searches: dm.PTransform, calendar: Calendar, learning_days: int = 
     """Return the topology: `anomalies`, `late`, and what leads to them, are collected.
 
     Example:
-        >>> from examples.zeitgeist import Calendar
+        >>> from dataflow_model.examples.zeitgeist import Calendar
         >>> print(zeitgeist(dm.Create([]), Calendar(slot_seconds=15, slots=20)).draw())
         flowchart LR
         ...

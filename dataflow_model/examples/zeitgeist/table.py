@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from examples.zeitgeist.values import Kind
+from dataflow_model.examples.zeitgeist.values import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from examples.zeitgeist.report import Found, Outcome, Score
-    from examples.zeitgeist.scenario import History, Outage, Planted
+    from dataflow_model.examples.zeitgeist.report import Found, Outcome, Score
+    from dataflow_model.examples.zeitgeist.scenario import History, Outage, Planted
 
 __all__ = ["summary", "table"]
 
@@ -53,7 +53,7 @@ def summary(history: History, outcome: Outcome, result: Score) -> str:
     """Return the numbers below the table.
 
     Example:
-        >>> from examples.zeitgeist import Outcome, Scenario, score
+        >>> from dataflow_model.examples.zeitgeist import Outcome, Scenario, score
         >>> history = Scenario(days=3).make()
         >>> print(summary(history, Outcome((), 0, 0, (), (), {}), score(history.planted, ())).splitlines()[1])
         precision 0.00, recall 0.00: 0 of 8 found, 0 false spikes, 0 false dips

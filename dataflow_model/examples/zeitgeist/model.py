@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 import dataflow_model as dm
-from examples.zeitgeist.values import Bucket, Calendar, Expectation
+from dataflow_model.examples.zeitgeist.values import Bucket, Calendar, Expectation
 
 __all__ = ["Model", "ModelCalculator"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import dataflow_model as dm
-from examples.zeitgeist.values import Bucket, Late, bucket_of, end_of
+from dataflow_model.examples.zeitgeist.values import Bucket, Late, bucket_of, end_of
 
 __all__ = ["WindowCounter"]
 
