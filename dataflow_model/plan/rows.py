@@ -13,8 +13,8 @@ import datetime as dt
 import decimal
 import functools
 import gc
-import keyword
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["named_row_type", "row_type", "rows_of", "values_of"]
 
@@ -49,8 +49,11 @@ _LAST_DATETIME: Final = int(np.datetime64("9999-12-31T23:59:59.999999", "us").as
 def row_type(schema: pa.Schema) -> type[Any]:
     """Return the named tuple type of a schema's rows: its columns in order, with Python types as hints.
 
+    A column is read as `row["carrier"]` or as `row.carrier`. Where the name is no Python identifier, only the former
+    can be written.
+
     Raises:
-        InvalidArgument: when a column's name cannot be a field of a named tuple.
+        InvalidArgument: when two columns have one name.
 
     Example:
         >>> Row = row_type(pa.schema({"carrier": pa.string(), "flight": pa.int32()}))
@@ -59,6 +62,8 @@ def row_type(schema: pa.Schema) -> type[Any]:
         >>> import pickle
         >>> pickle.loads(pickle.dumps(Row)) is Row
         True
+        >>> row_type(pa.schema({"user-id": pa.int64()}))(7)["user-id"]
+        7
     """
     return named_row_type(tuple((field.name, _kind(field.type)) for field in schema))
 
@@ -71,20 +76,70 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
         >>> named_row_type((("carrier", "str"),)).__qualname__
         'Row(carrier: str)'
     """
-    names = [name for name, _ in fields]
+    names = tuple(name for name, _ in fields)
     for name in names:
-        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or names.count(name) > 1:
+        if names.count(name) > 1:
             raise InvalidArgument(
-                f"column {name!r} cannot be a field of a row: the columns are {names}",
-                hint="rename the column: names must be unique Python identifiers without a leading underscore",
+                f"there are {names.count(name)} columns named {name!r}; the columns are {', '.join(names)}",
+                hint="give each column a name of its own",
             )
-    made: Any = collections.namedtuple("Row", names)  # type: ignore[misc]  # noqa: PYI024 - made from data
-    made.__module__ = __name__
-    made.__qualname__ = f"Row({', '.join(f'{name}: {kind}' for name, kind in fields)})"
-    made.__annotations__ = {name: _KINDS[kind] | None if kind != "Any" else Any for name, kind in fields}
-    made.__doc__ = "One row of a source."
-    result: type[Any] = made
+    # Python has no attributes for some names; the base class then has a placeholder, and `__getitem__` takes the name.
+    base: Any = collections.namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - made from data
+    body: dict[str, Any] = {
+        "__slots__": (),
+        "__module__": __name__,
+        "__qualname__": f"Row({', '.join(f'{_encoded(name)}: {kind}' for name, kind in fields)})",
+        "__annotations__": {name: _KINDS[kind] | None if kind != "Any" else Any for name, kind in fields},
+        "__doc__": "One row of a source.",
+        "__getitem__": _item_getter(names),
+    }
+    placeholders: tuple[str, ...] = base._fields
+    if names != placeholders:
+        body |= {"_fields": names, "_replace": _replaced, "__repr__": _text_of}
+        for name, placeholder in zip(names, placeholders, strict=True):
+            if name != placeholder and not hasattr(tuple, name) and name not in _OWN:
+                body[name] = base.__dict__[placeholder]
+    result: type[Any] = type("Row", (base,), body)
     return result
+
+
+_OWN: Final = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace", "__match_args__", "__dict__"})
+"""What every named tuple has: a column of such a name is read as `row["_fields"]` only."""
+
+
+def _item_getter(names: tuple[str, ...]) -> Callable[[Any, Any], Any]:
+    places = {name: place for place, name in enumerate(names)}
+    get = tuple.__getitem__
+
+    def __getitem__(self: Any, key: Any) -> Any:  # noqa: N807 - it becomes the row types' method
+        if type(key) is str:
+            place = places.get(key)
+            if place is None:
+                raise KeyError(f"there is no column {key!r}; the columns are {', '.join(names)}")
+            return get(self, place)
+        return get(self, key)
+
+    return __getitem__
+
+
+def _replaced(row: Any, /, **changes: Any) -> Any:
+    """Return a row with other values for some columns, as `namedtuple._replace` does."""
+    unknown = changes.keys() - set(row._fields)
+    if unknown:
+        raise ValueError(f"got unexpected field names: {sorted(unknown)!r}")
+    return row._make(changes.get(name, value) for name, value in zip(row._fields, row, strict=True))
+
+
+def _text_of(row: Any) -> str:
+    values = (
+        f"{name if name.isidentifier() else repr(name)}={value!r}" for name, value in zip(row._fields, row, strict=True)
+    )
+    return f"Row({', '.join(values)})"
+
+
+def _encoded(name: str) -> str:
+    """Return a name as it stands in a row type's own name, which pickle splits at dots."""
+    return name if name.isidentifier() else quote(name, safe="").replace(".", "%2E")
 
 
 def __getattr__(name: str) -> Any:
@@ -92,7 +147,7 @@ def __getattr__(name: str) -> Any:
     if not (name.startswith("Row(") and name.endswith(")")):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     parts = [part.split(": ") for part in name[4:-1].split(", ") if part]
-    return named_row_type(tuple((field, kind) for field, kind in parts))
+    return named_row_type(tuple((unquote(field), kind) for field, kind in parts))
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Any]:

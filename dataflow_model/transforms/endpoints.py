@@ -64,7 +64,7 @@ class Create(Read):
     Raises:
         InvalidType: for something that is not iterable, for text, which is rarely meant letter by letter, for a table
             with a column that Arrow cannot hold, and for a DataFrame of Spark.
-        InvalidArgument: for a table with a column whose name cannot be a field.
+        InvalidArgument: for a table with two columns of one name.
 
     Source: Beam's `Create`.
 

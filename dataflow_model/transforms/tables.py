@@ -22,7 +22,7 @@ def rows_of_table(given: Any) -> Iterator[Any] | None:
 
     Raises:
         InvalidType: for a column that Arrow cannot hold, and for a DataFrame of Spark, which is not in memory.
-        InvalidArgument: for a column whose name cannot be a field.
+        InvalidArgument: for two columns of one name.
 
     Example:
         >>> list(rows_of_table(pa.table({"carrier": ["UA", "AA"], "delay": [4, None]})))

@@ -26,7 +26,7 @@ class Together(Combiner[Any, tuple[Any, ...], Any]):
         combiners: by the name of their field: each a `CombineFn`, its class, or an associative function.
 
     Raises:
-        InvalidArgument: for none, or a name that cannot be a field.
+        InvalidArgument: for none.
 
     Source: Beam's `SingleInputTupleCombineFn`.
 

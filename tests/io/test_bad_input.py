@@ -116,10 +116,10 @@ def test_a_file_with_other_columns_is_named(tmp_path: Path) -> None:
         CsvSource(paths=tmp_path / "c", event_time="at").bound().origins()
 
 
-def test_a_column_that_cannot_be_a_field_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"at": [1], "dep delay": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(InvalidArgument, match="column 'dep delay' cannot be a field of a row"):
-        ParquetSource(paths=tmp_path, event_time="at").bound()
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("at,n,n\n1,1,2\n")
+    with pytest.raises(InvalidArgument, match="there are 2 columns named 'n'; the columns are at, n, n"):
+        CsvSource(paths=tmp_path, event_time="at").bound()
 
 
 def test_a_replay_clock_that_goes_back_is_an_error_with_row_and_values(tmp_path: Path) -> None:
