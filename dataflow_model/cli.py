@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataflow_model import __version__
-from dataflow_model.errors import DataflowError
+from dataflow_model.errors import DataflowError, UnsupportedOnRunner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,12 +102,11 @@ def _add_upgrade(parser: argparse.ArgumentParser) -> None:
 
 
 def _upgrade(options: argparse.Namespace) -> bool:
-    from dataflow_model.demo.running import java_is_there
+    from dataflow_model.runners.spark.installation import missing_for_spark
     from dataflow_model.runners.upgrading import needs_spark, upgrade
 
-    if needs_spark(options.old) and not java_is_there():
-        print("dataflow-model: upgrade needs Java 17 or newer to read Spark's state", file=sys.stderr)
-        return False
+    if needs_spark(options.old) and (missing := missing_for_spark()) is not None:
+        raise UnsupportedOnRunner(f"upgrade reads Spark's state: {missing.problem}", hint=missing.hint)
     sys.path.insert(0, str(Path.cwd()))  # what waits in the state may be of classes of the user's
     done = upgrade(options.old, options.new, drop=options.drop)
     for label, rows in done.rows.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.runner import Runner
 
-__all__ = ["ROWS_PER_BATCH", "first_rows", "java_is_there", "run_local", "run_local_stream", "run_on", "spark_runs"]
+__all__ = ["ROWS_PER_BATCH", "first_rows", "run_local", "run_local_stream", "run_on", "spark_runs"]
 
 ROWS_PER_BATCH: Final = 60_000
 """The year in six micro-batches; their size changes no pane, only how often state is made durable."""
@@ -107,9 +106,3 @@ def first_rows(path: Path, rows: int, target: Path) -> Path:
             if rows == 0:
                 break
     return target
-
-
-def java_is_there() -> bool:
-    """Tell whether Spark would find a Java to start; of which version, Spark sees itself."""
-    home = os.environ.get("JAVA_HOME")
-    return shutil.which("java") is not None or (home is not None and Path(home, "bin", "java").exists())

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from dataflow_model.demo import report
 from dataflow_model.demo.answers import plain_answers
-from dataflow_model.demo.running import first_rows, java_is_there, run_local, run_local_stream, spark_runs
+from dataflow_model.demo.running import first_rows, run_local, run_local_stream, spark_runs
 from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
+from dataflow_model.runners.spark.installation import missing_for_spark
 
 if TYPE_CHECKING:
     from dataflow_model.demo.answers import Outcome
@@ -46,17 +47,15 @@ def show(
 
     Raises:
         InvalidArgument: when `data` is not a file.
-        UnsupportedOnRunner: when a Spark runner is asked for by name and there is no Java.
+        UnsupportedOnRunner: when a Spark runner is asked for by name and PySpark or Java is missing.
     """
     console = console or Console()
     path = flights_file() if data is None else data
     if not path.is_file():
         raise InvalidArgument(f"there is no flights file {path}", hint="omit --data to use the package's own flights")
-    if runner in {"batch", "streaming"} and not java_is_there():
+    if runner in {"batch", "streaming"} and (missing := missing_for_spark()) is not None:
         raise UnsupportedOnRunner(
-            f"--runner {runner} runs on Spark, which needs Java 17 or newer, but no Java was found",
-            hint="set JAVA_HOME or install Java (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or use "
-            "--runner local",
+            f"--runner {runner} runs on Spark: {missing.problem}", hint=f"{missing.hint}, or use --runner local"
         )
     with tempfile.TemporaryDirectory(prefix="dataflow-model-demo-") as folder:
         if rows is not None:
@@ -79,9 +78,9 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
     if "local-stream" in runners:
         note(run_local_stream(path))
     modes = [mode for mode in runners if not mode.startswith("local")]
-    if modes and not java_is_there():
-        console.print("Skipped Spark batch and streaming: no Java was found.")
-        console.print("Hint: set JAVA_HOME or install Java 17 or newer, and run this again")
+    if modes and (missing := missing_for_spark()) is not None:
+        console.print(f"Skipped Spark batch and streaming: {missing.problem}.", highlight=False)
+        console.print(f"Hint: {missing.hint}, and run this again", highlight=False, markup=False)
     elif modes:
         with spark_runs() as run:
             for mode in modes:

@@ -12,6 +12,7 @@ import pytest
 from dataflow_model.cli import main
 from dataflow_model.demo import tour as demo
 from dataflow_model.demo.picture import _spread
+from dataflow_model.runners.spark import installation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.C
 def test_a_spark_runner_without_java_is_refused_before_anything_runs(
     some_flights: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "java_is_there", lambda: False)
+    monkeypatch.setattr(installation, "_java_is_there", lambda: False)
     assert main(["demo", "--runner", "batch", "--data", str(some_flights)]) == 1
     assert "needs Java 17" in capsys.readouterr().err
 
@@ -54,7 +55,7 @@ def test_a_spark_runner_without_java_is_refused_before_anything_runs(
 def test_without_java_the_local_part_runs_and_the_rest_is_told_to_be_missing(
     some_flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "java_is_there", lambda: False)
+    monkeypatch.setattr(installation, "_java_is_there", lambda: False)
     assert main(["demo", "--data", str(some_flights), "--out", str(tmp_path / "a.png")]) == 0
     assert "Skipped Spark batch and streaming" in capsys.readouterr().out
 

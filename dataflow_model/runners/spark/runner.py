@@ -9,6 +9,7 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.weak import check_weak
+from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.time import DurationLike, duration
 
@@ -50,6 +51,8 @@ class SparkRunner:
     Raises:
         InvalidArgument: for an unknown mode, a missing checkpoint or interval, or numbers out of range; for weak
             productions of a bounded job, which publishes once, at its end.
+        ModuleNotFoundError: where PySpark is not installed.
+        UnsupportedOnRunner: for a PySpark that is too old.
 
     Source: Beam's SparkRunner, whose Python pipelines cannot stream.
 
@@ -90,6 +93,7 @@ class SparkRunner:
                 "mode='batch' has no weak productions: a bounded job publishes once, at its end",
                 hint="use mode='streaming', or leave `productions` out",
             )
+        check_pyspark()
         self.spark = spark
         self.mode = mode
         self.productions = productions

@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from dataflow_model.runners.spark.installation import check_pyspark
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -47,9 +49,14 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
         cores: how many threads run tasks.
         log: a file for what Spark and its workers say; by default they say it on standard error.
 
+    Raises:
+        ModuleNotFoundError: where PySpark is not installed.
+        UnsupportedOnRunner: for a PySpark that is too old.
+
     Example:
         >>> session = local_session("flights")  # doctest: +SKIP
     """
+    check_pyspark()
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on the PATH

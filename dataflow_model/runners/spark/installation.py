@@ -1,0 +1,73 @@
+"""What Spark needs on this machine: PySpark, an extra of the package, and Java."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from dataflow_model.errors import UnsupportedOnRunner, explain
+
+__all__ = ["OLDEST_PYSPARK", "Missing", "check_pyspark", "missing_for_spark"]
+
+OLDEST_PYSPARK: Final = (4, 3)
+"""The oldest PySpark that the tests ran on."""
+_INSTALL_PYSPARK: Final = "run pip install 'dataflow-model[spark]'"
+
+
+@attrs.frozen
+class Missing:
+    """What is missing to start Spark, and how to get it."""
+
+    problem: str
+    hint: str
+
+
+def check_pyspark() -> None:
+    """Check that there is a PySpark that the runner can work with.
+
+    Raises:
+        ModuleNotFoundError: if PySpark is not installed.
+        UnsupportedOnRunner: if it is older than `OLDEST_PYSPARK`.
+    """
+    if not _pyspark_is_there():
+        raise ModuleNotFoundError(
+            explain("SparkRunner needs PySpark, which is not installed", hint=_INSTALL_PYSPARK), name="pyspark"
+        )
+    version: str = importlib.import_module("pyspark").__version__
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_PYSPARK:
+        oldest = ".".join(map(str, OLDEST_PYSPARK))
+        raise UnsupportedOnRunner(
+            f"SparkRunner needs PySpark {oldest} or newer, got {version}",
+            hint=f"{_INSTALL_PYSPARK}, or on a cluster choose a release with Spark {oldest} or newer",
+        )
+
+
+def missing_for_spark() -> Missing | None:
+    """Return what is missing to start Spark in this process, if anything: PySpark, or Java.
+
+    Which version of Java it is Spark checks itself.
+    """
+    if not _pyspark_is_there():
+        return Missing("PySpark is not installed", _INSTALL_PYSPARK)
+    if not _java_is_there():
+        return Missing(
+            "Spark needs Java 17 or newer, and no Java was found",
+            "set JAVA_HOME or install Java (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)",
+        )
+    return None
+
+
+def _pyspark_is_there() -> bool:
+    return importlib.util.find_spec("pyspark") is not None
+
+
+def _java_is_there() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java") is not None or (home is not None and Path(home, "bin", "java").exists())

@@ -1,0 +1,146 @@
+"""The built package in an environment of its own, and the package without PySpark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.cli import main
+from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.runners.spark import installation, local_session
+from tests.support.environments import build, environment_of, run_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules: dict[str, Any] = sys.modules
+    for name in [name for name in modules if name.partition(".")[0] == "pyspark"]:
+        monkeypatch.delitem(modules, name)
+    monkeypatch.setitem(modules, "pyspark", None)
+
+
+@pytest.fixture(scope="module")
+def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(repository, tmp_path_factory.mktemp("built"))[1]
+
+
+# Without PySpark ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_pyspark")
+@pytest.mark.parametrize("make", [lambda: dm.SparkRunner(None), local_session])
+def test_what_needs_pyspark_says_how_to_install_it(make: Any) -> None:
+    with pytest.raises(ModuleNotFoundError) as raised:
+        make()
+    assert str(raised.value) == (
+        "SparkRunner needs PySpark, which is not installed\nHint: run pip install 'dataflow-model[spark]'"
+    )
+    assert raised.value.name == "pyspark"
+
+
+def test_a_pyspark_that_is_too_old_is_rejected_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    monkeypatch.setattr(pyspark, "__version__", "3.5.9")
+    with pytest.raises(UnsupportedOnRunner, match=r"needs PySpark 4\.\d or newer, got 3\.5\.9\nHint: run pip install"):
+        dm.SparkRunner(None)
+
+
+@pytest.mark.parametrize("version", ["4.3.0", "4.10.0.dev1", "5.0.0"])
+def test_a_newer_pyspark_is_accepted(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(pytest.importorskip("pyspark"), "__version__", version)
+    dm.SparkRunner(None)
+
+
+@pytest.mark.usefixtures("no_pyspark")
+def test_the_demo_without_pyspark_runs_in_process_and_says_what_it_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--rows", "2000", "--out", str(tmp_path / "demo.png")]) == 0
+    printed = capsys.readouterr().out
+    assert "Skipped Spark batch and streaming: PySpark is not installed." in printed
+    assert "Hint: run pip install 'dataflow-model[spark]', and run this again" in printed
+    assert "All results agree." in printed
+
+
+@pytest.mark.usefixtures("no_pyspark")
+@pytest.mark.parametrize("arguments", [["demo", "--runner", "batch"], ["upgrade", "old", "new"]])
+def test_a_command_that_needs_pyspark_ends_with_the_way_out(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    printed = capsys.readouterr().err
+    assert "PySpark is not installed" in printed
+    assert "Hint: run pip install 'dataflow-model[spark]'" in printed
+
+
+def test_java_is_asked_for_only_where_there_is_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "_java_is_there", lambda: False)
+    monkeypatch.setattr(installation, "_pyspark_is_there", lambda: True)
+    missing = installation.missing_for_spark()
+    assert missing is not None
+    assert "Java 17" in missing.problem
+    monkeypatch.setattr(installation, "_java_is_there", lambda: True)
+    assert installation.missing_for_spark() is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "tests",
+    [
+        ["tests/runners/test_local.py", "tests/runners/test_local_stream.py", "tests/demo/test_cli.py"],
+        ["tests/metrics/test_report.py", "tests/metrics/test_prometheus.py", "tests/upgrade/test_in_process.py"],
+        ["tests/repository/test_documents.py"],
+    ],
+    ids=["runners", "watching", "documents"],
+)
+def test_all_but_spark_works_without_pyspark(repository: Path, tests: list[str]) -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.no_pyspark", "-p", "no:cacheprovider", "-q"]
+    done = subprocess.run(
+        [*command, "-m", "not slow and not spark", *tests],
+        cwd=repository, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+# The wheel ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_wheel_runs_the_demo_without_a_checkout_spark_or_matplotlib(wheel: Path, tmp_path: Path) -> None:
+    binaries = environment_of(wheel, tmp_path / "venv")
+    done = run_in(binaries, "dataflow-model", "demo", "--rows", "4000", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Skipped Spark batch and streaming: PySpark is not installed." in done.stdout
+    assert "No picture: matplotlib is not installed." in done.stdout
+    assert "All results agree." in done.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_draws_pictures_with_the_extra_and_holds_the_examples(wheel: Path, tmp_path: Path) -> None:
+    binaries = environment_of(wheel, tmp_path / "venv", ["demo"])
+    done = run_in(binaries, "dataflow-model", "demo", "--rows", "4000", "--runner", "local", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "demo.png").is_file()
+    done = run_in(binaries, "python", "-m", "dataflow_model.examples.zeitgeist", "--days", "3", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "recall 1.00" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_wheel_runs_the_demo_on_spark_with_the_extra(
+    wheel: Path, tmp_path: Path, java_home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", java_home)
+    binaries = environment_of(wheel, tmp_path / "venv", ["spark"])
+    done = run_in(binaries, "dataflow-model", "demo", "--rows", "4000", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Spark streaming" in done.stdout
+    assert "All results agree." in done.stdout
