@@ -5,32 +5,64 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["agree"]
+__all__ = ["agree", "timings"]
 
 _COLUMNS: Final = ("key", "window_start", "window_end", "value")
 
 
 def agree(ours: Path, theirs: Path) -> bool:
-    """Tell whether both hold the same rows, in any order; compared are key, window bounds and value.
+    """Tell whether both hold the same answers, in any order; compared are key, window bounds and value.
 
-    Times count as microseconds, whatever type they are stored as. Empty answers agree with nothing.
+    Where a window has several panes, the last one counts; where panes take earlier ones back, what is left of each
+    window. Times count as microseconds, whatever type they are stored as. Empty answers agree with nothing.
     """
-    left, right = _read(ours), _read(theirs)
+    left, right = _answers(ours), _answers(theirs)
     return bool(left.num_rows > 0 and left.equals(right))
+
+
+def timings(folder: Path) -> dict[str, float]:
+    """Return the share of each timing among the panes, retractions left out.
+
+    Args:
+        folder: Parquet files with the columns that `panes=True` adds.
+    """
+    panes = _read(folder)
+    if "is_retraction" in panes.column_names:
+        panes = panes.filter(pc.invert(panes["is_retraction"]))
+    counted = panes.group_by("pane_timing").aggregate([([], "count_all")])
+    named = zip(counted["pane_timing"].to_pylist(), counted["count_all"].to_pylist(), strict=True)
+    return {name: count / panes.num_rows for name, count in named}
+
+
+def _answers(folder: Path) -> pa.Table:
+    table = _read(folder)
+    columns = {name: _plain(table[name]) for name in _COLUMNS if name in table.column_names}
+    plain = pa.table(columns)
+    names = plain.column_names
+    if "is_retraction" in table.column_names:
+        signs = pc.if_else(table["is_retraction"], -1, 1)
+        counted = plain.append_column("sign", signs).group_by(names).aggregate([("sign", "sum")])
+        left = counted.filter(pc.not_equal(counted["sign_sum"], 0))
+        # A value that is there twice, or was taken back without having been there, is no answer.
+        plain = left.select(names) if pc.all(pc.equal(left["sign_sum"], 1)).as_py() else left
+    elif "pane_index" in table.column_names:
+        of = [name for name in names if name != "value"]
+        indexed = plain.append_column("pane_index", table["pane_index"])
+        last = indexed.group_by(of).aggregate([("pane_index", "max")]).rename_columns([*of, "pane_index"])
+        plain = indexed.join(last, [*of, "pane_index"], join_type="inner").select(names)
+    return plain.sort_by([(name, "ascending") for name in plain.column_names]).combine_chunks()
 
 
 def _read(folder: Path) -> pa.Table:
     # Names that begin with `_` or `.` are not data, by the custom that all readers of Parquet follow.
     files = [str(path) for path in folder.rglob("*.parquet") if not _hidden(path.relative_to(folder))]
-    table = ds.dataset(files, format="parquet").to_table()
-    columns = {name: _plain(table[name]) for name in _COLUMNS if name in table.column_names}
-    plain = pa.table(columns)
-    return plain.sort_by([(name, "ascending") for name in plain.column_names]).combine_chunks()
+    return ds.dataset(files, format="parquet").to_table()
 
 
 def _hidden(path: Path) -> bool:
@@ -42,4 +74,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    if pa.types.is_list(column.type):
+        return pa.chunked_array([pa.array(map(str, column.to_pylist()), pa.large_string())])
     return column.cast(pa.int64() if pa.types.is_integer(column.type) else pa.large_string())

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.harness import Benchmark
 
 __all__ = ["BENCHMARKS", "ROWS"]
 
 ROWS: Final = 4_000_000
+
+
+def _local(
+    name: str, what: str, ours: str, theirs: str, target: float, *, keys: int = 1_000, scale: float = 0.25, **more: Any
+) -> Benchmark:
+    """Return a comparison in process: on one file of a quarter of the rows."""
+    what = f"in process: {what}"
+    return Benchmark(
+        name, what, ours, theirs, target, local=True, keys=keys, scale=scale, files=1, parquet=True, **more
+    )
 
 
 BENCHMARKS: Final = {
@@ -68,6 +78,67 @@ BENCHMARKS: Final = {
             "streaming_sums",
             1.5,
             memory=True,
+        ),
+        _local("local_map", "three functions in a row, a comprehension", "maps", "comprehension", 2, keys=20_000),
+        _local(
+            "local_triggered",
+            "sum with early and late panes, a dict loop",
+            "triggered",
+            "sums",
+            1.5,
+            arrivals=True,
+            least_share=0.15,
+        ),
+        _local(
+            "local_triggered_many_keys",
+            "the same with 20,000 keys",
+            "triggered",
+            "sums",
+            1.5,
+            arrivals=True,
+            keys=20_000,
+        ),
+        _local("local_on_time", "sum with the default trigger, Polars", "on_time", "polars_sums", 5, needs="polars"),
+        _local(
+            "local_python",
+            "a combiner in Python behind two functions, early and late panes, a dict loop",
+            "python",
+            "combines",
+            4,
+            arrivals=True,
+            least_share=0.15,
+        ),
+        _local("local_group_by_key", "GroupByKey, a dict of lists", "group_by_key", "lists", 3),
+        _local(
+            "local_sessions",
+            "sum per session, panes that are taken back, a loop over sessions",
+            "sessions",
+            "session_sums",
+            5,
+            arrivals=True,
+            keys=20_000,
+        ),
+        _local("local_stateful", "a stateful DoFn with a timer, a dict loop", "stateful", "counts", 10),
+        _local(
+            "local_user_trigger",
+            "a user's trigger in the tree, a dict loop",
+            "user_trigger",
+            "sums",
+            20,
+            arrivals=True,
+            least_share=0.15,
+        ),
+        # A tenth of the rows: the alternative is that slow.
+        _local(
+            "beam",
+            "sum with early and late panes, Beam's DirectRunner",
+            "triggered",
+            "beam_triggered",
+            0.03,
+            arrivals=True,
+            least_share=0.15,
+            scale=0.025,
+            needs="apache_beam",
         ),
     )
 }

@@ -2,7 +2,9 @@
 
 Events arrive one every 300 µs and are up to half a minute old then (2-second exponential skew), so 10-second windows of
 20,000 keys hold about two events each. Event times are multiples of 3 µs: no two of them are exactly 5 seconds apart,
-which Spark's `session_window` and ours treat differently.
+which Spark's `session_window` and ours treat differently. `arrived_at`, where it is there, is when an event arrived,
+in whole milliseconds: the replay clock of comparisons in process. With 1,000 keys a window of a key holds about 33
+events, so that triggers fire early, and with the watermark two seconds behind they fire late about as often.
 
 A `sentinel` file, an hour later than all others, stands apart: Spark's own watermark has no end of the input, so its
 queries read the sentinel last, which closes every window but the sentinel's own. Ours reads only the events.
@@ -26,6 +28,7 @@ __all__ = ["DELAY", "Events", "make_events"]
 DELAY: Final = "60 seconds"
 """The watermark's delay; the largest skew of 4 million events is about 30 seconds."""
 _KEYS: Final = 20_000
+_MILLI: Final = 1_000
 _ARRIVAL_PERIOD: Final = 300
 _SKEW: Final = 2_000_000
 _GRID: Final = 3
@@ -42,12 +45,16 @@ class Events:
         rows: how many events there are.
         rows_per_file: how many of them a file holds, which is also a micro-batch.
         string_keys: whether keys are strings like `customer-000042` rather than integers.
+        keys: how many keys there are.
+        arrivals: whether the column `arrived_at` is there.
         folder: where they are; `events/` and `sentinel/` within.
     """
 
     rows: int
     rows_per_file: int
     string_keys: bool
+    keys: int
+    arrivals: bool
     folder: Path
 
     @property
@@ -66,10 +73,19 @@ class Events:
         return "string" if self.string_keys else "bigint"
 
 
-def make_events(rows: int, *, files: int = 10, string_keys: bool = False, cache: Path = _CACHE) -> Events:
+def make_events(
+    rows: int,
+    *,
+    files: int = 10,
+    string_keys: bool = False,
+    keys: int = _KEYS,
+    arrivals: bool = False,
+    cache: Path = _CACHE,
+) -> Events:
     """Return `rows` events in `files` files, from the cache if they were made before."""
-    folder = cache / f"{rows}-rows-{files}-files-{'string' if string_keys else 'int'}-keys"
-    made = Events(rows, -(-rows // files), string_keys, folder)
+    kind = f"{keys}-{'string' if string_keys else 'int'}-keys{'-arrivals' if arrivals else ''}"
+    folder = cache / f"{rows}-rows-{files}-files-{kind}"
+    made = Events(rows, -(-rows // files), string_keys, keys, arrivals, folder)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
         half_made = Path(tempfile.mkdtemp(dir=cache))
@@ -85,24 +101,30 @@ def _write(target: Events) -> None:
     random = np.random.default_rng(1)
     arrival = np.arange(target.rows) * _ARRIVAL_PERIOD
     event_time = (arrival - random.exponential(_SKEW, target.rows).astype(np.int64)) // _GRID * _GRID + _EPOCH
-    keys = random.integers(0, _KEYS, target.rows)
+    keys = random.integers(0, target.keys, target.rows)
     values = random.integers(0, 100, target.rows)
     for name in ("events", "sentinel"):
         (target.folder / name).mkdir()
     for number, start in enumerate(range(0, target.rows, target.rows_per_file)):
         part = slice(start, start + target.rows_per_file)
         path = target.folder / "events" / f"{number:03}.parquet"
-        _write_file(target, path, keys[part], event_time[part], values[part])
+        _write_file(target, path, keys[part], event_time[part], values[part], arrival[part] + _EPOCH)
         _date(path, number)
     path = target.folder / "sentinel" / "999.parquet"
-    _write_file(target, path, np.array([-1]), event_time.max(keepdims=True) + _HOUR, np.array([0]))
+    end = event_time.max(keepdims=True) + _HOUR
+    _write_file(target, path, np.array([-1]), end, np.array([0]), end)
     _date(path, 999)
 
 
-def _write_file(target: Events, path: Path, keys: np.ndarray, event_time: np.ndarray, values: np.ndarray) -> None:
+def _write_file(
+    target: Events, path: Path, keys: np.ndarray, event_time: np.ndarray, values: np.ndarray, arrival: np.ndarray
+) -> None:
     names = pa.array([f"customer-{key:06}" for key in keys.tolist()]) if target.string_keys else pa.array(keys)
-    times = pa.array(event_time).cast(pa.timestamp("us", "UTC"))
-    pq.write_table(pa.table({"key": names, "event_time": times, "value": values}), path)
+    instants = pa.timestamp("us", "UTC")
+    columns = {"key": names, "event_time": pa.array(event_time).cast(instants), "value": pa.array(values)}
+    if target.arrivals:
+        columns["arrived_at"] = pa.array(-(-arrival // _MILLI) * _MILLI).cast(instants)
+    pq.write_table(pa.table(columns), path)
 
 
 def _date(path: Path, number: int) -> None:

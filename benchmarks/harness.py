@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
+import importlib.util
 import multiprocessing
 import os
 import statistics
@@ -14,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from benchmarks.answers import agree
+from benchmarks.answers import agree, timings
 from benchmarks.data import Events, make_events
 from benchmarks.memory import PeakMemory
 from benchmarks.session import open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
     from pyspark.sql import SparkSession
@@ -47,6 +49,12 @@ class Benchmark:
         parquet: whether the timed runs write Parquet; otherwise they consume the result.
         memory: whether the ratio is of peak memory rather than of time.
         function: a Python function that both sides call for each element.
+        local: whether both sides run in this process, without Spark; their functions are in `benchmarks.local_ours` and
+            `benchmarks.local_theirs`, and take no session.
+        keys: how many keys the events have.
+        arrivals: whether the events say when they arrived.
+        least_share: the part of our panes that must be early, and the part that must be late.
+        needs: a module that is not installed with the others.
     """
 
     name: str
@@ -61,10 +69,33 @@ class Benchmark:
     parquet: bool = False
     memory: bool = False
     function: Callable[[Any], Any] | None = None
+    local: bool = False
+    keys: int = 20_000
+    arrivals: bool = False
+    least_share: float = 0.0
+    needs: str | None = None
 
-    def side(self, name: str) -> Callable[[SparkSession, Events, Path | None], None]:
+    @property
+    def missing(self) -> str | None:
+        """The module that it needs and that is not installed."""
+        return None if self.needs is None or importlib.util.find_spec(self.needs) is not None else self.needs
+
+    def events(self, rows: int) -> Events:
+        """Return the events of a run with so many rows, times its scale."""
+        return make_events(
+            int(rows * self.scale),
+            files=self.files,
+            string_keys=self.string_keys,
+            keys=self.keys,
+            arrivals=self.arrivals,
+        )
+
+    def side(self, name: str) -> Callable[[SparkSession | None, Events, Path | None], None]:
         """Return one side as a function of session, events and folder."""
-        run = getattr(importlib.import_module(f"benchmarks.{name}"), getattr(self, name))
+        module = f"local_{name}" if self.local else name
+        run = getattr(importlib.import_module(f"benchmarks.{module}"), getattr(self, name))
+        if self.local:
+            return lambda _, events, out: run(events, out)
         function = self.function
         return run if function is None else lambda spark, events, out: run(spark, events, out, function)
 
@@ -75,7 +106,7 @@ class Result:
 
     `ours_s` and `theirs_s` are medians in seconds, `spread` is the wider of the two ranges over its median. `ratio` is
     ours to theirs, of the times or, where `ours_mib` and `theirs_mib` are there, of the peak memory. Fields of a side
-    that did not run are `None`.
+    that did not run are `None`. `early` and `late` are parts of our panes, where a comparison asks for some of each.
     """
 
     name: str
@@ -88,6 +119,8 @@ class Result:
     agree: bool | None
     ours_mib: float | None = None
     theirs_mib: float | None = None
+    early: float | None = None
+    late: float | None = None
 
 
 def measure(benchmark: Benchmark, rows: int, repeats: int, sides: tuple[str, ...] = SIDES) -> Result:
@@ -96,23 +129,36 @@ def measure(benchmark: Benchmark, rows: int, repeats: int, sides: tuple[str, ...
     Each side first runs once untimed and writes Parquet: that warms the session and gives the answers to compare. Then
     the sides take turns, so that a slow moment of the machine does not fall on one of them alone.
     """
-    events = make_events(int(rows * benchmark.scale), files=benchmark.files, string_keys=benchmark.string_keys)
+    events = benchmark.events(rows)
     if benchmark.memory:
         return _measure_memory(benchmark, events, repeats, sides)
+    with _session(benchmark) as spark, tempfile.TemporaryDirectory() as scratch:
+        times: dict[str, list[float]] = {side: [] for side in sides}
+        for side in sides:
+            benchmark.side(side)(spark, events, Path(scratch, side))
+        agreed = agree(Path(scratch, "ours"), Path(scratch, "theirs")) if len(sides) == len(SIDES) else None
+        shares = timings(Path(scratch, "ours")) if benchmark.least_share and "ours" in sides else None
+        for repeat in range(repeats):
+            for side in sides:
+                out = Path(scratch, f"{side}-{repeat}") if benchmark.parquet else None
+                times[side].append(_timed(lambda: benchmark.side(side)(spark, events, out)))  # noqa: B023 - called at once
+    result = _result(benchmark, events, times, agreed)
+    if shares is None:
+        return result
+    return attrs.evolve(result, early=_rounded(shares.get("EARLY", 0.0)), late=_rounded(shares.get("LATE", 0.0)))
+
+
+@contextlib.contextmanager
+def _session(benchmark: Benchmark) -> Iterator[SparkSession | None]:
+    """Open a session for a comparison that needs one."""
+    if benchmark.local:
+        yield None
+        return
     spark = open_session(benchmark.cores)
     try:
-        times: dict[str, list[float]] = {side: [] for side in sides}
-        with tempfile.TemporaryDirectory() as scratch:
-            for side in sides:
-                benchmark.side(side)(spark, events, Path(scratch, side))
-            agreed = agree(Path(scratch, "ours"), Path(scratch, "theirs")) if len(sides) == len(SIDES) else None
-            for repeat in range(repeats):
-                for side in sides:
-                    out = Path(scratch, f"{side}-{repeat}") if benchmark.parquet else None
-                    times[side].append(_timed(lambda: benchmark.side(side)(spark, events, out)))  # noqa: B023 - called at once
+        yield spark
     finally:
         spark.stop()
-    return _result(benchmark, events, times, agreed)
 
 
 def _timed(run: Callable[[], None]) -> float:

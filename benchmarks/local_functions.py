@@ -1,0 +1,62 @@
+"""The functions that both sides of the comparisons in process call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import dataflow_model as dm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Statistics", "Summary", "as_pair", "buckets", "doubled"]
+
+_BUCKETS: Final = 100
+
+
+class Summary(NamedTuple):
+    """What `Statistics` gives; `value` is the column whose answers are compared."""
+
+    elements: int
+    value: int
+    least: int
+    greatest: int
+
+
+def as_pair(row: Any) -> tuple[int, int]:
+    """Return the key and the value of a row."""
+    return row.key, row.value
+
+
+def doubled(pair: tuple[int, int]) -> tuple[int, int]:
+    """Double the value of a pair, and add 1."""
+    return pair[0], pair[1] * 2 + 1
+
+
+def buckets(pair: tuple[int, int]) -> tuple[int, int]:
+    """Put a pair's key into one of a hundred buckets."""
+    return pair[0] % _BUCKETS, pair[1]
+
+
+class Statistics(dm.CombineFn[int, tuple[int, int, int, int], Summary]):
+    """Count, sum, least and greatest of some numbers, in a tuple."""
+
+    def create_accumulator(self) -> tuple[int, int, int, int]:
+        """Return what there is of no numbers; bounds that every number is within."""
+        return 0, 0, 1 << 40, -(1 << 40)
+
+    def add_input(self, accumulator: tuple[int, int, int, int], element: int) -> tuple[int, int, int, int]:
+        """Take a number in."""
+        count, total, least, greatest = accumulator
+        return count + 1, total + element, min(least, element), max(greatest, element)
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
+        """Put several together."""
+        merged = self.create_accumulator()
+        for count, total, least, greatest in accumulators:
+            merged = merged[0] + count, merged[1] + total, min(merged[2], least), max(merged[3], greatest)
+        return merged
+
+    def extract_output(self, accumulator: tuple[int, int, int, int]) -> Summary:
+        """Name the parts."""
+        return Summary(*accumulator)

@@ -1,0 +1,152 @@
+"""Our side of the comparisons in process: the pipelines on `LocalRunner`.
+
+Each takes the events and the folder to write Parquet to. Those whose panes depend on when events arrive replay them by
+the column `arrived_at`, with the watermark two seconds behind; the others read them as they are, and drop nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
+
+import dataflow_model as dm
+from benchmarks.data import DELAY, Events
+from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = ["group_by_key", "maps", "on_time", "python", "sessions", "stateful", "triggered", "user_trigger"]
+
+_BEHIND: Final = "2 seconds"
+_SUMS: Final = pa.schema({"key": pa.int64(), "value": pa.int64()})
+_WINDOWS: Final = dm.FixedWindows("10 seconds")
+
+
+@attrs.frozen
+class EveryTenth(dm.Trigger):
+    """Fires with every tenth element, as `AfterCount(10)` does that is repeated; written as a user would write it."""
+
+    def on_element(self, context: dm.TriggerContext) -> None:
+        """Count the element."""
+        count = (context.lookup_state("count") or 0) + 1
+        context.store_state("count", count % 10)
+        if count == 10:
+            context.trigger()
+
+    def may_finish(self, *, allowed_lateness: dm.Duration) -> bool:
+        """Never."""
+        del allowed_lateness
+        return False
+
+
+class CountInWindow(dm.DoFn):
+    """Counts the elements of each key and window, and tells the count when the window ends."""
+
+    count = dm.ValueStateSpec[int](default=0)
+    end = dm.TimerSpec()
+
+    def process(
+        self, pair: tuple[int, int], window: dm.IntervalWindow, count: dm.ValueState[int], end: dm.Timer
+    ) -> Iterable[Any]:
+        """Count one more."""
+        del pair
+        seen = count.read()
+        if not seen:
+            end.set(window.max_timestamp)
+        count.write(seen + 1)
+        return ()
+
+    @dm.on_timer(end)
+    def tell(self, key: int, count: dm.ValueState[int]) -> Iterable[tuple[int, int]]:
+        """Tell the count."""
+        return [(key, count.read())]
+
+
+def maps(events: Events, out: Path) -> None:
+    """Call three Python functions in a row."""
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        rows = pipeline | _read(events, DELAY, replay=False)
+        mapped = rows | "pair" >> dm.Map(as_pair) | "double" >> dm.Map(doubled) | "bucket" >> dm.Map(buckets)
+        _ = mapped | dm.io.WriteParquet(str(out), schema=_SUMS)
+
+
+def triggered(events: Events, out: Path) -> None:
+    """Sum per key and 10-second window, with early and late panes."""
+    early = dm.AfterCount(10)
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        _ = _pairs(pipeline, events) | _with_panes(early) | dm.Sum.per_key() | _write(out)
+
+
+def user_trigger(events: Events, out: Path) -> None:
+    """Do the same with early panes by a trigger of the user's."""
+    early = EveryTenth()
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        _ = _pairs(pipeline, events) | _with_panes(early) | dm.Sum.per_key() | _write(out)
+
+
+def on_time(events: Events, out: Path) -> None:
+    """Sum per key and 10-second window, with the default trigger."""
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        pairs = pipeline | _read(events, DELAY, replay=False) | dm.WithKeys("key", value="value")
+        _ = pairs | dm.Window.into(_WINDOWS) | dm.Sum.per_key() | _write(out)
+
+
+def python(events: Events, out: Path) -> None:
+    """Combine tuples in Python behind two functions, with early and late panes."""
+    schema = pa.schema({"key": pa.int64(), **{name: pa.int64() for name in Summary._fields}})
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        rows = pipeline | _read(events, _BEHIND, replay=True)
+        pairs = rows | "pair" >> dm.Map(as_pair) | "double" >> dm.Map(doubled)
+        combined = pairs | _with_panes(dm.AfterCount(10)) | dm.CombinePerKey(Statistics())
+        _ = combined | dm.io.WriteParquet(str(out), schema=schema, panes=True)
+
+
+def group_by_key(events: Events, out: Path) -> None:
+    """Collect the values of each key and 10-second window in a list."""
+    schema = pa.schema({"key": pa.int64(), "value": pa.list_(pa.int64())})
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        pairs = pipeline | _read(events, DELAY, replay=False) | dm.WithKeys("key", value="value")
+        grouped = pairs | dm.Window.into(_WINDOWS) | dm.GroupByKey()
+        _ = grouped | dm.io.WriteParquet(str(out), schema=schema, panes=True)
+
+
+def sessions(events: Events, out: Path) -> None:
+    """Sum per key and session, with early and late panes that take back the panes before them."""
+    trigger = dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1))
+    windows = dm.Window.into(dm.Sessions("5 seconds")).trigger(trigger).allowed_lateness(DELAY)
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        sums = _pairs(pipeline, events) | windows.accumulating_and_retracting() | dm.Sum.per_key()
+        _ = sums | _write(out)
+
+
+def stateful(events: Events, out: Path) -> None:
+    """Count per key and 10-second window by state and a timer."""
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        pairs = pipeline | _read(events, DELAY, replay=False) | dm.WithKeys("key", value="value")
+        _ = pairs | dm.Window.into(_WINDOWS) | dm.ParDo(CountInWindow()) | _write(out)
+
+
+def _read(events: Events, delay: str, *, replay: bool) -> Any:
+    return dm.io.ReadParquet(
+        events.events,
+        event_time="event_time",
+        processing_time="arrived_at" if replay else None,
+        watermark=dm.BoundedOutOfOrderness(delay),
+    )
+
+
+def _pairs(pipeline: Any, events: Events) -> Any:
+    return pipeline | _read(events, _BEHIND, replay=True) | dm.WithKeys("key", value="value")
+
+
+def _with_panes(early: dm.Trigger) -> Any:
+    trigger = dm.AfterWatermark(early=early, late=dm.AfterCount(1))
+    return dm.Window.into(_WINDOWS).trigger(trigger).allowed_lateness(DELAY).accumulating()
+
+
+def _write(out: Path) -> Any:
+    return dm.io.WriteParquet(str(out), schema=_SUMS, panes=True)

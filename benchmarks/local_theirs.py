@@ -1,0 +1,195 @@
+"""The alternatives in process: loops and comprehensions, Polars, and Beam's DirectRunner.
+
+Each takes the events and the folder to write Parquet to. A loop reads the same file, calls the same functions and
+writes the final answer of each key and window, once.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from benchmarks.data import Events
+
+__all__ = ["beam_triggered", "combines", "comprehension", "counts", "lists", "polars_sums", "session_sums", "sums"]
+
+_WINDOW: Final = 10_000_000
+_GAP: Final = 5_000_000
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_INSTANT: Final = pa.timestamp("us", "UTC")
+
+_Windows = dict[tuple[int, int], Any]
+"""By key and start of the window, what is kept of it."""
+
+
+def comprehension(events: Events, out: Path) -> None:
+    """Call the three functions for the rows of the file, in one comprehension."""
+    mapped = [buckets(doubled(as_pair(row))) for row in _rows(events)]
+    _write_columns(
+        out, {"key": pa.array([key for key, _ in mapped]), "value": pa.array([value for _, value in mapped])}
+    )
+
+
+def sums(events: Events, out: Path) -> None:
+    """Sum per key and 10-second window in a `dict`."""
+    found: _Windows = {}
+    for key, time, value in _triples(events):
+        place = key, time - time % _WINDOW
+        found[place] = found.get(place, 0) + value
+    _write_windows(out, found, {"value": pa.array(list(found.values()))})
+
+
+def counts(events: Events, out: Path) -> None:
+    """Count per key and 10-second window in a `dict`."""
+    found: _Windows = {}
+    for key, time, _ in _triples(events):
+        place = key, time - time % _WINDOW
+        found[place] = found.get(place, 0) + 1
+    _write_windows(out, found, {"value": pa.array(list(found.values()))})
+
+
+def lists(events: Events, out: Path) -> None:
+    """Collect the values of each key and 10-second window, in a `dict` of lists."""
+    found: _Windows = {}
+    for key, time, value in _triples(events):
+        found.setdefault((key, time - time % _WINDOW), []).append(value)
+    _write_windows(out, found, {"value": pa.array(list(found.values()), pa.list_(pa.int64()))})
+
+
+def combines(events: Events, out: Path) -> None:
+    """Combine per key and 10-second window in a `dict`, with the same functions and the same combiner."""
+    combine = Statistics()
+    found: _Windows = {}
+    times = _micros(_table(events)["event_time"])
+    for row, time in zip(_rows(events), times, strict=True):
+        key, value = doubled(as_pair(row))
+        place = key, time - time % _WINDOW
+        held = found.get(place)
+        found[place] = combine.add_input(combine.create_accumulator() if held is None else held, value)
+    outputs = [combine.extract_output(held) for held in found.values()]
+    columns = {name: pa.array([output[place] for output in outputs]) for place, name in enumerate(Summary._fields)}
+    _write_windows(out, found, columns)
+
+
+def session_sums(events: Events, out: Path) -> None:
+    """Keep the sessions of each key in a list, `[start, end, sum]` each, and merge those that an event joins."""
+    open_sessions: dict[int, list[list[int]]] = {}
+    for key, time, value in _triples(events):
+        start, end, total = time, time + _GAP, value
+        kept = []
+        for session in open_sessions.get(key, ()):
+            if session[0] < end and start < session[1]:
+                start, end, total = min(start, session[0]), max(end, session[1]), total + session[2]
+            else:
+                kept.append(session)
+        kept.append([start, end, total])
+        open_sessions[key] = kept
+    rows = [(key, *session) for key, sessions in open_sessions.items() for session in sessions]
+    columns = {
+        name: pa.array([row[place] for row in rows])
+        for place, name in enumerate(("key", "window_start", "window_end", "value"))
+    }
+    for name in ("window_start", "window_end"):
+        columns[name] = columns[name].cast(_INSTANT)
+    _write_columns(out, columns)
+
+
+def polars_sums(events: Events, out: Path) -> None:
+    """Sum per key and 10-second window with Polars: `group_by`."""
+    import polars as pl
+
+    start = pl.col("event_time").dt.truncate("10s")
+    rows = pl.scan_parquet(f"{events.events}/*.parquet").select("key", start.alias("window_start"), "value")
+    grouped = rows.group_by("key", "window_start").agg(pl.col("value").sum())
+    ended = grouped.with_columns((pl.col("window_start") + pl.duration(seconds=10)).alias("window_end"))
+    out.mkdir(parents=True)
+    ended.collect().write_parquet(out / "answer.parquet")
+
+
+def beam_triggered(events: Events, out: Path) -> None:
+    """Sum per key and 10-second window with Beam's DirectRunner, with the same trigger.
+
+    A bounded input has no watermark behind the events there: all arrive before it moves, so no pane is late.
+    """
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.transforms import trigger, window
+
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    out.mkdir(parents=True)
+    names = ("key", "window_start", "window_end", "value", "pane_index")
+    schema = pa.schema({name: pa.int64() for name in names})
+
+    def stamped(row: dict[str, Any]) -> Any:
+        return window.TimestampedValue((row["key"], row["value"]), row["event_time"].timestamp())
+
+    def with_window(pair: Any, at: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam) -> dict[str, int]:
+        return dict(zip(names, (pair[0], at.start.micros, at.end.micros, pair[1], pane.index), strict=True))
+
+    windows = beam.WindowInto(
+        window.FixedWindows(_WINDOW // 1_000_000),
+        trigger=trigger.AfterWatermark(early=trigger.AfterCount(10), late=trigger.AfterCount(1)),
+        accumulation_mode=trigger.AccumulationMode.ACCUMULATING,
+        allowed_lateness=60,
+    )
+    with beam.Pipeline(runner="DirectRunner", options=PipelineOptions([])) as pipeline:
+        rows = pipeline | beam.io.ReadFromParquet(f"{events.events}/*.parquet") | beam.Map(stamped)
+        panes = rows | windows | beam.CombinePerKey(sum) | "with window" >> beam.Map(with_window)
+        _ = panes | beam.io.WriteToParquet(str(out / "answer"), schema, file_name_suffix=".parquet")
+
+
+def _table(events: Events) -> pa.Table:
+    return ds.dataset(events.events).to_table().combine_chunks()
+
+
+def _micros(column: pa.ChunkedArray) -> list[int]:
+    micros: list[int] = column.cast(pa.int64()).to_numpy().tolist()
+    return micros
+
+
+def _triples(events: Events) -> Iterable[tuple[int, int, int]]:
+    """Return key, event time in microseconds, and value of each event."""
+    table = _table(events)
+    return zip(table["key"].to_pylist(), _micros(table["event_time"]), table["value"].to_pylist(), strict=True)
+
+
+def _rows(events: Events) -> Iterable[Any]:
+    """Return the events as named tuples, instants as datetimes."""
+    table = _table(events)
+    columns = []
+    for column in table.columns:
+        if pa.types.is_timestamp(column.type):
+            # Adding durations to the epoch is several times faster than Arrow's own datetimes.
+            columns.append((column.cast(pa.int64()).to_numpy().view("m8[us]").astype(object) + _EPOCH).tolist())
+        else:
+            columns.append(column.to_pylist())
+    row = collections.namedtuple("Row", table.column_names)  # type: ignore[misc]  # noqa: PYI024 - as the file has it
+    return map(row._make, zip(*columns, strict=True))
+
+
+def _write_windows(out: Path, found: _Windows, values: Mapping[str, pa.Array]) -> None:
+    starts = [start for _, start in found]
+    columns = {
+        "key": pa.array([key for key, _ in found]),
+        "window_start": pa.array(starts).cast(_INSTANT),
+        "window_end": pa.array([start + _WINDOW for start in starts]).cast(_INSTANT),
+        **values,
+    }
+    _write_columns(out, columns)
+
+
+def _write_columns(out: Path, columns: Mapping[str, pa.Array]) -> None:
+    out.mkdir(parents=True)
+    pq.write_table(pa.table(dict(columns)), Path(out, "answer.parquet"))
