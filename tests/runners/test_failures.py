@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.spark.failures import reported
+from dataflow_model.runners.spark import failures
+from dataflow_model.runners.spark.failures import find_our_error, reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NAME = "caf\udce9.parquet"
 """A file's name of bytes that are no UTF-8, as Python shows it."""
@@ -86,3 +88,36 @@ def test_the_reason_of_a_dead_letter_can_be_written_to_a_file() -> None:
     [letter] = [record.value for record in result.collected("dead")]
     assert letter.reason == r"ValueError: no such name: caf\udce9.parquet 1"
     letter.traceback.encode()
+
+
+SPARKS = (
+    'Job aborted\nTraceback (most recent call last):\n  File "elementwise.py", line 327, in _map\n'
+    "dataflow_model.errors.UserCodeError: ZeroDivisionError: division by zero\n  transform: 'ratios'\n"
+    + "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n"
+    * 300
+)
+
+
+def test_a_user_s_error_is_shown_without_spark_s_stack_which_a_file_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "spark.log"
+    monkeypatch.setattr(failures, "log_file", lambda: log)
+    spark_error = RuntimeError(SPARKS)
+    error = find_our_error(spark_error)
+    assert error.__context__ is spark_error
+    assert text_of(error).splitlines() == [
+        "dataflow_model.errors.UserCodeError: ZeroDivisionError: division by zero",
+        "  transform: 'ratios'",
+        f"Spark's own error, with its stack: {log}",
+    ]
+    assert log.read_text(encoding="utf-8").count("at org.apache.spark") == 300
+    find_our_error(spark_error)
+    assert log.read_text(encoding="utf-8").count("at org.apache.spark") == 600
+
+
+def test_an_error_is_shown_even_if_its_log_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "log_file", lambda: tmp_path / "no such folder" / "spark.log")
+    error = find_our_error(RuntimeError(SPARKS))
+    assert isinstance(error, dm.UserCodeError)
+    assert "Spark's own error" not in text_of(error)

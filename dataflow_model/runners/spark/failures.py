@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import pathlib
 import re
+import tempfile
 import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["find_our_error", "is_stopped", "reported", "session_stopped"]
+__all__ = ["find_our_error", "is_stopped", "log_file", "reported", "session_stopped"]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -33,6 +36,9 @@ _OURS: Final = re.compile(
 def find_our_error(error: BaseException) -> BaseException:
     r"""Return the error of this package that made Spark fail, or Spark's own where there is none.
 
+    Spark's own error, whose stack of the JVM and of the workers runs to hundreds of lines, is not shown with it: it is
+    the error's `__context__`, it is written to the log file of this process, and a note of the error names that file.
+
     Example:
         >>> find_our_error(RuntimeError("Job aborted\ndataflow_model.errors.SinkError: no room\n\n\tat org.apache"))
         SinkError('no room')
@@ -45,8 +51,27 @@ def find_our_error(error: BaseException) -> BaseException:
     if not isinstance(kind, type) or not issubclass(kind, DataflowError):
         return error
     ours = kind(message.rstrip())
-    ours.__cause__ = error
+    ours.__context__, ours.__suppress_context__ = error, True
+    kept = _keep(error)
+    if kept is not None:
+        ours.add_note(f"Spark's own error, with its stack: {kept}")
     return ours
+
+
+def _keep(error: BaseException) -> pathlib.Path | None:
+    """Append an error to the log file; return the file, or `None` where it cannot be written."""
+    path = log_file()
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(encodable("".join(traceback.format_exception(error))))
+    except OSError:
+        return None
+    return path
+
+
+def log_file() -> pathlib.Path:
+    """Return where this process keeps what Spark says about failures, in full."""
+    return pathlib.Path(tempfile.gettempdir(), f"dataflow_model-spark-{os.getpid()}.log")
 
 
 def reported(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

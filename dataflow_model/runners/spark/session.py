@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import sys
 from typing import TYPE_CHECKING, Final
 
+from dataflow_model.runners.spark.failures import log_file
 from dataflow_model.runners.spark.installation import check_pyspark
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
     Args:
         app_name: what Spark calls it.
         cores: how many threads run tasks.
-        log: a file for what Spark and its workers say; by default they say it on standard error.
+        log: a file for what Spark and its workers say. By default they say it on standard error, where an error of
+            Spark's takes one line; its stack is in `dataflow_model-spark-PID.log` in the folder of temporary files.
 
     Raises:
         ModuleNotFoundError: where PySpark is not installed.
@@ -72,8 +75,16 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
         .config("spark.sql.streaming.metricsEnabled", "false")
         .config("spark.log.level", "ERROR")
     )
+    if log is None:
+        builder = builder.config("spark.driver.defaultJavaOptions", _short_errors())
     with _standard_error_to(log):
         return builder.getOrCreate()
+
+
+def _short_errors() -> str:
+    """Return the options of a JVM that logs an error in one line, and its stack to a file."""
+    settings = pathlib.Path(__file__).with_name("log4j2.properties").as_uri()
+    return f'-Dlog4j2.configurationFile="{settings}" -Ddataflow_model.log="{log_file()}"'
 
 
 @contextlib.contextmanager
