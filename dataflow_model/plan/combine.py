@@ -56,6 +56,10 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
     def teardown(self) -> None:
         """Release what `setup` took, also when the run fails; not called in a worker that is killed."""
 
+    def title(self) -> str:
+        """Return what explanations and fingerprints call it."""
+        return type(self).__name__
+
     @property
     def can_subtract(self) -> bool:
         """Whether `subtract_input` is there."""

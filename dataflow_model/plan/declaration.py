@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.dofn import METADATA, DoFn
+from dataflow_model.plan.dofn import DoFn
+from dataflow_model.plan.parameters import METADATA, TOLD_AT_EXPIRY, TOLD_TO_TIMERS, wanted_by
 from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkHoldSpec, WatermarkSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["EXPIRY", "Declaration", "check_callbacks", "declaration_of", "parameters_of"]
+__all__ = ["EXPIRY", "Declaration", "check_callbacks", "declaration_of"]
 
 EXPIRY: Final = "on_window_expiry"
 """The function that runs just before a window's state is gone."""
-_TOLD_AT_EXPIRY: Final = frozenset({"key", "window", "timestamp"})
-_TOLD_TO_TIMERS: Final = _TOLD_AT_EXPIRY | {"fire_timestamp", "timer_tag"}
 
 
 @attrs.frozen
@@ -48,14 +47,26 @@ class Declaration:
         return bool(self.states or self.timers or self.watermarks or self.has_expiry or self.time_sorted)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The parameters that it may name beside metadata."""
-        return (*self.states, *self.timers, *self.watermarks)
+    def specs(self) -> dict[str, Any]:
+        """What its functions may ask for beside metadata, by name."""
+        return {**self.states, **self.timers, **self.watermarks}
+
+    def wanted_by(self, function: Callable[..., Any]) -> dict[str, str]:
+        """Return what each parameter of one of its functions asks for that has to be filled.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> class Numbered(dm.DoFn):
+            ...     COUNT = dm.ValueStateSpec(default=0)
+            ...     def process(self, pair, seen=dm.DoFn.StateParam(COUNT), at=dm.DoFn.TimestampParam): ...
+            >>> declaration_of(Numbered).wanted_by(Numbered().process)
+            {'pair': 'pair', 'seen': 'COUNT', 'at': 'timestamp'}
+        """
+        return wanted_by(function, self.specs)
 
     def describe(self) -> str:
         """Say what it declares, for fingerprints and explanations."""
-        specs: dict[str, Any] = {**self.states, **self.timers, **self.watermarks}
-        parts = [f"{name}: {spec.describe()}" for name, spec in sorted(specs.items())]
+        parts = [f"{name}: {spec.describe()}" for name, spec in sorted(self.specs.items())]
         parts += ["input sorted by event time"] if self.time_sorted else []
         return ", ".join(parts) or "nothing"
 
@@ -87,7 +98,7 @@ def _inspected(kind: Any) -> Declaration:
     states = {name: spec for name, spec in found.items() if isinstance(spec, StateSpec)}
     timers = {name: spec for name, spec in found.items() if isinstance(spec, TimerSpec)}
     watermarks = {name: spec for name, spec in found.items() if isinstance(spec, WatermarkSpec | WatermarkHoldSpec)}
-    taken = sorted((METADATA | _TOLD_TO_TIMERS).intersection((*states, *timers, *watermarks)))
+    taken = sorted((METADATA | TOLD_TO_TIMERS).intersection((*states, *timers, *watermarks)))
     if taken:
         raise InvalidArgument(
             f"{kind.__name__} declares {taken[0]!r}, which is the name of another parameter",
@@ -142,34 +153,25 @@ def check_callbacks(fn: DoFn, given: Collection[str]) -> None:
     """
     declaration = declaration_of(type(fn))
     for name in declaration.callbacks.values():
-        _check(getattr(fn, name), _TOLD_TO_TIMERS.union(declaration.names, given))
+        _check(declaration, getattr(fn, name), TOLD_TO_TIMERS.union(declaration.specs, given))
     if declaration.has_expiry:
         function = getattr(fn, EXPIRY)
-        timers = [name for name in parameters_of(function) if name in declaration.timers]
+        timers = [what for what in declaration.wanted_by(function).values() if what in declaration.timers]
         if timers:
             raise InvalidArgument(
                 f"{EXPIRY} of {type(fn).__name__} takes the timer {timers[0]!r}, which would never fire: "
                 "the window has expired",
                 hint="emit the remaining state as output instead of setting a timer",
             )
-        _check(function, _TOLD_AT_EXPIRY.union(declaration.states, given))
+        _check(declaration, function, TOLD_AT_EXPIRY.union(declaration.states, given))
 
 
-def parameters_of(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the parameters that have to be filled."""
-    return [
-        parameter.name
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY, parameter.POSITIONAL_ONLY}
-        and parameter.default is parameter.empty
-    ]
-
-
-def _check(function: Callable[..., Any], known: Collection[str]) -> None:
-    for name in parameters_of(function):
-        if name not in known:
+def _check(declaration: Declaration, function: Callable[..., Any], known: Collection[str]) -> None:
+    for name, what in declaration.wanted_by(function).items():
+        if what not in known:
+            asked = f"parameter {name!r}" if name == what else f"parameter {name!r} for {what!r}"
             raise InvalidArgument(
-                f"{function.__name__}{inspect.signature(function)} has an unknown parameter {name!r}",
+                f"{function.__name__}{inspect.signature(function)} has an unknown {asked}",
                 hint=f"declare a state or timer of that name, or use one of {sorted(known)}",
             )
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.parameters import ELEMENT, SIDE_INPUT, Held, Told
 from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from dataflow_model.time import Duration, InstantLike
 
 __all__ = [
-    "METADATA",
     "CallableDoFn",
     "DeadLetter",
     "DoFn",
@@ -25,23 +24,7 @@ __all__ = [
     "MapFn",
     "TaggedOutput",
     "TimestampedValue",
-    "metadata_of",
 ]
-
-METADATA: Final = frozenset(
-    {
-        "timestamp",
-        "window",
-        "pane",
-        "watermark_percentile",
-        "production_time",
-        "trigger",
-        "is_retraction",
-        "key",
-        "record_id",
-    }
-)
-"""What a DoFn is told when a parameter bears the name."""
 
 
 @attrs.frozen
@@ -114,6 +97,9 @@ class DoFn:
     `is_retraction` (whether it takes an earlier one back), `key` (of a pair), `record_id` (where the record stands in
     its source: a tuple that no other has; not behind a grouping); any other name is one of the arguments given to
     `ParDo`.
+    A parameter of another name is filled in by its default: `at=DoFn.TimestampParam`, and likewise `WindowParam`,
+    `PaneInfoParam`, `KeyParam`, `StateParam(spec)`, `TimerParam(spec)`, and in the function of a timer
+    `DynamicTimerTagParam`.
     `setup` runs once per worker before anything else, `start_bundle` / `finish_bundle` around each bundle (the latter
     may return outputs as `TimestampedValue`s or none), `teardown` when the worker lets go.
 
@@ -132,7 +118,26 @@ class DoFn:
     window's state is gone.
 
     Source: Beam's `DoFn`; the papers' BOUNDED_PAST is `late_data_horizon`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Timed(dm.DoFn):
+        ...     def process(self, element, at=dm.DoFn.TimestampParam, window=dm.DoFn.WindowParam):
+        ...         yield element, at, window
+        >>> with dm.Pipeline() as p:
+        ...     letters = p | dm.Create([dm.TimestampedValue("a", 5)])
+        ...     _ = letters | dm.ParDo(Timed()) | dm.io.Collect()
+        >>> p.result.collected("Collect")[0].value
+        ('a', EventTime(1970-01-01T00:00:05Z), GlobalWindow())
     """
+
+    ElementParam: ClassVar[Any] = ELEMENT
+    TimestampParam: ClassVar[Any] = Told("timestamp")
+    WindowParam: ClassVar[Any] = Told("window")
+    PaneInfoParam: ClassVar[Any] = Told("pane")
+    KeyParam: ClassVar[Any] = Told("key")
+    DynamicTimerTagParam: ClassVar[Any] = Told("timer_tag")
+    SideInputParam: ClassVar[Any] = SIDE_INPUT
 
     late_data_horizon: Duration | None = None
     retractable: ClassVar[bool | Literal["memoised"]] = True
@@ -154,6 +159,16 @@ class DoFn:
 
     def teardown(self) -> None:
         """Let go of what `setup` took."""
+
+    @staticmethod
+    def StateParam(spec: Any) -> Any:  # noqa: N802 - Beam's name
+        """Return the default that asks for the state of a spec, which the class holds as an attribute."""
+        return Held(spec)
+
+    @staticmethod
+    def TimerParam(spec: Any) -> Any:  # noqa: N802 - Beam's name
+        """Return the default that asks for the timer of a spec, which the class holds as an attribute."""
+        return Held(spec)
 
     def user_function(self) -> Callable[..., Any]:
         """Return the function whose parameters and source lines are the user's."""
@@ -199,42 +214,3 @@ class FilterFn(CallableDoFn):
         """Yield the element if it is to stay."""
         if self.fn(element, *args, **kwargs):
             yield element
-
-
-def metadata_of(fn: Callable[..., Any], *, given: Collection[str] = (), positional: int = 0) -> tuple[str, ...]:
-    """Return the names in `METADATA` that `fn` asks for, those in `given` apart.
-
-    Args:
-        fn: the user's function; its first parameter is the element.
-        given: keyword arguments that the user has bound.
-        positional: how many further positional arguments the user has bound.
-
-    Raises:
-        InvalidArgument: when a parameter without a default is neither metadata nor given.
-
-    Example:
-        >>> metadata_of(lambda x, window, timestamp: x)
-        ('window', 'timestamp')
-    """
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):  # builtins such as `int` may have no signature
-        return ()
-    wanted = []
-    for place, parameter in enumerate(parameters):
-        named = parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
-        if place == 0 or parameter.name in given or not named:
-            continue
-        if place <= positional and parameter.kind is not parameter.KEYWORD_ONLY:
-            continue
-        if parameter.default is not parameter.empty:
-            continue
-        name = getattr(fn, "__name__", repr(fn))
-        if parameter.name in METADATA:
-            wanted.append(parameter.name)
-        else:
-            raise InvalidArgument(
-                f"{name}{inspect.signature(fn)} has an unknown parameter {parameter.name!r}",
-                hint=f"pass {parameter.name}=… as an argument, or use one of {sorted(METADATA)}",
-            )
-    return tuple(wanted)

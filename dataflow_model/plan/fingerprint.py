@@ -155,7 +155,7 @@ def _line(node: Node, reads: str) -> str:
         case GroupByKeyAndWindow():
             strategy = node.strategy
             return (
-                f"grouping of {reads} with {type(node.combine).__name__} under {strategy.window_fn!r}, "
+                f"grouping of {reads} with {node.combine.title()} under {strategy.window_fn!r}, "
                 f"{strategy.trigger!r}, {strategy.accumulation_mode.value}"
                 f"{' and retracting' if strategy.retracting else ''}, "
                 f"lateness {duration_text(strategy.allowed_lateness)}, "

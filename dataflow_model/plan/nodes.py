@@ -8,11 +8,12 @@ import attrs
 
 from dataflow_model.plan.combine import CombineFn, GroupFn
 from dataflow_model.plan.declaration import Declaration, declaration_of
-from dataflow_model.plan.dofn import DoFn, metadata_of
+from dataflow_model.plan.parameters import metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from dataflow_model.plan.dofn import DoFn
     from dataflow_model.plan.sinks import Sink
     from dataflow_model.plan.sources import Source
     from dataflow_model.plan.strategy import WindowingStrategy
@@ -109,10 +110,16 @@ class ParDo:
         return (self.input, *(side.ref for side in self.side_inputs))
 
     @property
+    def told(self) -> dict[str, str]:
+        """What the user's function asks to be told, by the names of its parameters."""
+        given = tuple(self.kwargs)
+        specs = self.declaration.specs
+        return metadata_of(self.fn.user_function(), given=given, positional=len(self.args), specs=specs)
+
+    @property
     def metadata(self) -> tuple[str, ...]:
-        """The metadata parameters that the user's function names."""
-        given = (*self.kwargs, *self.declaration.names)
-        return metadata_of(self.fn.user_function(), given=given, positional=len(self.args))
+        """What the user's function asks to be told."""
+        return tuple(dict.fromkeys(self.told.values()))
 
     @property
     def declaration(self) -> Declaration:

@@ -94,7 +94,7 @@ def _check_grouping(node: GroupByKeyAndWindow, source: GroupByKeyAndWindow) -> N
         )
     if not strategy.accumulates and not node.combine.can_subtract:
         raise PlanError(
-            f"{node.label!r} discards what it has emitted, and {type(node.combine).__name__} cannot subtract, "
+            f"{node.label!r} discards what it has emitted, and {node.combine.title()} cannot subtract, "
             f"so it cannot process the retractions of {source.label!r}",
             hint="use .accumulating() or .accumulating_and_retracting(), or give the CombineFn `subtract_input`",
         )

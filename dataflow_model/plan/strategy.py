@@ -26,13 +26,20 @@ __all__ = [
 class AccumulationMode(enum.Enum):
     """How a pane relates to the panes before it.
 
-    `CLEAR_ALWAYS` is discarding, `ACCUMULATE_ALWAYS` accumulating; the two in between obey what a trigger asks for.
+    `DISCARDING` and `ACCUMULATING`, as Beam calls them, are `CLEAR_ALWAYS` and `ACCUMULATE_ALWAYS`; the two in between
+    obey what a trigger asks for.
+
+    Example:
+        >>> AccumulationMode.DISCARDING
+        <AccumulationMode.CLEAR_ALWAYS: 'clear_always'>
     """
 
     CLEAR_ALWAYS = "clear_always"
     CLEAR_BY_DEFAULT = "clear_by_default"
     ACCUMULATE_BY_DEFAULT = "accumulate_by_default"
     ACCUMULATE_ALWAYS = "accumulate_always"
+    DISCARDING = CLEAR_ALWAYS
+    ACCUMULATING = ACCUMULATE_ALWAYS
 
 
 class TimestampCombiner(enum.Enum):

@@ -9,10 +9,13 @@ import attrs
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.combine import CombineFn
-from dataflow_model.transforms.typehints import return_type
+from dataflow_model.transforms.code_names import CallsUser
+from dataflow_model.transforms.pcollection import PCollection
+from dataflow_model.transforms.side_inputs import AsView
+from dataflow_model.transforms.typehints import combined_type, return_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["AssociativeFn", "as_combine_fn"]
 
@@ -62,15 +65,119 @@ class AssociativeFn(CombineFn[Any, list[Any], Any]):
     def output_type(self, value_type: Any) -> Any:
         """Return what the function's annotation says."""
         del value_type
-        return return_type(self.fn)
+        return return_type(self.fn.func if isinstance(self.fn, _Curried) else self.fn)
 
 
-def as_combine_fn(given: Any, label: str) -> CombineFn[Any, Any, Any]:
+class _Curried(CallsUser):
+    """An associative function with further arguments."""
+
+    def __init__(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        super().__init__(func)
+        self.args = args
+        self.kwargs = kwargs
+
+    def __call__(self, values: Iterable[Any]) -> Any:
+        return self.func(values, *self.args, **self.kwargs)
+
+
+@attrs.frozen
+class _WithArguments(CombineFn[Any, Any, Any]):
+    """A combiner whose methods take further arguments.
+
+    Source: Beam's `CurriedFn`.
+    """
+
+    combine: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def setup(self) -> None:
+        self.combine.setup()
+
+    def create_accumulator(self) -> Any:
+        return self.combine.create_accumulator(*self.args, **self.kwargs)
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        return self.combine.add_input(accumulator, element, *self.args, **self.kwargs)
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        return self.combine.merge_accumulators(accumulators, *self.args, **self.kwargs)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return self.combine.extract_output(accumulator, *self.args, **self.kwargs)
+
+    def subtract_input(self, accumulator: Any, element: Any) -> Any:
+        return self.combine.subtract_input(accumulator, element, *self.args, **self.kwargs)
+
+    def teardown(self) -> None:
+        self.combine.teardown()
+
+    def title(self) -> str:
+        return str(self.combine.title())
+
+    @property
+    def can_subtract(self) -> bool:
+        can: bool = self.combine.can_subtract
+        return can
+
+    def output_type(self, value_type: Any) -> Any:
+        return combined_type(self.combine, value_type)
+
+
+def user_function(combine: CombineFn[Any, Any, Any]) -> Any:
+    """Return what the user gave for a combiner: the function, or the combiner itself."""
+    if isinstance(combine, _WithArguments):
+        return combine.combine
+    return combine.fn if isinstance(combine, AssociativeFn) else combine
+
+
+def as_combine_fn(given: Any, label: str, *args: Any, **kwargs: Any) -> CombineFn[Any, Any, Any]:
     """Return the combiner that was given: an instance, a class, or a function over an iterable.
 
+    Args:
+        given: the combiner.
+        label: of the transform, for errors.
+        *args: further arguments of the function, or of each method of the combiner.
+        **kwargs: the same, by name.
+
     Raises:
-        InvalidType: for something else.
+        InvalidType: for something else, for arguments that the function or a method does not take, or a side input
+            among them.
     """
+    if not args and not kwargs:
+        return _as_combine_fn(given, label)
+    for argument in (*args, *kwargs.values()):
+        if isinstance(argument, AsView | PCollection):
+            raise InvalidType(
+                f"{label} got {argument!r} as an argument of its combiner, but combiners take no side inputs",
+                hint="apply what depends on the side input in a dm.Map before or after the combiner",
+            )
+    if callable(given) and not isinstance(given, type | CombineFn):
+        _check_arguments(given, (None, *args), kwargs, label)
+        return AssociativeFn(_Curried(given, args, kwargs))
+    combine = _as_combine_fn(given, label)
+    for method, own in (("create_accumulator", 0), ("add_input", 2), ("merge_accumulators", 1), ("extract_output", 1)):
+        _check_arguments(getattr(combine, method), (*[None] * own, *args), kwargs, label)
+    return _WithArguments(combine, args, kwargs)
+
+
+def _check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], label: str) -> None:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # builtins may have no signature
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name = getattr(fn, "__qualname__", repr(fn))
+        raise InvalidType(
+            f"{label} got further arguments that {name}{signature} does not take: {error}",
+            hint="a function takes them after the iterable, a CombineFn in each of its four methods; the arguments "
+            "of a combiner's constructor go there: dm.CombinePerKey(dm.Top(3))",
+        ) from error
+
+
+def _as_combine_fn(given: Any, label: str) -> CombineFn[Any, Any, Any]:
     from dataflow_model.transforms.combiners import Max, Min, Sum
 
     if isinstance(given, CombineFn):

@@ -8,9 +8,11 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
-from dataflow_model.plan.dofn import CallableDoFn, metadata_of
+from dataflow_model.plan.dofn import CallableDoFn
+from dataflow_model.plan.parameters import metadata_of
 from dataflow_model.time import duration
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.ptransform import PTransform
@@ -69,6 +71,10 @@ class Deduplicate(PTransform):
             raise InvalidArgument(
                 f"`horizon` must be positive, got {self._horizon!r}", hint="pass horizon='10 minutes'"
             )
+
+    def label_by_code(self) -> str:
+        """Return the name with the function."""
+        return f"{self.default_label()}({code_name(self._id_fn)})"
 
     def expand(self, pcoll: PCollection) -> PCollection:
         """Pair each element with its id, and add the node."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.code_names import CallsUser
 from dataflow_model.transforms.pardo import ParDo, _callable
 
 if TYPE_CHECKING:
@@ -118,17 +119,13 @@ class FlatMapTuple(FlatMap):
         return typehints.item_type(_spread_type(self))
 
 
-class _Spread:
+class _Spread(CallsUser):
     """Calls a function with the parts of a tuple."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
-        self.__name__ = getattr(fn, "__name__", type(fn).__name__)
-
     def __call__(self, element: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-        return self.fn(*element, *args, **kwargs)
+        return self.func(*element, *args, **kwargs)
 
 
 def _spread_type(transform: ParDo) -> Any:
     spread = transform.fn.user_function()
-    return typehints.return_type(spread.fn) if isinstance(spread, _Spread) else Any
+    return typehints.return_type(spread.func) if isinstance(spread, _Spread) else Any

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.transforms import typehints
-from dataflow_model.transforms.associative import as_combine_fn
+from dataflow_model.transforms.associative import as_combine_fn, user_function
+from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.pairs import Values
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.side_inputs import AsSingleton
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.transforms.pcollection import PCollection
@@ -55,13 +57,14 @@ class CombinePerKey(PTransform):
 
     Args:
         fn: a `CombineFn`, its class, or an associative function over an iterable, such as `sum`.
+        args, kwargs: further arguments: of the function, or of each method of the `CombineFn`.
         name: what to be called where no label is given.
 
     Raises:
-        InvalidType: for a collection whose elements are known not to be pairs, or a value type that the combiner
-            cannot take.
+        InvalidType: for a collection whose elements are known not to be pairs, a value type that the combiner
+            cannot take, or a side input as a further argument.
 
-    Source: Beam's `CombinePerKey`.
+    Source: Beam's `CombinePerKey`, which takes side inputs too.
 
     Example:
         >>> import dataflow_model as dm
@@ -69,22 +72,31 @@ class CombinePerKey(PTransform):
         >>> totals = p | dm.Create([("UA", 1), ("UA", 2)]) | dm.CombinePerKey(sum)
         >>> p.plan()["CombinePerKey"].combine
         Sum()
+        >>> def greatest(numbers, at_least):
+        ...     return max(numbers, default=at_least)
+        >>> dm.CombinePerKey(greatest, at_least=0).fn.extract_output([])
+        0
     """
 
     input_kind = "collection"
 
     def __init__(
         self,
-        fn: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | Callable[[Iterable[Any]], Any],
-        *,
+        fn: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | Callable[..., Any],
+        *args: Any,
         name: str | None = None,
+        **kwargs: Any,
     ) -> None:
         self._name = name or type(self).__name__
-        self.fn = as_combine_fn(fn, self._name)
+        self.fn = as_combine_fn(fn, self._name, *args, **kwargs)
 
     def default_label(self) -> str:
         """Return the name that it was made with."""
         return self._name
+
+    def label_by_code(self) -> str | None:
+        """Return the name with the function or the combiner's class, unless the name says it already."""
+        return _label_by_code(self._name, self.fn, type(self))
 
     def expand(self, pcoll: PCollection) -> PCollection:
         """Add the node."""
@@ -99,7 +111,11 @@ class CombineGlobally(PTransform):
 
     Args:
         fn: a `CombineFn`, its class, or an associative function over an iterable, such as `max`.
+        args, kwargs: further arguments: of the function, or of each method of the `CombineFn`.
         name: what to be called where no label is given.
+
+    Raises:
+        InvalidType: for a side input as a further argument.
 
     Source: Beam's `CombineGlobally(…).without_defaults()`.
 
@@ -113,23 +129,65 @@ class CombineGlobally(PTransform):
 
     input_kind = "collection"
 
+    _as_view = False
+
     def __init__(
         self,
-        fn: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | Callable[[Iterable[Any]], Any],
-        *,
+        fn: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | Callable[..., Any],
+        *args: Any,
         name: str | None = None,
+        **kwargs: Any,
     ) -> None:
         self._name = name or type(self).__name__
-        self.fn = as_combine_fn(fn, self._name)
+        self.fn = as_combine_fn(fn, self._name, *args, **kwargs)
 
     def default_label(self) -> str:
         """Return the name that it was made with."""
         return self._name
 
+    def label_by_code(self) -> str | None:
+        """Return the name with the function or the combiner's class, unless the name says it already."""
+        return _label_by_code(self._name, self.fn, type(self))
+
+    def as_singleton_view(self) -> Self:
+        """Return the transform whose result is a side input: the combined value of the window.
+
+        For a window without elements it is the combiner's value of nothing.
+
+        Source: Beam's `CombineGlobally(…).as_singleton_view()`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> with dm.Pipeline() as p:
+            ...     numbers = p | dm.Create([1, 2, 5])
+            ...     total = numbers | dm.CombineGlobally(sum).as_singleton_view()
+            ...     shares = numbers | dm.Map(lambda x, total: x / total, total)
+            ...     _ = shares | "shares" >> dm.io.Collect()
+            >>> [record.value for record in p.result.collected("shares")]
+            [0.125, 0.25, 0.625]
+        """
+        return self._but(_as_view=True)
+
     def expand(self, pcoll: PCollection) -> Any:
         """Give all elements the key `None`, combine per key, and drop the key."""
         pairs: Any = tuple[None, pcoll.element_type]  # type: ignore[name-defined] # built at run time
-        return pcoll | Map(_with_no_key).with_output_types(pairs) | CombinePerKey(self.fn) | Values()
+        combined = pcoll | Map(_with_no_key).with_output_types(pairs) | CombinePerKey(self.fn) | Values()
+        return AsSingleton(combined, _of_nothing(self.fn)) if self._as_view else combined
+
+
+def _of_nothing(combine: CombineFn[Any, Any, Any]) -> Any:
+    combine.setup()
+    try:
+        return combine.extract_output(combine.create_accumulator())
+    finally:
+        combine.teardown()
+
+
+def _label_by_code(name: str, combine: CombineFn[Any, Any, Any], transform: type[PTransform]) -> str | None:
+    """Return the label of a grouping by its combiner; `None` for `Sum.PerKey`, whose name says it already."""
+    if name != transform.__name__:
+        return None
+    return f"{name}({code_name(user_function(combine))})"
 
 
 def _with_no_key(element: Any) -> tuple[None, Any]:

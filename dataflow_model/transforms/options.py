@@ -25,8 +25,8 @@ def as_option(options: type[E], value: E | str) -> E:
     """
     if isinstance(value, options):
         return value
-    for option in options:
-        if isinstance(value, str) and value.lower() in {option.name.lower(), str(option.value).lower()}:
+    for name, option in options.__members__.items():  # with the aliases
+        if isinstance(value, str) and value.lower() in {name.lower(), str(option.value).lower()}:
             return option
     choices = " or ".join(repr(option.value) for option in options)
     raise InvalidArgument(f"{value!r} is not a valid {options.__name__}", hint=f"use {choices}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.code_names import CallsUser, code_name
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.ptransform import PTransform
 
@@ -65,6 +66,13 @@ class WithKeys(PTransform):
             )
         self.key = key
         self.value = value
+
+    def label_by_code(self) -> str:
+        """Return the name with the function, or with the fields."""
+        if callable(self.key):
+            return f"{self.default_label()}({code_name(self.key)})"
+        fields = (self.key,) if isinstance(self.key, str) else self.key
+        return f"{self.default_label()}({', '.join(fields)}{'' if self.value is None else f': {self.value}'})"
 
     def expand(self, pcoll: PCollection) -> PCollection:
         """Add the node."""
@@ -155,15 +163,11 @@ def _swapped(pair: Any) -> Any:
 _FUNCTIONS: dict[type, Callable[[Any], Any]] = {Keys: _key, Values: _value, KvSwap: _swapped}
 
 
-class _Pair:
+class _Pair(CallsUser):
     """Calls a function for the key and keeps the element as the value."""
 
-    def __init__(self, key: Callable[[Any], Any]) -> None:
-        self.key = key
-        self.__name__ = getattr(key, "__name__", type(key).__name__)
-
     def __call__(self, element: Any) -> tuple[Any, Any]:
-        return self.key(element), element
+        return self.func(element), element
 
 
 def _is_names(key: object) -> bool:

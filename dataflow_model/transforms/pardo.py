@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
-from dataflow_model.plan.dofn import DeadLetter, DoFn, FlatMapFn, metadata_of
+from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FlatMapFn
+from dataflow_model.plan.parameters import filled_by_place, metadata_of, wanted_by
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.pcollection import OutputTuple
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
@@ -32,7 +34,8 @@ class ParDo(PTransform):
     Args:
         fn: a `DoFn`; a plain function is taken as `FlatMap` takes it.
         args, kwargs: further arguments of `process`, side inputs among them. Parameters that are called `timestamp`,
-            `window`, `pane` or `key` and that nothing is given for are filled by the runner.
+            `window`, `pane` or `key` and that nothing is given for are filled by the runner, and so are those with a
+            default of `DoFn.TimestampParam` or the like.
 
     Raises:
         InvalidArgument: for a parameter that nothing fills, or arguments that `process` does not take.
@@ -73,9 +76,9 @@ class ParDo(PTransform):
         _check_retractable(fn.retractable, f"`retractable` of {type(fn).__name__}")
         check_named_percentiles(fn.watermark_percentiles, f"`watermark_percentiles` of {type(fn).__name__}")
         self.fn: DoFn = fn
-        self.args = args
-        self.kwargs: Mapping[str, Any] = kwargs
-        _check_arguments(fn, args, kwargs)
+        self.args, by_name = filled_by_place(fn.user_function(), args)
+        self.kwargs: Mapping[str, Any] = {**by_name, **kwargs}
+        _check_arguments(fn, self.args, self.kwargs)
 
     def with_outputs(self, *tags: str, main: str = nodes.MAIN) -> Self:
         """Name the outputs for `TaggedOutput`s; applying the transform then gives an `OutputTuple`.
@@ -168,6 +171,10 @@ class ParDo(PTransform):
         """
         return self._but(_late_data_horizon=checked_horizon(horizon))
 
+    def label_by_code(self) -> str:
+        """Return the name with the function or the class of the DoFn."""
+        return f"{self.default_label()}({code_name(self.fn.fn if isinstance(self.fn, CallableDoFn) else self.fn)})"
+
     def output_type(self, element_type: Any) -> Any:
         """Return what hints tell of the main output's elements."""
         del element_type
@@ -225,16 +232,16 @@ def _check_retractable(how: object, name: str) -> None:
 
 def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     user = fn.user_function()
-    held = declaration_of(type(fn)).names
-    told = dict.fromkeys(metadata_of(user, given=(*kwargs, *held), positional=len(args)))
+    specs = declaration_of(type(fn)).specs
+    told = metadata_of(user, given=tuple(kwargs), positional=len(args), specs=specs)
     check_callbacks(fn, tuple(kwargs))
     try:
         signature = inspect.signature(user)
     except (TypeError, ValueError):  # builtins such as `int` may have no signature
         return
+    held = [name for name, what in wanted_by(user, specs).items() if what in specs]
     try:
-        named = {name: None for name in held if name in signature.parameters}
-        signature.bind(None, *args, **kwargs, **told, **named)
+        signature.bind(None, *args, **kwargs, **dict.fromkeys([*told, *held]))
     except TypeError as error:
         name = getattr(user, "__name__", repr(user))
         raise InvalidArgument(

@@ -92,6 +92,9 @@ class Pipeline:
             raise InvalidType(f"`|` applies only transforms, got {transform!r}", hint=_way_out(transform))
         name = transform.label if label is None else label
         full = "/".join([*self._scope, name])
+        if full in self._labels and label is None and transform._label is None:  # noqa: SLF001 - one that nobody chose
+            name = transform.label_by_code() or name
+            full = "/".join([*self._scope, name])
         if full in self._labels:
             raise InvalidArgument(
                 f"the label {full!r} is already used by another transform; labels must be unique in their scope",

@@ -58,6 +58,19 @@ class PTransform:
         """Return the name to use where no label is given."""
         return type(self).__name__
 
+    def label_by_code(self) -> str | None:
+        """Return the label for a second use in one scope without a label: the name, and the user's code in brackets.
+
+        It depends on the code of that function alone, not on where it is written. `None` where no code of the user's
+        tells one use from another: such a transform needs a label.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> dm.Map(lambda x: 2 * x).label_by_code(), dm.Create([1]).label_by_code()
+            ('Map(lambda x: 2 * x)', None)
+        """
+        return None
+
     def expand(self, pcoll: Any) -> Any:
         """Apply the parts of this transform to `pcoll` and return what comes out."""
         del pcoll

@@ -8,6 +8,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn, TaggedOutput
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.inputs import common_strategy
 from dataflow_model.transforms.ptransform import PTransform
@@ -81,6 +82,10 @@ class Partition(PTransform):
         self.n = n
         self.args = args
         self.kwargs = kwargs
+
+    def label_by_code(self) -> str:
+        """Return the name with the function."""
+        return f"{self.default_label()}({code_name(self.fn)})"
 
     def expand(self, pcoll: PCollection) -> tuple[PCollection, ...]:
         """Add the node."""

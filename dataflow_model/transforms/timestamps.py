@@ -9,6 +9,7 @@ from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import element_time
 from dataflow_model.time import Duration, DurationLike, EventTime, InstantLike, duration
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.code_names import CallsUser, code_name
 from dataflow_model.transforms.ptransform import PTransform
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class WithTimestamps(PTransform):
         self.fn = fn
         self.late_data_horizon = None if late_data_horizon is None else checked_horizon(late_data_horizon)
 
+    def label_by_code(self) -> str:
+        """Return the name with the function."""
+        return f"{self.default_label()}({code_name(self.fn)})"
+
     def expand(self, pcoll: PCollection) -> PCollection:
         """Add the node."""
         pipeline = pcoll.pipeline
@@ -76,12 +81,8 @@ def checked_horizon(given: DurationLike) -> Duration:
     return horizon
 
 
-class _AsEventTime:
+class _AsEventTime(CallsUser):
     """Calls a user's function and turns what it gives into an `EventTime`."""
 
-    def __init__(self, fn: Callable[[Any], InstantLike]) -> None:
-        self.fn = fn
-        self.__name__ = getattr(fn, "__name__", type(fn).__name__)
-
     def __call__(self, element: Any) -> EventTime:
-        return element_time(self.fn(element))
+        return element_time(self.func(element))

@@ -33,31 +33,66 @@ __all__ = ["Window", "WindowInto"]
 
 
 class WindowInto(PTransform):
-    """Where, when and how for the groupings that follow; made by `Window.into(…)` or `Window.trigger(…)`.
+    """Where, when and how for the groupings that follow.
 
-    The chain's methods return a changed copy; the last call of each wins, and their order does not matter: the parts
-    are checked against each other only when the chain is applied or its `strategy` is read. What is not said is as in
-    a fresh strategy after `Window.into`, and as in the input's strategy after `Window.trigger`.
+    `WindowInto(fn)` is `Window.into(fn)`, and its arguments are the methods of the chain; `Window.trigger(…)` changes
+    the when and how alone. The methods return a changed copy; the last call of each wins, and their order does not
+    matter: the parts are checked against each other only when the chain is applied or its `strategy` is read. What is
+    not said is as in a fresh strategy after `Window.into`, and as in the input's strategy after `Window.trigger`.
 
-    Source: Beam's `WindowInto`; the papers' AssignWindows.
+    Args:
+        where: a window function; or a whole `WindowingStrategy`.
+        trigger, allowed_lateness, timestamp_combiner: as in the methods of these names.
+        accumulation_mode: as in `accumulation`; `AccumulationMode.DISCARDING` and `ACCUMULATING` are Beam's names.
+
+    Raises:
+        InvalidType: for something else than a window function, such as a duration, or than a trigger.
+        InvalidArgument: for a negative lateness, or an unknown mode.
+
+    Source: Beam's `WindowInto`, which requires a mode with every trigger, where this one discards unless told
+        otherwise; the papers' AssignWindows.
 
     Example:
         >>> import dataflow_model as dm
+        >>> each_hour = dm.WindowInto(
+        ...     dm.FixedWindows("1 hour"),
+        ...     trigger=dm.AfterWatermark(late=dm.AfterCount(1)),
+        ...     accumulation_mode="accumulating",
+        ...     allowed_lateness="6 hours",
+        ... )
         >>> hourly = (
         ...     dm.Window.into(dm.FixedWindows("1 hour"))
         ...     .trigger(dm.AfterWatermark(late=dm.AfterCount(1)))
         ...     .allowed_lateness("6 hours")
         ...     .accumulating()
         ... )
-        >>> hourly.strategy.allowed_lateness
-        Duration(21600s)
+        >>> hourly.strategy == each_hour.strategy
+        True
     """
 
     input_kind = "collection"
 
-    def __init__(self, base: WindowingStrategy | None, settings: Mapping[str, Any]) -> None:
-        self._base = base
-        self._settings = dict(settings)
+    def __init__(
+        self,
+        where: WindowFn | WindowingStrategy,
+        *,
+        trigger: Trigger | None = None,
+        accumulation_mode: AccumulationMode | str | None = None,
+        allowed_lateness: DurationLike | None = None,
+        timestamp_combiner: TimestampCombiner | str | None = None,
+    ) -> None:
+        self._base: WindowingStrategy | None = _base_of(where)
+        self._settings: Mapping[str, Any] = {}
+        chain = self
+        if trigger is not None:
+            chain = chain.trigger(trigger)
+        if accumulation_mode is not None:
+            chain = chain.accumulation(accumulation_mode)
+        if allowed_lateness is not None:
+            chain = chain.allowed_lateness(allowed_lateness)
+        if timestamp_combiner is not None:
+            chain = chain.timestamp_combiner(timestamp_combiner)
+        self._settings = chain._settings  # noqa: SLF001 - a copy of this one
 
     def default_label(self) -> str:
         """Return `Window.into` or `Window.trigger`, whichever began the chain."""
@@ -176,16 +211,20 @@ class Window:
         Raises:
             InvalidType: for something else, such as a duration.
         """
-        if isinstance(where, WindowingStrategy):
-            return WindowInto(attrs.evolve(where, merged=False), {})
-        if not isinstance(where, WindowFn):
-            raise InvalidType(
-                f"Window.into takes a window function, got {where!r}",
-                hint="pass dm.FixedWindows('1 hour'), for example",
-            )
-        return WindowInto(attrs.evolve(DEFAULT_STRATEGY, window_fn=where), {})
+        return WindowInto(where)
 
     @staticmethod
     def trigger(trigger: Trigger, may_lose_data: bool = False) -> WindowInto:  # noqa: FBT001, FBT002 - as in the chain
         """Leave elements in their windows and change only the when and how."""
-        return WindowInto(None, {}).trigger(trigger, may_lose_data=may_lose_data)
+        inherited = WindowInto(DEFAULT_STRATEGY)._but(_base=None)  # noqa: SLF001 - the two classes are one
+        return inherited.trigger(trigger, may_lose_data=may_lose_data)
+
+
+def _base_of(where: WindowFn | WindowingStrategy) -> WindowingStrategy:
+    if isinstance(where, WindowingStrategy):
+        return attrs.evolve(where, merged=False)
+    if not isinstance(where, WindowFn):
+        raise InvalidType(
+            f"Window.into takes a window function, got {where!r}", hint="pass dm.FixedWindows('1 hour'), for example"
+        )
+    return attrs.evolve(DEFAULT_STRATEGY, window_fn=where)

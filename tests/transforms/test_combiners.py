@@ -105,3 +105,63 @@ def test_classes_and_builtins_stand_for_combiners() -> None:
     assert dm.CombinePerKey(dm.Mean).fn == dm.Mean()
     assert dm.CombinePerKey(sum).fn == dm.Sum()
     assert dm.CombineGlobally(min).fn == dm.Min()
+
+
+# Further arguments --------------------------------------------------------------------------------------------------
+
+
+def run_on(values: list[Any], transform: dm.PTransform) -> list[Any]:
+    with dm.Pipeline() as p:
+        _ = p | dm.Create(values) | transform | "out" >> dm.io.Collect()
+    assert p.result is not None
+    return [record.value for record in p.result.collected("out")]
+
+
+def at_most(values: Iterable[int], limit: int) -> int:
+    return min(limit, sum(values))
+
+
+class SumAbove(dm.CombineFn[int, int, int]):
+    """Adds up what is above a limit."""
+
+    def create_accumulator(self, limit: int = 0) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, element: int, limit: int = 0) -> int:
+        return accumulator + (element if element > limit else 0)
+
+    def merge_accumulators(self, accumulators: Iterable[int], limit: int = 0) -> int:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int, limit: int = 0) -> int:
+        return accumulator
+
+
+def test_further_arguments_reach_the_function_or_each_method_of_the_combiner() -> None:
+    assert run_on([3, 4, 5], dm.CombineGlobally(at_most, 10)) == [10]
+    assert run_on([3, 4, 5], dm.CombineGlobally(at_most, limit=11)) == [11]
+    assert run_on([("a", 3), ("a", 9)], dm.CombinePerKey(SumAbove(), 5)) == [("a", 9)]
+    assert run_on([3, 9], dm.CombineGlobally(SumAbove, limit=5)) == [9]
+
+
+def test_arguments_that_a_combiner_does_not_take_are_refused() -> None:
+    with pytest.raises(dm.InvalidType, match=r"CombinePerKey got further arguments that at_most.*does not take"):
+        dm.CombinePerKey(at_most, 1, 2)
+    with pytest.raises(dm.InvalidType, match=r"(?s)Sum.create_accumulator.*does not take.*Hint: .*dm.Top\(3\)"):
+        dm.CombinePerKey(dm.Sum(), 3)
+
+
+def test_a_combiner_takes_no_side_inputs() -> None:
+    numbers = dm.Pipeline() | dm.Create([1])
+    with pytest.raises(dm.InvalidType, match="combiners take no side inputs"):
+        dm.CombineGlobally(at_most, dm.AsSingleton(numbers))
+
+
+def test_a_singleton_view_is_the_combined_value_or_that_of_nothing() -> None:
+    with dm.Pipeline() as p:
+        numbers = p | dm.Create([1, 2, 5])
+        total = numbers | dm.CombineGlobally(sum).as_singleton_view()
+        none = numbers | dm.Filter(lambda x: x > 9) | "none" >> dm.Mean.globally().as_singleton_view()
+        _ = numbers | dm.Map(lambda x, total, none: (x / total, none != none), total, none=none) | dm.io.Collect()  # noqa: PLR0124 - NaN
+    assert p.result is not None
+    assert [record.value for record in p.result.collected("Collect")] == [(0.125, True), (0.25, True), (0.625, True)]

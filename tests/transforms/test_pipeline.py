@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
+import subprocess
+import sys
 from operator import attrgetter
 from typing import Any
 
@@ -48,8 +52,8 @@ def test_an_automatic_label_is_the_name_of_the_transform() -> None:
 
 def test_a_label_is_refused_the_second_time_in_its_scope() -> None:
     numbers = dm.Pipeline() | dm.Create([1]) | dm.Map(str)
-    with pytest.raises(dm.InvalidArgument, match=r"the label 'Map' is already used(.|\n)*Hint: .*another name"):
-        _ = numbers | dm.Map(int)
+    with pytest.raises(dm.InvalidArgument, match=r"the label 'Map\(int\)' is already used(.|\n)*Hint: .*another name"):
+        _ = numbers | dm.Map(int) | dm.Map(int)
 
 
 class Widest(dm.Combiner[int, int, int]):
@@ -228,3 +232,75 @@ def test_the_policy_for_late_data_is_taken_as_text() -> None:
 def test_everything_in_the_public_list_is_there() -> None:
     lazy_on_spark = {"SparkRunner"}
     assert [name for name in dm.__all__ if name not in lazy_on_spark and not hasattr(dm, name)] == []
+
+
+# Labels that nobody chose --------------------------------------------------------------------------------------------
+
+
+def automatic(*transforms: dm.PTransform) -> list[str]:
+    p = dm.Pipeline()
+    numbers = p | dm.Create([("a", 1)])
+    for transform in transforms:
+        _ = numbers | transform
+    return labels(p)[1:]
+
+
+def test_a_second_use_without_a_label_is_called_by_its_code() -> None:
+    assert automatic(dm.Map(lambda x: x), dm.Map(lambda x: (x, 1)), dm.Map(str)) == [
+        "Map", "Map(lambda x: (x, 1))", "Map(str)",
+    ]  # fmt: skip
+    assert automatic(dm.ParDo(dm.DoFn()), dm.ParDo(Halves()), dm.ParDo(len)) == ["ParDo", "ParDo(Halves)", "ParDo(len)"]
+    assert automatic(dm.WithKeys(str), dm.WithKeys("a", value="b")) == ["WithKeys/Map", "WithKeys(a: b)"]
+    assert automatic(dm.CombinePerKey(sum), dm.CombinePerKey(dm.Top(2)))[1] == "CombinePerKey(Top)"
+    assert automatic(dm.CombinePerKey(set), dm.CombinePerKey(math.prod))[1] == "CombinePerKey(prod)"
+    assert automatic(dm.MapTuple(lambda k, v: k), dm.MapTuple(lambda k, v: v))[1] == "MapTuple(lambda k, v: v)"
+
+
+class Halves(dm.DoFn):
+    """A DoFn of the user's own."""
+
+
+def test_two_lambdas_on_one_line_or_one_in_the_other_are_told_apart() -> None:
+    one, other = dm.Map(lambda x: x + 1), dm.Map(lambda x: x + 2)
+    assert [one.label_by_code(), other.label_by_code()] == ["Map(lambda x: x + 1)", "Map(lambda x: x + 2)"]
+    outer: Any = lambda x: lambda x: -x  # noqa: E731 - a lambda in a lambda
+    assert dm.Map(outer).label_by_code() == "Map(lambda x: lambda x: -x)"
+    assert dm.Map(outer(0)).label_by_code() == "Map(lambda x: -x)"
+
+
+def test_layout_comments_and_place_do_not_change_the_label_of_a_lambda() -> None:
+    spread = dm.Map(
+        lambda x: (  # what for
+            x   +   1
+        )
+    )  # fmt: skip
+    assert spread.label_by_code() == dm.Map(lambda x: x + 1).label_by_code()
+
+
+def test_a_long_lambda_is_cut_short_with_a_digest_of_the_whole() -> None:
+    one = dm.Map(lambda x: {"first": x, "second": x, "third": x, "fourth": x, "fifth": 1}).label_by_code()
+    other = dm.Map(lambda x: {"first": x, "second": x, "third": x, "fourth": x, "fifth": 2}).label_by_code()
+    assert one != other
+    assert one.startswith("Map(lambda x: {'first': x, ")
+    assert len(one) <= len("Map()") + 60
+
+
+def test_a_lambda_without_source_is_called_by_its_compiled_code_in_every_process() -> None:
+    code = "import dataflow_model as dm; print(dm.Map(lambda x: x in {'a', 'b', 'c', 'd'}).label_by_code())"
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(seen) == 1
+    assert seen.pop().startswith(b"Map(lambda ")
+
+
+def test_one_code_used_twice_needs_a_label_and_so_does_what_has_no_code() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"the label 'Map\(str\)' is already used"):
+        automatic(dm.Map(str), dm.Map(str), dm.Map(str))
+    with pytest.raises(dm.InvalidArgument, match="the label 'GroupByKey' is already used"):
+        automatic(dm.GroupByKey(), dm.GroupByKey())
+    with pytest.raises(dm.InvalidArgument, match="the label 'mine' is already used"):
+        automatic("mine" >> dm.Map(str), "mine" >> dm.Map(len))

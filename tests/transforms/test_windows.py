@@ -129,3 +129,26 @@ def test_flatten_wants_one_window_function() -> None:
         _ = (one, two) | dm.Flatten()
     three = p | "c" >> dm.Create([1]) | "more hours" >> dm.Window.into(HOURLY).accumulating()
     assert not ((one, three) | dm.Flatten()).strategy.accumulates
+
+
+def test_the_arguments_of_window_into_are_the_methods_of_the_chain() -> None:
+    late = dm.AfterWatermark(late=dm.AfterCount(1))
+    chain = dm.Window.into(dm.FixedWindows(10)).trigger(late).allowed_lateness(60).accumulating()
+    arguments = dm.WindowInto(
+        dm.FixedWindows(10), trigger=late, accumulation_mode=dm.AccumulationMode.ACCUMULATING, allowed_lateness=60
+    )
+    assert arguments.strategy == chain.strategy
+    latest = dm.WindowInto(chain.strategy, timestamp_combiner="latest", accumulation_mode="discarding")
+    assert latest.strategy == chain.discarding().timestamp_combiner(dm.TimestampCombiner.LATEST).strategy
+    assert dm.WindowInto(dm.FixedWindows(10)).strategy == dm.Window.into(dm.FixedWindows(10)).strategy
+
+
+def test_the_arguments_of_window_into_are_checked_as_in_the_chain() -> None:
+    with pytest.raises(dm.InvalidType, match=r"takes a window function, got 60\nHint: pass dm.FixedWindows"):
+        dm.WindowInto(60)  # type: ignore[arg-type] # the point
+    with pytest.raises(dm.InvalidType, match="`trigger` must be a trigger"):
+        dm.WindowInto(dm.FixedWindows(10), trigger="late")  # type: ignore[arg-type] # the point
+    with pytest.raises(dm.InvalidArgument, match="'retracting' is not a valid AccumulationMode"):
+        dm.WindowInto(dm.FixedWindows(10), accumulation_mode="retracting")
+    with pytest.raises(dm.InvalidArgument, match="`allowed_lateness` must not be negative"):
+        dm.WindowInto(dm.FixedWindows(10), allowed_lateness=-1)

@@ -99,7 +99,7 @@ class Fragment:
         for node in plan.nodes:
             for ref in dict.fromkeys(node.inputs) if node.label not in skip else ():
                 self._consumers.setdefault(ref, []).append(node)
-        self._metadata_names: dict[str, tuple[str, ...]] = {}
+        self._told: dict[str, dict[str, str]] = {}
         self._lifetimes: dict[str, Lifetime] = {}
         self._record_id: tuple[Any, ...] = ()
         self._root = Bundle()
@@ -227,11 +227,11 @@ class Fragment:
             return {}
         if node.label not in self._lifetimes:
             # Asked once: looking into a signature costs more than most functions that have one.
-            self._metadata_names[node.label] = node.metadata
+            self._told[node.label] = node.told
             lifetime = Lifetime(node.label, node.fn)
             lifetime.set_up()
             self._lifetimes[node.label] = lifetime
-        plain = not (self._metadata_names[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
+        plain = not (self._told[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
         if plain and isinstance(node.fn, MapFn):
             mapped = _map(node, flow)
             if mapped is not None:
@@ -246,8 +246,8 @@ class Fragment:
         }
         with life_cycle(node.label, "start_bundle"):
             node.fn.start_bundle()
-        windowed = "window" in self._metadata_names[node.label] or bool(node.side_inputs)
-        asks = RECORD_ID in self._metadata_names[node.label]
+        windowed = "window" in self._told[node.label].values() or bool(node.side_inputs)
+        asks = RECORD_ID in self._told[node.label].values()
         ids = record_ids(self._plan, self._producer, self._root, flow.causes) if asks else itertools.repeat(())
         rows = zip(flow.values, flow.causes, flow.times, flow.windows, ids, strict=False)
         for value, cause, time, windows, self._record_id in rows:
@@ -271,8 +271,8 @@ class Fragment:
     def _call(self, node: ParDo, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> list[Any]:
         """Call the user's function for one element; a generator is run to its end here, where errors are caught."""
         kwargs: dict[str, Any] = {}
-        for name in self._metadata_names[node.label]:
-            kwargs[name] = self._metadata(name, value, cause, time, windows)
+        for name, what in self._told[node.label].items():
+            kwargs[name] = self._metadata(what, value, cause, time, windows)
         for name, given in node.kwargs.items():
             kwargs[name] = self._argument(given, windows)
         args = [self._argument(given, windows) for given in node.args]

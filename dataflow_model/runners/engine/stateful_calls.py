@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.declaration import EXPIRY, parameters_of
+from dataflow_model.plan.declaration import EXPIRY
 from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import MAIN, SideInput
 from dataflow_model.plan.state import CombiningStateSpec, WatermarkSpec
@@ -157,12 +157,13 @@ class UserCalls:
         self._declaration = node.declaration
         self._side_values = side_values
         self._horizon = int(node.late_data_horizon or 0)
-        self._metadata = node.metadata
-        self._held = self._names_of(node.fn.user_function())
+        wanted_by, specs = self._declaration.wanted_by, self._declaration.specs
+        self._wanted = node.told
+        self._held = {name: what for name, what in wanted_by(node.fn.user_function()).items() if what in specs}
         self._of_timers = {
-            name: parameters_of(getattr(node.fn, function)) for name, function in self._declaration.callbacks.items()
+            name: wanted_by(getattr(node.fn, function)) for name, function in self._declaration.callbacks.items()
         }
-        self._at_expiry = parameters_of(getattr(node.fn, EXPIRY)) if self._declaration.has_expiry else []
+        self._at_expiry = wanted_by(getattr(node.fn, EXPIRY)) if self._declaration.has_expiry else {}
         self._tags = (MAIN, *node.tags)
         states = self._declaration.states.values()
         combiners: list[Any] = [spec.combine for spec in states if isinstance(spec, CombiningStateSpec)]
@@ -179,8 +180,8 @@ class UserCalls:
     def process(self, call: Call, element: Arrived) -> None:
         """Call `process` for an element."""
         node = self._node
-        kwargs = {name: self._told(name, call, element) for name in self._metadata}
-        kwargs.update((name, self._handle(name, call)) for name in self._held)
+        kwargs = {name: self._told(what, call, element) for name, what in self._wanted.items()}
+        kwargs.update((name, self._handle(what, call)) for name, what in self._held.items())
         kwargs.update((name, self._argument(given, call.window)) for name, given in node.kwargs.items())
         args = [self._argument(given, call.window) for given in node.args]
         before = copy.deepcopy(call.cell) if node.dead_letters is not None else None
@@ -229,15 +230,15 @@ class UserCalls:
         """Let the DoFn and its combiners go."""
         tear_down_all(self._lifetimes)
 
-    def _call_back(self, call: Call, function: str, names: list[str], told: dict[str, Any], of: str) -> None:
+    def _call_back(self, call: Call, function: str, wanted: Mapping[str, str], told: dict[str, Any], of: str) -> None:
         node = self._node
         told |= {"key": call.key, "window": call.window, "timestamp": EventTime(call.time)}
         kwargs = {}
-        for name in names:
-            if name in told:
-                kwargs[name] = told[name]
-            elif name in self._declaration.names:
-                kwargs[name] = self._handle(name, call)
+        for name, what in wanted.items():
+            if what in told:
+                kwargs[name] = told[what]
+            elif what in self._declaration.specs:
+                kwargs[name] = self._handle(what, call)
             else:
                 kwargs[name] = self._argument(node.kwargs[name], call.window)
         try:
@@ -246,9 +247,6 @@ class UserCalls:
         except Exception as error:
             raise user_error(error, node.label, of, hint=None) from error
         self._file(filed, call)
-
-    def _names_of(self, function: Callable[..., Any]) -> list[str]:
-        return [name for name in parameters_of(function) if name in self._declaration.names]
 
     def _begin_bundle(self) -> None:
         if not self._in_bundle:
