@@ -11,13 +11,16 @@ CODE := $(wildcard dataflow_model tests benchmarks scripts)
 # Two processes: the tests that need Spark share a session in one of them, and the other tests run in whichever is free.
 # `make test ARGS="-n 0"` runs everything in one process, so that a debugger can be used.
 TWO := --numprocesses 2 --dist loadgroup
+# The site. Doctrees are kept apart from what is served.
+SPHINX = $(VENV)/python -m sphinx $(SPHINX_QUIET)
+SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all check format bench docs mutation set-up
+.PHONY: help demo test test-all check format bench docs docs-serve docs-external mutation set-up
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: set-up ## run the flights demo in process, as a stream in process, as a Spark batch job and stream (writes demo.png)
 	@scripts/java.sh demo $(VENV)/dataflow-model demo $(ARGS)
@@ -45,8 +48,17 @@ bench: set-up ## measure against the hand-written alternatives (writes benchmark
 mutation: set-up ## mutate the trigger evaluator in a thousand ways and count the mutants that tests catch (an hour)
 	@$(VENV)/python scripts/mutation.py $(ARGS)
 
-docs: set-up ## run the code blocks in README.md and docs/, and follow their links
-	@scripts/java.sh run $(VENV)/python -m pytest tests/repository/test_documents.py $(ARGS)
+docs: set-up ## run the code of the pages, follow their links, and build the site in docs/_build/html
+	@$(VENV)/python -m pytest tests/repository/test_documents.py tests/repository/test_api_pages.py -m "not slow" $(TWO) $(ARGS)
+	@rm -rf docs/_build docs/api/generated
+	@$(SPHINX) -b html --jobs auto --fail-on-warning --keep-going docs docs/_build/html
+	@echo "Open docs/_build/html/index.html, or run make docs-serve."
+
+docs-serve: set-up ## serve the site on http://127.0.0.1:8000 and build it again whenever a page changes
+	@$(VENV)/sphinx-autobuild $(SPHINX_QUIET) --watch README.md --watch CHANGELOG.md --re-ignore 'docs/(_build|api/generated)' docs docs/_build/html $(ARGS)
+
+docs-external: set-up ## follow the links of the site that lead to the internet
+	@$(SPHINX) -b linkcheck docs docs/_build/linkcheck
 
 set-up:
 	@PYTHON="$(PYTHON)" scripts/set_up.sh

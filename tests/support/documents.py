@@ -25,8 +25,11 @@ def blocks(path: Path) -> list[tuple[int, str, str]]:
     return [block for block in found if block[1] != "no-run"]
 
 
-def run_document(path: Path, names: dict[str, object]) -> None:
-    for line, _, code in blocks(path):
+def run_document(path: Path, names: dict[str, object], *, leave_out: str | None = None) -> None:
+    """Run the blocks of a document one after the other, except those that are marked with `leave_out`."""
+    for line, how, code in blocks(path):
+        if how == leave_out:
+            continue
         if ">>>" in code:
             test = doctest.DocTestParser().get_doctest(code, names, name_of(path), str(path), line)
             runner = doctest.DebugRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
