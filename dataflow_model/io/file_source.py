@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import operator
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -30,7 +31,7 @@ from dataflow_model.plan.watermarks import (
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, KeysView
+    from collections.abc import Collection, Iterable, Iterator, KeysView
 
     from dataflow_model.plan.sources import Known
 
@@ -189,8 +190,8 @@ class FileSource(ColumnSource):
     def poll(self, known: Known, clock: int) -> Changes:
         """Return the files that are new or have changed; only these are opened.
 
-        A file that was replaced by renaming another into its place is noticed at the next poll. One that was written to
-        in place may be noticed some polls later where there are many files; see `dataflow_model.io.listing`.
+        Where there are many files, one that was written to in place, or was replaced just when others appeared, may be
+        noticed some polls later; see `dataflow_model.io.listing`.
 
         Raises:
             SourceError: as `origins` does, and when a file was changed in a way that does not tell which rows are new.
@@ -203,22 +204,23 @@ class FileSource(ColumnSource):
         self._check_found(listing.names)
         known_names = known.names()
         gone = set(known_names - listing.names.keys())
-        suspects: Collection[str] = listing.suspects
+        root = os.path.join(root_of(self.paths), "")  # noqa: PTH118 - text is enough
+        changed = {}
+        suspects: Iterable[str] = listing.suspects
         if suspects is not listing.names:
             suspects = (listing.names.keys() - known_names).union(suspects)
-        root = root_of(self.paths)
+        for name in suspects:
+            before = known.get(name)
+            if before is None or before.version is None or not _is_as_listed(root + name, before.version):
+                changed[name] = before
+        self._watch.looked()
         origins = []
-        for name in sorted(suspects):
-            path, before = os.path.join(root, name), known.get(name)  # noqa: PTH118 - called for each file of a folder
-            if before is not None and before.version is not None and _is_as_listed(path, before.version):
-                continue
-            origin = self._look_at(name, path, before)
+        for name, before in sorted(changed.items(), key=operator.itemgetter(0)):
+            origin = self._look_at(name, root + name, before)
             if origin is not None:
                 origins.append(origin)
             elif before is not None:
                 gone.add(name)
-        if suspects is listing.names:
-            self._watch.looked()
         return Changes(origins, gone)
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:

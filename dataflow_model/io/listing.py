@@ -3,25 +3,33 @@
 A poll of a followed folder must notice files that appear and disappear, and files that are replaced or written to. To
 look at each file every time would make a poll slow in a folder with many files, so three means share the work:
 
-* A directory is listed by names and inode numbers, without looking at its files. That shows files that appear and
-  disappear, and files that are replaced by renaming another into their place.
-* A directory whose time of modification has not changed is not even listed. Since that time may be coarse (2 seconds
-  on FAT), it is trusted only if it had been the same for `SETTLED` seconds when the directory was listed.
-* Writing to a file in place changes neither its directory nor its inode, and some network file systems keep no time of
-  modification for directories. So there is a *full* look, which lists every directory and returns every file for
-  inspection: at each poll while there are at most `FEW` files, else whenever `SHARE` times as long has passed as the
-  last one took. In a folder with 10,000 files, a file that is written to in place is noticed after some tenths of a
-  second.
+* A directory is listed by names, without looking at its files. That shows files that appear and disappear. If none
+  does, but the directory has changed, its files are compared by the numbers of their inodes, which shows files that are
+  replaced by renaming another into their place.
+* A directory whose time of modification has not changed is not even listed. Since something may happen in the tick of
+  the file system's clock in which the directory was listed, it is listed once more when that tick must be over: after
+  `TICK` seconds, or after `SETTLED` where the time is in whole seconds (2 seconds on FAT).
+* Writing to a file in place changes neither its directory nor its inode. So the files take turns to be looked at, all
+  of them at each poll while there are at most `FEW`, else as many as take one part in `SHARE` of the time. In a folder
+  with 10,000 files, each one's turn comes within some seconds.
+
+Now and then every directory is listed with its inodes, whether it seems to have changed or not: at each poll while
+there are at most `FEW` files, else whenever `SHARE` times as long has passed as that took. This finds what happens on
+network file systems that keep no time of modification for directories, and a file that is replaced just when another
+appears.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import fnmatch
 import glob
+import itertools
 import operator
 import os
 import re
+import stat
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -29,15 +37,19 @@ from dataflow_model.errors import SourceError
 from dataflow_model.io.paths import root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
-__all__ = ["FEW", "SETTLED", "SHARE", "Listing", "Watch", "list_files"]
+__all__ = ["FEW", "SETTLED", "SHARE", "TICK", "Listing", "Watch", "list_files"]
 
-FEW: Final = 1_000
+FEW: Final = 50
 SHARE: Final = 20
 SETTLED: Final = 3.0
+TICK: Final = 0.05
 
 _HIDDEN: Final = ("_", ".")
+_SECOND: Final = 1_000_000_000
+_ONE_BY_ONE: Final = 50
+"""So many new names at most are looked at one by one; with more, it is faster to list the directory with inodes."""
 _WILD: Final = re.compile(r"[*?\[]")
 _SEP: Final = os.sep
 
@@ -50,7 +62,8 @@ class Listing(NamedTuple):
 
     Attributes:
         names: the files that are there.
-        suspects: those that may have changed: all after a full look, else those that stand for another inode now.
+        suspects: those to look at: all after a full look, else those that are known to stand for another inode now, and
+            those whose turn it is.
     """
 
     names: Names
@@ -73,8 +86,13 @@ class Watch:
         self._matching: dict[str, tuple[Names | None, Names]] = {}
         self._parts: list[Names] = []
         self._names: Names = {}
-        self._ended = -float("inf")
-        self._took = 0.0
+        self._replaced: list[str] = []
+        self._listed = -float("inf")
+        self._listing = 0.0
+        self._turn: Iterator[str] = iter(())
+        self._offered = 0
+        self._looking = self._looked = -float("inf")
+        self._each = 0.0
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         return type(self), ()
@@ -84,26 +102,40 @@ class Watch:
 
         Args:
             paths: absolute paths and globs; the same ones each time.
-            full: whether to take a full look, even if none is due.
+            full: whether all files are to be looked at, even if it is not their turn.
 
         Raises:
             SourceError: when a directory cannot be listed.
         """
         start = self._clock()
-        full = full or len(self._names) <= FEW or start - self._ended >= SHARE * self._took
-        before, self._names = self._names, self._list(paths, full=full)
-        if full:
-            self._took = self._clock() - start
-            self._ended = start + self._took
-            return Listing(self._names, self._names)
-        if self._names is before:
-            return Listing(before, ())
-        return Listing(self._names, [name for name, inode in self._names.items() if before.get(name) != inode])
+        full = full or len(self._names) <= FEW
+        lists_all = full or start - self._listed >= SHARE * self._listing
+        self._replaced.clear()
+        self._names = self._list(paths, full=lists_all)
+        if lists_all:
+            self._listed = self._clock()
+            self._listing = self._listed - start
+        suspects: Collection[str] = self._names
+        if not full:
+            suspects = self._in_turn() + [name for name in self._replaced if name in self._names]
+        self._offered, self._looking = len(suspects), self._clock()
+        return Listing(self._names, suspects)
 
     def looked(self) -> None:
-        """Note that the suspects of a full look have been looked at, which is most of what it costs."""
-        self._took += self._clock() - self._ended
-        self._ended = self._clock()
+        """Note that the suspects of the last look have been looked at, which tells how long that takes."""
+        self._looked = self._clock()
+        if self._offered:
+            self._each = (self._looked - self._looking) / self._offered
+
+    def _in_turn(self) -> list[str]:
+        """Return the files whose turn it is: as many as can be looked at in their share of the time."""
+        share = (self._clock() - self._looked) / SHARE
+        count = len(self._names) if share >= self._each * len(self._names) else int(share / self._each)
+        turn = list(itertools.islice(self._turn, count))
+        if len(turn) < count:
+            self._turn = iter(list(self._names))
+            turn += itertools.islice(self._turn, count - len(turn))
+        return [name for name in turn if name in self._names]
 
     def _list(self, paths: tuple[str, ...], *, full: bool) -> Names:
         """Return the files that are there now: the same object as before where nothing has changed."""
@@ -123,10 +155,12 @@ class Watch:
         return {name: inode for part in self._parts for name, inode in part.items()}
 
     def _add_file(self, path: str, cut: int) -> None:
+        inode = 0
         with contextlib.suppress(OSError):  # whoever looks at the file finds out
-            self._parts.append({path[cut:]: os.stat(path).st_ino})  # noqa: PTH116
-            return
-        self._parts.append({path[cut:]: 0})
+            inode = os.stat(path).st_ino  # noqa: PTH116
+        if self._names.get(path[cut:], inode) != inode:
+            self._replaced.append(path[cut:])
+        self._parts.append({path[cut:]: inode})
 
     def _add_tree(self, path: str, cut: int, *, full: bool) -> None:
         """Add the files below a directory."""
@@ -164,8 +198,19 @@ class Watch:
         folder = self._folders.get(path)
         if folder is None:
             folder = self._folders[path] = _Folder(path, f"{path}{_SEP}"[cut:].lstrip(_SEP))
-        folder.look(self._clock(), full=full)
+        folder.look(self._clock, full=full)
+        self._replaced += folder.replaced
         return folder
+
+
+class _Kind(enum.Enum):
+    """What a name in a directory stands for."""
+
+    FILE = enum.auto()
+    FOLDER = enum.auto()
+    LINK = enum.auto()
+    """To a directory; any other link is a file."""
+    HIDDEN = enum.auto()
 
 
 class _Folder:
@@ -175,6 +220,7 @@ class _Folder:
         files: by name below the common directory, the number of the inode; another object once it changes.
         folders: the names of the directories in it.
         links: the names of links to directories.
+        replaced: those of the files that the last look has found behind another inode than before.
     """
 
     def __init__(self, path: str, prefix: str) -> None:
@@ -183,43 +229,105 @@ class _Folder:
         self.files: Names = {}
         self.folders: tuple[str, ...] = ()
         self.links: tuple[str, ...] = ()
+        self.replaced: list[str] = []
         self._stamp: tuple[int, ...] = ()
         self._stamped = self._listed = 0.0
+        self._inodes: Names = {}
 
-    def look(self, now: float, *, full: bool) -> None:
-        """List the directory, unless its time of modification shows that the last list still holds."""
+    def look(self, clock: Callable[[], float], *, full: bool) -> None:
+        """List the directory, unless its time of modification shows that the last list still holds.
+
+        Args:
+            clock: returns seconds that never go back.
+            full: whether to list it anyhow, with inodes.
+        """
+        self.replaced = []
         try:
             status = os.stat(self.path)  # noqa: PTH116
             stamp = status.st_mtime_ns, status.st_ino, status.st_dev
-            if stamp != self._stamp:
+            now = clock()
+            has_changed = stamp != self._stamp
+            if has_changed:
                 self._stamp, self._stamped = stamp, now
-            elif not full and self._listed - self._stamped >= SETTLED:
-                return
+            elif not full:
+                is_fine = status.st_mtime_ns % _SECOND != 0
+                settled = self._stamped + (TICK if is_fine else SETTLED)
+                if self._listed >= settled or (is_fine and now < settled):
+                    return
             self._listed = now
-            self._list()
+            if full or not (self._list_names() or not has_changed):
+                self._list_inodes(full=full)
         except FileNotFoundError:  # it was removed meanwhile
-            self.files, self.folders, self.links = {}, (), ()
+            self.files, self.folders, self.links, self._inodes = {}, (), (), {}
         except OSError as error:
             raise SourceError(f"{self.path} cannot be read: {error.strerror}", hint="check its permissions") from error
 
-    def _list(self) -> None:
-        files, folders, links, prefix = {}, [], [], self.prefix
+    def _list_names(self) -> bool:
+        """List the directory by names, and look at new ones; return whether that has shown any change."""
+        there = set(os.listdir(self.path))  # noqa: PTH208 - only names
+        new = there.difference(self._inodes)
+        if len(new) > _ONE_BY_ONE:
+            return False
+        gone = self._inodes.keys() - there if len(there) - len(new) < len(self._inodes) else set()
+        kinds = {}
+        for name in new:
+            with contextlib.suppress(FileNotFoundError):  # it is gone again
+                status = os.lstat(os.path.join(self.path, name))  # noqa: PTH118
+                kinds[name] = status.st_ino, self._kind_of(name, status.st_mode)
+        self._change(gone, kinds)
+        return bool(new or gone)
+
+    def _list_inodes(self, *, full: bool) -> None:
+        """List the directory with inodes.
+
+        Args:
+            full: whether to look again at what each name stands for that is no file, even if it has the same inode.
+        """
+        known, files, prefix = self._inodes, self.files, self.prefix
         with os.scandir(self.path) as entries:
-            for entry in entries:
-                name = entry.name
-                if name[0] in _HIDDEN:
-                    continue
-                if entry.is_file(follow_symlinks=False):
-                    files[prefix + name] = entry.inode()
-                elif entry.is_dir(follow_symlinks=False):
-                    folders.append(name)
-                elif entry.is_symlink() and entry.is_dir():
-                    links.append(name)
-                else:
-                    files[prefix + name] = entry.inode()
+            there = {entry.name: entry for entry in entries}
+        fresh = {
+            name: entry
+            for name, entry in there.items()
+            if known.get(name) != entry.inode()
+            or (full and not (entry.is_file(follow_symlinks=False) and prefix + name in files))
+        }
+        kinds = {}
+        for name, entry in fresh.items():
+            mode = stat.S_IFREG
+            if not entry.is_file(follow_symlinks=False):
+                mode = stat.S_IFLNK if entry.is_symlink() else stat.S_IFDIR * entry.is_dir(follow_symlinks=False)
+            kinds[name] = entry.inode(), self._kind_of(name, mode)
+        self.replaced = [prefix + name for name, (inode, _) in kinds.items() if known.get(name, inode) != inode]
+        self._change(known.keys() - there.keys(), kinds)
+
+    def _kind_of(self, name: str, mode: int) -> _Kind:
+        """Return what a name stands for, by the mode of what it names without following links."""
+        if name[0] in _HIDDEN:
+            return _Kind.HIDDEN
+        if stat.S_ISDIR(mode):
+            return _Kind.FOLDER
+        is_link = stat.S_ISLNK(mode) and os.path.isdir(os.path.join(self.path, name))  # noqa: PTH112, PTH118
+        return _Kind.LINK if is_link else _Kind.FILE
+
+    def _change(self, gone: Collection[str], kinds: Mapping[str, tuple[int, _Kind]]) -> None:
+        """Take names out, and put others in, each with its inode and what it stands for."""
+        changed = {*gone, *kinds}
+        if not changed:
+            return
+        for name in gone:
+            del self._inodes[name]
+        self._inodes |= {name: inode for name, (inode, _) in kinds.items()}
+        files = dict(self.files)
+        for name in changed:
+            files.pop(self.prefix + name, None)
+        files |= {self.prefix + name: inode for name, (inode, kind) in kinds.items() if kind is _Kind.FILE}
         if files != self.files:
             self.files = files
-        self.folders, self.links = tuple(folders), tuple(links)
+        self.folders, self.links = (
+            (*(name for name in had if name not in changed), *(name for name, (_, one) in kinds.items() if one is kind))
+            for had, kind in ((self.folders, _Kind.FOLDER), (self.links, _Kind.LINK))
+        )
 
 
 def list_files(paths: tuple[str, ...]) -> list[str]:

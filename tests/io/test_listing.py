@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from dataflow_model.io import listing
-from dataflow_model.io.listing import FEW, SETTLED, SHARE, Watch, list_files
+from dataflow_model.io.listing import FEW, SETTLED, SHARE, TICK, Watch, list_files
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.runners.sharded.feed.followed import Followed
 from tests.support.folders import SCHEMA, Folder
@@ -38,13 +38,16 @@ class Clock:
 def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Return the directories that are listed."""
     found: list[str] = []
-    scan = os.scandir
 
-    def logged(path: str) -> Any:
-        found.append(path)
-        return scan(path)
+    def logged(listing: Callable[[str], Any]) -> Callable[[str], Any]:
+        def listed(path: str) -> Any:
+            found.append(path)
+            return listing(path)
 
-    monkeypatch.setattr(os, "scandir", logged)
+        return listed
+
+    monkeypatch.setattr(os, "scandir", logged(os.scandir))
+    monkeypatch.setattr(os, "listdir", logged(os.listdir))
     yield found
     monkeypatch.undo()
 
@@ -59,23 +62,76 @@ def suspects(watch: Watch, path: Path) -> set[str]:
     return set(watch.look((str(path),)).suspects)
 
 
+def keep_from_looking_at_everything(watch: Watch) -> None:
+    """Have the watch take it that listing everything, or looking at a file, takes an age."""
+    watch.looked()
+    watch._listing = watch._each = 1e9
+
+
 def long_ago(path: Path) -> None:
     os.utime(path, ns=(10**9, 10**9))
 
 
 @pytest.mark.usefixtures("always_many")
-def test_after_a_full_look_only_files_behind_other_inodes_are_suspects(tmp_path: Path) -> None:
+def test_a_file_that_is_replaced_is_the_only_suspect(tmp_path: Path) -> None:
     watch = Watch(Clock())
     for name in "abc":
         (tmp_path / name).write_text(name)
     assert suspects(watch, tmp_path) == {"a", "b", "c"}
+    keep_from_looking_at_everything(watch)
+    (tmp_path.parent / "new").write_text("other")
+    (tmp_path.parent / "new").rename(tmp_path / "b")
+    assert suspects(watch, tmp_path) == {"b"}
+    assert suspects(watch, tmp_path) == set()
+
+
+@pytest.mark.usefixtures("always_many")
+def test_a_file_that_is_replaced_just_when_others_come_and_go_is_found_in_the_end(tmp_path: Path) -> None:
+    watch = Watch(Clock())
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    assert suspects(watch, tmp_path) == {"a", "b", "c"}
+    keep_from_looking_at_everything(watch)
     (tmp_path / "_new").write_text("other")
     (tmp_path / "_new").rename(tmp_path / "b")
     (tmp_path / "d").write_text("d")
     (tmp_path / "c").unlink()
-    seen = watch.look((str(tmp_path),))
-    assert (set(seen.names), set(seen.suspects)) == ({"a", "b", "d"}, {"b", "d"})
-    assert suspects(watch, tmp_path) == set()
+    look = watch.look((str(tmp_path),))
+    assert (set(look.names), set(look.suspects)) == ({"a", "b", "d"}, set())
+    watch._listing = 0.0
+    assert suspects(watch, tmp_path) == {"b"}
+
+
+@pytest.mark.usefixtures("always_many")
+def test_a_file_that_becomes_a_directory_under_its_own_inode_is_listed_as_one(tmp_path: Path) -> None:
+    watch = Watch(Clock())
+    for _ in range(20):  # a file system may give the inode of what was removed to what comes next
+        (tmp_path / "a").write_text("a")
+        assert set(watch.look((str(tmp_path),), full=True).names) == {"a"}
+        (tmp_path / "a").unlink()
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "b").write_text("b")
+        assert set(watch.look((str(tmp_path),), full=True).names) == {"a/b"}
+        shutil.rmtree(tmp_path / "a")
+
+
+@pytest.mark.usefixtures("always_many")
+def test_files_take_turns_at_being_looked_at(tmp_path: Path) -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    for name in "abcdefghij":
+        (tmp_path / name).write_text(name)
+    assert suspects(watch, tmp_path) == set("abcdefghij")
+    clock.now += 10.0  # a second for each file
+    watch.looked()
+    turns = []
+    for _ in range(4):
+        clock.now += 3.01 * SHARE
+        turns.append(suspects(watch, tmp_path))
+        clock.now += len(turns[-1])
+        watch.looked()
+    assert [len(turn) for turn in turns] == [3, 3, 3, 3]
+    assert set().union(*turns) == set("abcdefghij")
 
 
 @pytest.mark.usefixtures("always_many")
@@ -106,19 +162,36 @@ def test_a_directory_that_has_settled_is_not_listed_until_it_changes(tmp_path: P
     watch = Watch(clock)
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "a").write_text("a")
-    for _ in range(3):  # its time of modification may be that of something that happens next
-        suspects(watch, tmp_path)
-        watch.looked()
-    assert len(listed) == 6
-    clock.now += SETTLED
-    watch._ended = clock.now  # no full look is due
     suspects(watch, tmp_path)
+    keep_from_looking_at_everything(watch)
     listed.clear()
     suspects(watch, tmp_path)
     assert listed == []
+    clock.now += TICK  # what happened in the tick in which it was listed is in the next list
+    suspects(watch, tmp_path)
+    assert listed == [str(tmp_path), str(tmp_path / "below")]
+    suspects(watch, tmp_path)
     (tmp_path / "below" / "b").write_text("b")
-    assert suspects(watch, tmp_path) == {"below/b"}
-    assert listed == [str(tmp_path / "below")]
+    assert set(watch.look((str(tmp_path),)).names) == {"below/a", "below/b"}
+    assert listed[2:] == [str(tmp_path / "below")]
+
+
+@pytest.mark.usefixtures("always_many")
+def test_a_directory_with_a_coarse_clock_is_listed_at_each_look_until_it_has_settled(
+    tmp_path: Path, listed: list[str]
+) -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    long_ago(tmp_path)
+    suspects(watch, tmp_path)
+    keep_from_looking_at_everything(watch)
+    for _ in range(3):  # its time of modification may be that of something that happens next
+        suspects(watch, tmp_path)
+    assert len(listed) == 4
+    clock.now += SETTLED
+    suspects(watch, tmp_path)
+    suspects(watch, tmp_path)
+    assert len(listed) == 5
 
 
 @pytest.mark.usefixtures("always_many")
@@ -128,9 +201,10 @@ def test_a_file_that_appears_within_one_tick_of_a_coarse_clock_is_found(tmp_path
     (tmp_path / "a").write_text("a")
     long_ago(tmp_path)
     suspects(watch, tmp_path)
+    keep_from_looking_at_everything(watch)
     (tmp_path / "b").write_text("b")
     long_ago(tmp_path)
-    assert suspects(watch, tmp_path) == {"b"}
+    assert set(watch.look((str(tmp_path),)).names) == {"a", "b"}
 
 
 @pytest.mark.usefixtures("always_many")
@@ -141,7 +215,7 @@ def test_a_full_look_finds_what_a_file_system_without_times_of_directories_hides
         (tmp_path / str(number)).write_text("")
         long_ago(tmp_path)
         clock.now += 10 * SETTLED
-        assert str(number) in suspects(watch, tmp_path)
+        assert str(number) in watch.look((str(tmp_path),)).names
 
 
 def everything(path: Path) -> None:
@@ -224,8 +298,7 @@ def test_a_poll_looks_at_new_files_only_however_many_are_known(
     poller: tuple[Folder, Poller], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, polls = poller
-    clock = Clock(polls.source._watch._clock())
-    monkeypatch.setattr(polls.source._watch, "_clock", clock)
+    keep_from_looking_at_everything(polls.source._watch)
     looked_at: list[str] = []
     stat: Callable[..., os.stat_result] = os.stat
 
@@ -245,7 +318,7 @@ def test_a_poll_looks_at_new_files_only_however_many_are_known(
     assert polls.poll() == {"8.parquet": 3, "files_replaced": 1}
 
 
-def test_a_file_that_is_overwritten_in_place_among_many_is_noticed_at_the_next_full_look(
+def test_a_file_that_is_overwritten_in_place_among_many_is_noticed_when_its_turn_comes(
     poller: tuple[Folder, Poller], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, polls = poller
