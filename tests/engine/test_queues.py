@@ -1,36 +1,50 @@
-"""The queue of deadlines: what is due, and what it keeps of what no longer holds."""
+"""Deadlines: what is due, and how much is kept of those that no longer hold."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.queues import DeadlineQueue
+from dataflow_model.runners.engine.queues import Deadlines
 
-CHANGES = st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 20)), max_size=200)
+CHANGES = st.lists(
+    st.tuples(st.integers(0, 9), st.none() | st.tuples(*[st.none() | st.integers(0, 20)] * 2)), max_size=200
+)
+
+
+def least(deadlines: dict[int, tuple[int | None, ...]], line: int) -> int | None:
+    return min((due for dues in deadlines.values() if (due := dues[line]) is not None), default=None)
 
 
 @given(CHANGES, st.integers(0, 20))
-def test_a_queue_gives_what_is_due_whatever_was_set_before(changes: list[tuple[int, int | None]], until: int) -> None:
-    queue: DeadlineQueue[int] = DeadlineQueue()
-    deadlines: dict[int, int] = {}
-    for place, when in changes:
-        queue.set(place, when)
-        deadlines.pop(place, None)
-        if when is not None:
-            deadlines[place] = when
-        assert queue.first() == min(deadlines.values(), default=None)
-    due = {place for place, when in deadlines.items() if when <= until}
-    assert set(queue.take(until)) == due
-    assert queue.first() == min((when for place, when in deadlines.items() if place not in due), default=None)
+def test_what_is_due_does_not_depend_on_what_was_set_before(
+    changes: list[tuple[int, tuple[int | None, int | None] | None]], until: int
+) -> None:
+    deadlines: Deadlines[int] = Deadlines(2)
+    model: dict[int, tuple[int | None, ...]] = {}
+    for place, dues in changes:
+        model.pop(place, None)
+        if dues is None:
+            deadlines.remove(place)
+        else:
+            deadlines.set(place, dues)
+            model[place] = dues
+        assert [deadlines.first(line) for line in range(2)] == [least(model, line) for line in range(2)]
+    due = {place for place, (first, _) in model.items() if first is not None and first <= until}
+    assert set(deadlines.take(0, until)) == due
+    assert deadlines.first(0) == least({place: dues for place, dues in model.items() if place not in due}, 0)
+    assert deadlines.first(1) == least(model, 1)
+    for place in due:  # is due again once it is said when
+        deadlines.set(place, model[place])
+    assert set(deadlines.take(0, until)) == due
 
 
-def test_a_queue_does_not_grow_while_nothing_becomes_due() -> None:
-    queue: DeadlineQueue[int] = DeadlineQueue()
-    queue.set(-1, 0)  # stays at the top, in front of all stale entries
+def test_deadlines_take_no_more_room_while_nothing_becomes_due() -> None:
+    deadlines: Deadlines[int] = Deadlines(2)
+    deadlines.set(-1, (0, 0))  # stays at the top, in front of all stale entries
     for _ in range(100):
         for place in range(100):
-            queue.set(place, 1_000 + place)
+            deadlines.set(place, (1_000 + place, None))
         for place in range(100):
-            queue.set(place, None)
-    assert len(queue._heap) < 500
+            deadlines.remove(place)
+    assert sum(map(len, deadlines._heaps)) < 500

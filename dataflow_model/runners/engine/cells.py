@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.plan.strategy import TimestampCombiner, WindowingStrategy
+from dataflow_model.runners.engine.key_store import KeyStore
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain, TreeState
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneInfo, PaneTiming, Window
 
-__all__ = ["WHATEVER_COMES", "Cell", "Dues", "KeyState", "Standing", "expiry_of"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
 
+    from dataflow_model.runners.engine.queues import Dues
+
+__all__ = ["WHATEVER_COMES", "Cell", "CellsByKey", "KeyState", "Standing", "expiry_of"]
 
 WHATEVER_COMES: Final = int(MIN_TIMESTAMP)
 """A deadline for the next watermark, whatever it is."""
-Dues: TypeAlias = tuple[int | None, ...]
-"""When the low watermark, the processing clock, and each further percentile of the watermark, is next of interest."""
 
 
 @attrs.frozen
@@ -137,17 +140,44 @@ class KeyState:
     cells: dict[Window, Cell] = attrs.field(factory=dict)
     reopened: dict[Window, Cell] = attrs.field(factory=dict)
 
-    def dues(self, allowed_lateness: int, percentiles: tuple[float, ...]) -> Dues:
-        """Return when each clock is next of interest to any window of the key."""
-        dues = [cell.dues(window, allowed_lateness, percentiles) for window, cell in self.cells.items()]
-        if self.reopened:
-            dues.append((WHATEVER_COMES, *[None] * (1 + len(percentiles))))
-        return tuple(min((due for due in line if due is not None), default=None) for line in zip(*dues, strict=True))
+    def windows(self) -> Collection[Window]:
+        """Return all windows of the key."""
+        return {**self.cells, **self.reopened} if self.reopened else self.cells
 
-    def hold(self, strategy: WindowingStrategy) -> int | None:
-        """Return the earliest event time of a pane that is still to come."""
-        holds = [cell.hold(window, strategy.timestamp_combiner) for window, cell in self.cells.items()]
-        return min((hold for hold in holds if hold is not None), default=None)
+
+class CellsByKey(KeyStore[KeyState]):
+    """The keys of a grouping; besides low watermark and clock, each awaited percentile is a line of its own.
+
+    Args:
+        strategy: the grouping's.
+        thaw: turns a settled key's bytes into its state.
+        percentiles: those below 100 that the trigger waits for.
+    """
+
+    def __init__(
+        self,
+        strategy: WindowingStrategy,
+        thaw: Callable[[bytes], KeyState] | None = None,
+        percentiles: tuple[float, ...] = (),
+    ) -> None:
+        super().__init__(2 + len(percentiles), thaw)
+        self._lateness = int(strategy.allowed_lateness)
+        self._combiner = strategy.timestamp_combiner
+        self._percentiles = percentiles
+        self._reopened: Dues = (WHATEVER_COMES, *[None] * (2 + len(percentiles)))
+
+    def _new(self, key: Any) -> KeyState:
+        return KeyState(key)
+
+    def _windows(self, state: KeyState) -> Collection[Window]:
+        return state.windows()
+
+    def _dues(self, state: KeyState, window: Window) -> Dues | None:
+        cell = state.cells.get(window)
+        if cell is None:
+            return self._reopened if window in state.reopened else None
+        dues = (*cell.dues(window, self._lateness, self._percentiles), cell.hold(window, self._combiner))
+        return (WHATEVER_COMES, *dues[1:]) if window in state.reopened else dues
 
 
 def expiry_of(window: Window, allowed_lateness: int) -> int:

@@ -1,7 +1,7 @@
 """GroupByKeyAndWindow for one shard: a machine over elements, watermarks, clock values and signals, in order.
 
 This is the general path: it sees each element, runs any trigger tree and any window function. The events of one
-instant come in as calls; panes go out in `take_output`. State lives in a `KeyStore`, by encoded key, so that a runner
+instant come in as calls; panes go out in `take_output`. State lives in a store by encoded key, so that a runner
 can make just the keys durable that have changed.
 """
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.by_key import run_by_key
-from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
+from dataflow_model.runners.engine.cells import Cell, CellsByKey, KeyState, expiry_of
 from dataflow_model.runners.engine.emission import Emitter, Firing
 from dataflow_model.runners.engine.feeding import feed_pairs
-from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
+from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME, StoredKey
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.merging import merge_windows
@@ -89,7 +89,7 @@ class GroupingEngine(KeyedEngine):
         tells_percentile: bool = False,
     ) -> None:
         self.machine = TriggerMachine(node.strategy.trigger)
-        self.state = KeyStore(node.strategy, thaw, self.machine.percentiles)
+        self.state = CellsByKey(node.strategy, thaw, self.machine.percentiles)
         super().__init__(node.label, self.state, tuple(dict.fromkeys((*percentiles, *self.machine.percentiles))))
         self.strategy = node.strategy
         self.combine = _combiner(node) if takes_back else node.combine
@@ -169,7 +169,10 @@ class GroupingEngine(KeyedEngine):
     def signal(self, names: Collection[str]) -> None:
         """Show signals to every open window, before the elements of the instant."""
         for name in sorted(self.machine.signals.intersection(names)):
-            found = [(self.clock, *one) for one in self.state.every_window()]
+            windows = self.state.every_window()
+            found = [
+                (self.clock, window, state, encoded) for encoded, window, state in windows if window in state.cells
+            ]
             if found:
                 self.set_up()
             for at, window, state, encoded in sorted(found, key=_by_deadline):
@@ -264,13 +267,14 @@ class GroupingEngine(KeyedEngine):
         previous = self.watermark
         if not self.reach(watermarks):
             return
-        found = self.state.take_due(_EVENT, self._clocks(self.watermark, self.clock))
+        clocks = enumerate(self._clocks(self.watermark, self.clock))
+        found = self.state.take_due({line: until for line, until in clocks if line != CLOCK})
         if not found:
             return
         self.set_up()
         fired: dict[tuple[bytes, Window], Outcome] = {}
         due = []
-        for window, state, encoded in found:
+        for encoded, window, state in found:
             if window in state.reopened and self.watermark > previous:
                 due.append((int(MIN_TIMESTAMP), window, state, encoded))
             if window in state.cells:
@@ -293,8 +297,7 @@ class GroupingEngine(KeyedEngine):
 
     def next_due(self, domain: TimeDomain) -> int | None:
         """Return when a timer, or for the low watermark an expiry, is next due in a domain."""
-        watermark, clock, *_ = self.state.next_dues()
-        return watermark if domain is _EVENT else clock
+        return self.state.next_dues()[EVENT_TIME if domain is _EVENT else CLOCK]
 
     def take_output(self) -> Bundle:
         """Return the panes emitted since the last call, in order of emission."""
@@ -360,13 +363,13 @@ class GroupingEngine(KeyedEngine):
             del state.cells[window]
 
     def _run_clock(self, until: int, now: int, phase: int) -> None:
-        found = self.state.take_due(_CLOCK, self._clocks(self.watermark, until))
+        found = self.state.take_due({CLOCK: until})
         if not found:
             return
         self.set_up()
         due = []
         outcomes: dict[tuple[bytes, Window], Outcome] = {}
-        for window, state, encoded in found:
+        for encoded, window, state in found:
             cell = state.cells.get(window)
             if cell is not None:
                 self._set_clocks(now)

@@ -14,12 +14,12 @@ from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.key_store import EVENT_TIME
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.order import by_window, event_of, of_row, replayed
 from dataflow_model.runners.engine.stateful_cells import CellStore, StateCell
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS
-from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import PaneInfo, Window
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class MemoEngine(KeyedEngine):
     def advance_watermarks(self, watermarks: Watermarks) -> None:
         """Let the input's watermarks take effect: what expired windows have kept is gone."""
         if self.reach(watermarks):
-            for _, window, kept in self.state.take_due(TimeDomain.EVENT_TIME, self.watermark):
+            for _, window, kept in self.state.take_due({EVENT_TIME: self.watermark}):
                 del kept.cells[window]
 
     def tear_down(self) -> None:

@@ -1,4 +1,4 @@
-"""A queue of deadlines that move: each place has one at most, and the earliest is found fast."""
+"""Deadlines that move, on several clocks at once: the earliest on each clock is found fast."""
 
 from __future__ import annotations
 
@@ -7,67 +7,81 @@ import itertools
 from collections.abc import Hashable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-__all__ = ["DeadlineQueue"]
+__all__ = ["Deadlines", "Dues"]
 
 PlaceT = TypeVar("PlaceT", bound=Hashable)
+Dues: TypeAlias = tuple[int | None, ...]
+"""When something is due on each line; `None` where nothing is."""
 _Entry: TypeAlias = list[Any]
 """Deadline, number (so that places are never compared), place, and whether it still holds."""
 _FEW: Final = 64
 """So many stale entries are never worth a new heap."""
 
 
-class DeadlineQueue(Generic[PlaceT]):
-    """A heap in which entries that no longer hold are skipped when they reach the top.
+class Deadlines(Generic[PlaceT]):
+    """A heap for each line, in which entries that no longer hold are skipped when they reach the top.
 
     Entries are made anew for each key that is read back from its stored state, so stale ones may never reach the top
-    while a watermark stands still. The heap is rebuilt once most of it is stale, which keeps a change at O(log n).
+    while a watermark stands still. A heap is rebuilt once most of it is stale, which keeps a change at O(log n).
+
+    Args:
+        lines: how many deadlines each place has.
 
     Example:
-        >>> queue = DeadlineQueue()
-        >>> queue.set("a", 5); queue.set("b", 3); queue.set("b", 7)
-        >>> queue.first()
-        5
-        >>> queue.take(6), queue.first()
+        >>> deadlines = Deadlines(2)
+        >>> deadlines.set("a", (5, None)); deadlines.set("b", (3, 4)); deadlines.set("b", (7, 4))
+        >>> deadlines.first(0), deadlines.first(1)
+        (5, 4)
+        >>> deadlines.take(0, 6), deadlines.first(0)
         (['a'], 7)
     """
 
-    def __init__(self) -> None:
-        self._entries: dict[PlaceT, _Entry] = {}
-        self._heap: list[_Entry] = []
+    def __init__(self, lines: int) -> None:
+        self._heaps: tuple[list[_Entry], ...] = tuple([] for _ in range(lines))
+        self._entries: dict[PlaceT, list[_Entry | None]] = {}
         self._numbers = itertools.count()
 
-    def set(self, place: PlaceT, when: int | None) -> None:
-        """Set a place's deadline; `None` takes it away."""
-        if when is None and not self._entries:  # few pipelines set timers on the clock, or hold the watermark
-            return
-        entry = self._entries.get(place)
-        if entry is not None:
-            if entry[0] == when:
-                return
-            entry[3] = False
-        if when is None:
-            self._entries.pop(place, None)
-        else:
-            entry = self._entries[place] = [when, next(self._numbers), place, True]
-            heapq.heappush(self._heap, entry)
-            if len(self._heap) > _FEW + 2 * len(self._entries):
-                self._heap = list(self._entries.values())
-                heapq.heapify(self._heap)
+    def set(self, place: PlaceT, dues: Dues) -> None:
+        """Set a place's deadlines."""
+        entries = self._entries.get(place)
+        if entries is None:
+            entries = self._entries[place] = [None] * len(self._heaps)
+        for line, due in enumerate(dues):
+            entry = entries[line]
+            if entry is not None:
+                if entry[0] == due:
+                    continue
+                entry[3] = False
+            if due is None:
+                entries[line] = None
+                continue
+            entry = entries[line] = [due, next(self._numbers), place, True]
+            heap = self._heaps[line]
+            heapq.heappush(heap, entry)
+            if len(heap) > _FEW + 2 * len(self._entries):
+                heap[:] = [known for some in self._entries.values() if (known := some[line]) is not None]
+                heapq.heapify(heap)
 
-    def first(self) -> int | None:
-        """Return the earliest deadline."""
-        heap = self._heap
+    def remove(self, place: PlaceT) -> None:
+        """Forget a place, if it is known."""
+        for entry in self._entries.pop(place, ()):
+            if entry is not None:
+                entry[3] = False
+
+    def first(self, line: int) -> int | None:
+        """Return the earliest deadline on a line."""
+        heap = self._heaps[line]
         while heap and not heap[0][3]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
-    def take(self, until: int) -> list[PlaceT]:
-        """Remove the places that are due at `until` or before, and return them, earliest first."""
-        heap = self._heap
+    def take(self, line: int, until: int) -> list[PlaceT]:
+        """Return the places that are due on a line at `until` or before, earliest first; they no longer are."""
+        heap = self._heaps[line]
         taken: list[PlaceT] = []
         while heap and heap[0][0] <= until:
             _, _, place, holds = heapq.heappop(heap)
             if holds:
-                del self._entries[place]
+                self._entries[place][line] = None
                 taken.append(place)
         return taken

@@ -14,6 +14,7 @@ from dataflow_model.errors import KeyEncodingError
 from dataflow_model.metrics.collecting import timed_keys
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import expiry_of
+from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
 from dataflow_model.runners.engine.stateful_calls import Call, UserCalls
@@ -104,7 +105,7 @@ class StatefulEngine(KeyedEngine):
     def pass_by(self, processing_time: int, watermarks: Watermarks) -> bool:
         """Take all clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
         reached = self._reached(max(watermarks.low, self.watermark))
-        if self.percentiles or self.state.is_due(reached, processing_time):
+        if self.percentiles or self.state.is_due((reached, processing_time)):
             return False
         self.clock = max(self.clock, processing_time)
         self.reach(watermarks)
@@ -186,7 +187,7 @@ class StatefulEngine(KeyedEngine):
         """Run all that is due in one domain, in order; what is set on the way too."""
         due: list[tuple[int, tuple[int, int, bytes], bytes, int, Window, KeyCells]] = []
         numbers = itertools.count()  # so that windows are never compared
-        for encoded, window, keyed in self.state.take_due(domain, until):
+        for encoded, window, keyed in self.state.take_due({EVENT_TIME if domain is _EVENT else CLOCK: until}):
             at = self._due(domain, window, keyed.cells[window])
             if at is not None and at <= until:
                 bounds = by_window(window)

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from dataflow_model.runners.engine.key_store import StoredKey
-from dataflow_model.runners.engine.queues import DeadlineQueue
-from dataflow_model.runners.engine.settled import SettledKeys
+from dataflow_model.runners.engine.key_store import KeyStore
 from dataflow_model.triggers import TimeDomain
-from dataflow_model.values import PaneInfo, Window
-from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection
+
+    from dataflow_model.runners.engine.queues import Dues
+    from dataflow_model.values import PaneInfo, Window
 
 __all__ = ["Arrived", "CellStore", "Hold", "KeyCells", "PendingTimer", "StateCell", "TimerSet"]
 
 _Name: TypeAlias = tuple[str, str]
 """A timer's spec and tag."""
-_Place: TypeAlias = tuple[bytes, Window | None]
-"""A key and a window of it; a settled key has one place without a window."""
 
 
 @attrs.frozen
@@ -202,8 +199,8 @@ class KeyCells:
         return KeyCells, (self.key, self.cells)
 
 
-class CellStore:
-    """Keys in memory, settled keys as bytes, and queues over both; as `KeyStore` is for groupings.
+class CellStore(KeyStore[KeyCells]):
+    """The keys of a stateful DoFn.
 
     Args:
         expiry: at which watermark a window's state is gone.
@@ -216,37 +213,11 @@ class CellStore:
         expiry: Callable[[Window], int],
         *,
         holds_to_end: bool,
-        thaw: Callable[[bytes], Any] | None = None,
+        thaw: Callable[[bytes], KeyCells] | None = None,
     ) -> None:
-        self.keys: dict[bytes, KeyCells] = {}
+        super().__init__(2, thaw)
         self._expiry = expiry
         self._holds_to_end = holds_to_end
-        self._thaw = thaw
-        self._touched: set[bytes] = set()
-        self._settled: SettledKeys[StoredKey] = SettledKeys()
-        self._stale: set[tuple[bytes, Window]] = set()
-        self._event: DeadlineQueue[_Place] = DeadlineQueue()
-        self._clock: DeadlineQueue[_Place] = DeadlineQueue()
-        self._holds: DeadlineQueue[_Place] = DeadlineQueue()
-
-    def open(self, encoded: bytes, key: Any = None) -> KeyCells:
-        """Return a key's windows, decoded if it was settled, new if there is none."""
-        keyed = self.keys.get(encoded)
-        if keyed is None:
-            settled = self._settled.pop(encoded, None)
-            if settled is None or self._thaw is None:
-                keyed = KeyCells(shown_key(key))
-            else:
-                keyed = self._thaw(settled.state)
-                self._enqueue((encoded, None), None, None, None)
-                self._stale.update((encoded, window) for window in keyed.cells)
-            self.keys[encoded] = keyed
-        return keyed
-
-    def mark(self, encoded: bytes, window: Window) -> None:
-        """Note that a window's cell may have changed, or is gone."""
-        self._stale.add((encoded, window))
-        self._touched.add(encoded)
 
     def event_due(self, window: Window, cell: StateCell) -> int:
         """Return the watermark at which something happens in a window: an element's turn, a timer, the expiry."""
@@ -258,113 +229,17 @@ class CellStore:
             due = cell.waiting[0][0]
         return due
 
-    def next_moments(self) -> tuple[int | None, int | None]:
-        """Return when something is next due in event time and on the processing clock."""
-        self._refresh()
-        return self._event.first(), self._clock.first()
+    def _new(self, key: Any) -> KeyCells:
+        return KeyCells(key)
 
-    def is_due(self, event_time: int, clock: int) -> bool:
-        """Tell whether anything is due, or has changed since the queues were last asked."""
-        event, timer = self._event.first(), self._clock.first()
-        return (
-            bool(self._stale) or (event is not None and event <= event_time) or (timer is not None and timer <= clock)
-        )
+    def _windows(self, state: KeyCells) -> Collection[Window]:
+        return state.cells
 
-    def take_due(self, domain: TimeDomain, until: int) -> list[tuple[bytes, Window, KeyCells]]:
-        """Return the windows in which something happens at `until` or before."""
-        queue = self._event if domain is TimeDomain.EVENT_TIME else self._clock
-        found: dict[tuple[bytes, Window], KeyCells] = {}
-        while True:
-            self._refresh()
-            places = queue.take(until)
-            if not places:
-                break
-            for encoded, window in places:
-                keyed = self.open(encoded)  # a settled key's windows come up in the next round
-                if window is not None:
-                    found[encoded, window] = keyed
-        for encoded, window in found:
-            self.mark(encoded, window)
-        return [(encoded, window, keyed) for (encoded, window), keyed in found.items()]
-
-    def hold(self) -> int | None:
-        """Return the earliest event time of what is still to come of what is kept."""
-        self._refresh()
-        return self._holds.first()
-
-    # Durable state -------------------------------------------------------------------------------------------------
-
-    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
-        for encoded, entry in changes.items():
-            self._forget(encoded)
-            if entry is not None:
-                self._store(encoded, entry)
-
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
-        self._refresh()
-        changed = {encoded: self._frozen(encoded, freeze) for encoded in self._touched}
-        self._touched.clear()
-        return changed
-
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed, and keep all state as bytes from here on."""
-        changes = self.take_touched(freeze)
-        for encoded in list(self.keys):
-            entry = changes.get(encoded) or self._frozen(encoded, freeze)
-            self._forget(encoded)
-            if entry is not None:
-                self._store(encoded, entry)
-        return changes
-
-    def stored(self, encoded: bytes) -> StoredKey | None:
-        """Return a settled key's state; `None` where there is none."""
-        return self._settled.get(encoded)
-
-    def size(self) -> tuple[int, int]:
-        """Return how many keys there are, and how many bytes the settled ones have."""
-        return len(self.keys) + len(self._settled), self._settled.bytes
-
-    def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> StoredKey | None:
-        keyed = self.keys.get(encoded)
-        if keyed is None or not keyed.cells:
+    def _dues(self, state: KeyCells, window: Window) -> Dues | None:
+        cell = state.cells.get(window)
+        if cell is None:
             return None
-        cells = keyed.cells.items()
-        event = min(self.event_due(window, cell) for window, cell in cells)
-        clock = min((due for _, cell in cells if (due := cell.clock_timers.first()) is not None), default=None)
-        holds = (self._hold_of(window, cell) for window, cell in cells)
-        return StoredKey(freeze(keyed), (event, clock), min((hold for hold in holds if hold is not None), default=None))
-
-    def _store(self, encoded: bytes, entry: StoredKey) -> None:
-        self._settled[encoded] = entry
-        event, clock = entry.dues
-        self._enqueue((encoded, None), event, clock, entry.hold)
-
-    def _forget(self, encoded: bytes) -> None:
-        """Take a key out of memory and of the queues."""
-        keyed = self.keys.pop(encoded, None)
-        if keyed is not None:
-            for window in keyed.cells:
-                self._enqueue((encoded, window), None, None, None)
-        elif self._settled.pop(encoded, None) is not None:
-            self._enqueue((encoded, None), None, None, None)
-
-    # Queues --------------------------------------------------------------------------------------------------------
-
-    def _refresh(self) -> None:
-        """Bring the queues up to date with the windows that may have changed."""
-        for encoded, window in self._stale:
-            keyed = self.keys.get(encoded)
-            cell = None if keyed is None else keyed.cells.get(window)
-            if cell is None:
-                self._enqueue((encoded, window), None, None, None)
-            else:
-                due = self.event_due(window, cell)
-                self._enqueue((encoded, window), due, cell.clock_timers.first(), self._hold_of(window, cell))
-            if keyed is not None and not keyed.cells:
-                del self.keys[encoded]
-        self._stale.clear()
+        return self.event_due(window, cell), cell.clock_timers.first(), self._hold_of(window, cell)
 
     def _hold_of(self, window: Window, cell: StateCell) -> int | None:
         held = cell.hold()
@@ -372,8 +247,3 @@ class CellStore:
             return held
         end = int(window.max_timestamp)
         return end if held is None else min(held, end)
-
-    def _enqueue(self, place: _Place, event: int | None, clock: int | None, hold: int | None) -> None:
-        self._event.set(place, event)
-        self._clock.set(place, clock)
-        self._holds.set(place, hold)
