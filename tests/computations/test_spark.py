@@ -37,6 +37,17 @@ def test_sixty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
         assert not problem, f"{case}: {problem}\n{script.steps}"
 
 
+def test_a_stream_does_what_the_local_runner_does(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
+    topology = counting(tmp_path / "rows")
+    expected = scribe.run(topology)
+    streamed = scribe.run(topology, streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=120))
+    for sink in ("counts", "busiest"):
+        assert len(told(expected, sink)) > 3
+        assert not difference(seen(expected.collected(sink)), seen(streamed.collected(sink)))
+
+
+@pytest.mark.slow
 def test_three_runners_give_the_same_and_a_stopped_stream_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
     topology = counting(tmp_path / "rows")

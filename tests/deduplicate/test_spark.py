@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from dataflow_model.plan.runner import PipelineResult
+
 
 def drawn_cases(count: int, number: int) -> list[tuple[TestStream, TestStream, Any, str]]:
     """Draw scripts, each also with a hundredth or a half of its elements delivered again."""
@@ -146,36 +148,61 @@ def test_a_stream_that_is_killed_goes_on_with_its_ids(spark: SparkSession, tmp_p
 # Ids made at the source.
 
 
-def test_rows_of_a_broker_that_come_again_are_known_by_their_offsets(spark: SparkSession, tmp_path: Path) -> None:
-    schema = "at long, topic string, partition int, offset long, value long"
+BROKER = "at long, topic string, partition int, offset long, value long"
+
+
+@pytest.fixture
+def delivered_twice(tmp_path: Path) -> Path:
+    """Return a folder of what a broker has delivered: 40 rows, 15 of them twice."""
     rows = [(n * 1_000_000, "clicks", n % 2, n // 2, n) for n in range(40)]
-    (tmp_path / "rows").mkdir()
-    names = [part.split()[0] for part in schema.split(", ")]
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    names = [part.split()[0] for part in BROKER.split(", ")]
     for number, some in enumerate([rows[:25], rows[10:40]]):  # the second delivery begins before the first one ended
         table = pa.table(dict(zip(names, zip(*some, strict=True), strict=True)))
         table = table.set_column(2, "partition", table["partition"].cast(pa.int32()))
-        pq.write_table(table, tmp_path / "rows" / f"{number}.parquet")
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "rows"))
-    bounded = spark.read.parquet(str(tmp_path / "rows"))
+        pq.write_table(table, folder / f"{number}.parquet")
+    return folder
 
-    def once(frame: Any, **options: Any) -> Callable[[dm.Pipeline], None]:
-        def values(p: dm.Pipeline) -> None:
-            read = dm.io.ReadDataFrame(frame, event_time="at", **options)
-            _ = p | "rows" >> read | "once" >> dm.Deduplicate(horizon="1 hour") | "kept" >> dm.io.Collect()
 
-        return values
+def keep_once(frame: Any, **options: Any) -> Callable[[dm.Pipeline], None]:
+    def values(p: dm.Pipeline) -> None:
+        read = dm.io.ReadDataFrame(frame, event_time="at", **options)
+        _ = p | "rows" >> read | "once" >> dm.Deduplicate(horizon="1 hour") | "kept" >> dm.io.Collect()
 
-    by_offset = {"id_columns": ("topic", "partition", "offset")}
-    result = start(streaming(spark, tmp_path / "checkpoint"), once(stream, **by_offset))
+    return values
+
+
+def check_that_each_was_kept_once(result: PipelineResult) -> None:
+    assert sorted(record.value.value for record in result.collected("kept")) == list(range(40))
+    assert result.metrics()["once"]["duplicates"] == 15
+
+
+BY_OFFSET = {"id_columns": ("topic", "partition", "offset")}
+
+
+def test_rows_of_a_broker_that_come_again_are_known_by_their_offsets(
+    spark: SparkSession, delivered_twice: Path
+) -> None:
+    frame = spark.read.parquet(str(delivered_twice))
+    check_that_each_was_kept_once(run(dm.SparkRunner(spark), keep_once(frame, **BY_OFFSET)))
+    with pytest.raises(dm.PlanError, match=r"the rows of 'rows' have no ids\nHint: .*dm.io.ReadDataFrame"):
+        run(dm.SparkRunner(spark), keep_once(frame))
+
+
+@pytest.mark.slow
+def test_rows_of_a_broker_that_come_again_in_a_stream_are_known_by_their_offsets(
+    spark: SparkSession, delivered_twice: Path, tmp_path: Path
+) -> None:
+    stream = spark.readStream.schema(BROKER).option("maxFilesPerTrigger", 1).parquet(str(delivered_twice))
+    bounded = spark.read.parquet(str(delivered_twice))
+    result = start(streaming(spark, tmp_path / "checkpoint"), keep_once(stream, **BY_OFFSET))
     wait_for(result, lambda: result.metrics()["rows"].get("elements_out") == 55)
     result.drain()
-    in_batch = run(dm.SparkRunner(spark), once(bounded, origin="partition", sequence="offset"))
-    collected = run(streaming(spark, tmp_path / "other"), once(bounded, **by_offset))
-    for ran in (result, in_batch, collected):
-        assert sorted(record.value.value for record in ran.collected("kept")) == list(range(40))
-        assert ran.metrics()["once"]["duplicates"] == 15
-    with pytest.raises(dm.PlanError, match=r"the rows of 'rows' have no ids\nHint: .*dm.io.ReadDataFrame"):
-        run(dm.SparkRunner(spark), once(bounded))
+    by_origin = run(dm.SparkRunner(spark), keep_once(bounded, origin="partition", sequence="offset"))
+    collected = run(streaming(spark, tmp_path / "other"), keep_once(bounded, **BY_OFFSET))
+    for ran in (result, by_origin, collected):
+        check_that_each_was_kept_once(ran)
 
 
 def test_a_column_that_is_not_there_names_no_row(spark: SparkSession) -> None:

@@ -186,6 +186,7 @@ def test_a_stream_gives_the_very_panes_of_the_local_run(
     assert failed([local_run, run_on(runner, "Spark streaming", some_flights)], some_flights) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_batch_job_gives_the_answers_of_the_local_run(
     local_run: Outcome, some_flights: Path, request: pytest.FixtureRequest

@@ -85,14 +85,16 @@ def _look(element: Any, side: list[Any]) -> Any:
     return element, sorted(side)
 
 
-@pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("number", "shards", "rows"), [(1, 2, 60), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(2, 3, 25)])]
+)
 def test_a_stream_takes_back_what_the_local_runner_takes_back(
-    spark: SparkSession, tmp_path: Path, number: int, shards: int
+    spark: SparkSession, tmp_path: Path, number: int, shards: int, rows: int
 ) -> None:
     cases: list[Case] = draw(st.tuples(strategies.test_streams(max_steps=10), FIRST, LATER, LATER), 8, number)
     build = every_way(cases)
     expected = run(dm.LocalRunner(), build)
-    actual = run(streaming(spark, tmp_path, max_rows_per_batch=25, shards=shards), build)
+    actual = run(streaming(spark, tmp_path, max_rows_per_batch=rows, shards=shards), build)
     for place, case in enumerate(cases):
         for sink in SINKS:
             label = f"{place} {sink}"

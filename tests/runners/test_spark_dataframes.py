@@ -113,6 +113,7 @@ def test_rows_that_happen_on_arrival_have_one_event_time_in_a_bounded_job(spark:
 # Streams.
 
 
+@pytest.mark.slow
 def test_a_streaming_dataframe_is_read_until_it_is_drained(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path / "rows", number, ROWS[50 * number :][:50])

@@ -13,15 +13,14 @@ import dataflow_model as dm
 from dataflow_model.testing import strategies
 from tests.support.inputs import write_replay
 from tests.support.pipelines import counters, difference, draw, run, seen, streaming
+from tests.support.replaying import replayed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from dataflow_model.plan.sinks import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
 
 
 # Drawn scripts, each with a watermark of its own: a hundred in one query.
@@ -60,37 +59,10 @@ def _assert_same(expected: Any, actual: Any, described: dict[str, str]) -> None:
 # Drawn files under a replay clock: late data, shared ticks, one and several files.
 
 
-def replayed(folder: Path, grouping: list[WindowingStrategy], delay: int) -> Callable[[dm.Pipeline], None]:
-    """Return the pipeline: each windowing strategy sums the rows of its cases."""
-
-    def build(p: dm.Pipeline) -> None:
-        rows = p | dm.io.ReadParquet(
-            folder, event_time="at", processing_time="known_at", watermark=dm.BoundedOutOfOrderness(delay)
-        )
-        for number, strategy in enumerate(grouping):
-            mine = rows | f"rows {number}" >> dm.Filter(_is_of, number, len(grouping))
-            placed = mine | f"pairs {number}" >> dm.Map(_pair) | f"windows {number}" >> dm.Window.into(strategy)
-            combined = dm.GroupByKey() if number % 5 == 0 else dm.Sum.per_key()
-            _ = placed | f"grouped {number}" >> combined | f"panes {number}" >> dm.io.Collect()
-
-    return build
-
-
-def _is_of(row: Any, number: int, count: int) -> bool:
-    return bool(row.case % count == number)
-
-
-def _pair(row: Any) -> Any:
-    return (row.case, row.key), row.value
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "files", "shards", "rows_per_batch"),
-    [
-        (1, 3, 2, 701),
-        pytest.param(2, 1, 3, 397, marks=pytest.mark.slow),
-        pytest.param(3, 4, 1, 211, marks=pytest.mark.slow),
-    ],
+    [(1, 3, 2, 701), (2, 1, 3, 397), (3, 4, 1, 211)],
 )
 def test_a_hundred_replayed_cases_give_the_panes_of_the_local_runner(
     spark: SparkSession, tmp_path: Path, number: int, files: int, shards: int, rows_per_batch: int

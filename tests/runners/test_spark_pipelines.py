@@ -106,7 +106,9 @@ def _with_sizes(pair: Any, sizes: Any) -> Any:
     return pair, sorted(sizes)
 
 
-@pytest.mark.parametrize(("shards", "rows"), [(3, 350), pytest.param(1, 97, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("shards", "rows"), [(2, 700), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(3, 350), (1, 97)])]
+)
 def test_every_shape_gives_in_streaming_what_it_gives_locally(
     spark: SparkSession, tmp_path: Path, shards: int, rows: int
 ) -> None:

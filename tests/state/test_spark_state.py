@@ -52,6 +52,7 @@ def test_eighty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
     assert counters(actual) == counters(expected)
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_stopped_goes_on_with_its_state_and_timers(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
 
