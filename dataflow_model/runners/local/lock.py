@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pathlib
+import weakref
 from typing import Final, Self
 
 import attrs
@@ -24,9 +25,11 @@ _NETWORK: Final = frozenset(
 """File systems on which locks and SQLite's shared memory do not hold between machines."""
 
 
-@attrs.define
+@attrs.define(eq=False)
 class RunLock:
     """An exclusive lock that lasts until `release`, or until the process dies.
+
+    It belongs to the process that has taken it: a child that is forked has no part in it, and does not keep it.
 
     Args:
         folder: the host's part of the checkpoint.
@@ -75,12 +78,26 @@ class RunLock:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, Process().content(), 0)
         self._descriptor = descriptor
+        _TAKEN.add(self)
 
     def release(self) -> None:
         """Let other processes go on with the run."""
+        _TAKEN.discard(self)
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+_TAKEN: Final[weakref.WeakSet[RunLock]] = weakref.WeakSet()
+
+
+def _release_in_child() -> None:
+    """Close what a forked child has inherited of the locks, since each lasts until its last descriptor is closed."""
+    for lock in list(_TAKEN):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 def _who(descriptor: int) -> str:

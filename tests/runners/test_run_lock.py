@@ -1,0 +1,56 @@
+"""The lock of a run in process is that of the process that has taken it, and of no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.runners.local.lock import RunLock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORKING = """
+import os, sys
+from dataflow_model.runners.local.lock import RunLock
+
+lock = RunLock.of(sys.argv[1], "local")
+lock.take()
+child = os.fork()
+if child:
+    print(child, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_is_taken_once_at_a_time(tmp_path: Path) -> None:
+    first, second = (RunLock.of(str(tmp_path), "local") for _ in range(2))
+    first.take()
+    with pytest.raises(dm.CheckpointMismatch, match=f"is running, in process {os.getpid()}"):
+        second.take()
+    first.release()
+    second.take()
+    second.release()
+
+
+def test_a_forked_child_does_not_keep_the_lock_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", FORKING, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        child = int(holder.stdout.readline())
+        holder.kill()
+        holder.wait()
+        lock = RunLock.of(str(tmp_path), "local")
+        try:
+            lock.take()
+            lock.release()
+        finally:
+            os.kill(child, signal.SIGKILL)
