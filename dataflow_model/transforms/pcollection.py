@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.transforms.looking import sample, table_of
 from dataflow_model.transforms.typehints import type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dataflow_model.plan.nodes import Ref
+    from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.transforms.pipeline import Pipeline
 
@@ -42,6 +44,41 @@ class PCollection:
 
     def __or__(self, transform: object) -> Any:
         return self.pipeline.apply(transform, self)
+
+    def head(self, n: int = 10, *, rows: int = 1_000) -> list[Any]:
+        """Return the first elements, computed in process from the first rows of each source.
+
+        Nothing is written, and the pipeline itself does not run. Windows that need later rows are incomplete, and a
+        source that is followed ends after its first rows.
+
+        Args:
+            n: how many elements at most.
+            rows: how many rows or elements of each source are read at most.
+
+        Raises:
+            InvalidArgument: if `n` or `rows` is not a positive int.
+            UnsupportedOnRunner: for what `LocalRunner` cannot read, such as a DataFrame of Spark.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> (dm.Pipeline() | dm.Create(range(1_000_000)) | dm.Map(lambda number: number**2)).head(4)
+            [0, 1, 4, 9]
+        """
+        return [record.value for record in self._sample(n, rows)]
+
+    def show(self, n: int = 10, *, rows: int = 1_000) -> None:
+        """Print the first elements as a table, with event time, window and pane; see `head`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> (dm.Pipeline() | dm.Create([("UA", 4), ("UA", 6)]) | dm.Mean.per_key()).show()  # doctest: +SKIP
+        """
+        from rich.console import Console
+
+        Console().print(table_of(self._sample(n, rows), repr(self)))
+
+    def _sample(self, n: int, rows: int) -> list[Record]:
+        return sample(self, self.pipeline.local_runner(), n, rows)
 
     def __repr__(self) -> str:
         place = self.ref.label if self.ref.tag == "main" else f"{self.ref.label}[{self.ref.tag}]"

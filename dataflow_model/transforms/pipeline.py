@@ -199,10 +199,14 @@ class Pipeline:
         check(plan, drained=until == "drained")
         warn_about_refinements(plan)
         if self.runner is None:
-            if not _default_runner:
-                raise PlanError("the pipeline has no runner", hint="use dm.Pipeline(runner=dm.LocalRunner())")
-            self.runner = _default_runner[0]()
+            self.runner = self.local_runner()
         return self.runner.run(plan, until=until)
+
+    def local_runner(self) -> Runner:
+        """Return the runner that runs samples, and the pipeline itself if it is given none: `LocalRunner()`."""
+        if not _default_runner:
+            raise PlanError("the pipeline has no runner", hint="use dm.Pipeline(runner=dm.LocalRunner())")
+        return _default_runner[0]()
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,127 @@
+"""A sample of one collection: the part of a plan that makes it, on the first rows of each source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.nodes import Read, Ref, Write
+from dataflow_model.plan.sinks import CollectSink
+from dataflow_model.plan.sources import ColumnSource, Origin
+from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
+from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.time import Duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from dataflow_model.plan.columns import BadRow, Columns
+    from dataflow_model.plan.dofn import DeadLetter
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.sources import Source
+
+__all__ = ["SAMPLE", "sample_of"]
+
+SAMPLE = "sample"
+"""The label of the sink that collects a sample."""
+
+
+def sample_of(plan: Plan, ref: Ref, rows: int) -> Plan:
+    """Return the plan that collects a collection as `SAMPLE`, from the first rows of each source.
+
+    A source that is followed ends there too. Scripts are kept whole: they are tests, whose order of events matters.
+
+    Args:
+        plan: the plan that makes the collection.
+        ref: the collection.
+        rows: how many rows or elements each source gives at most.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> numbers = p | dm.Create(range(1_000_000))
+        >>> _ = numbers | dm.Map(str) | dm.io.Collect()
+        >>> [node.label for node in sample_of(p.plan(), numbers.ref, 10).nodes]
+        ['Create', 'sample']
+    """
+    needed = {ref}
+    nodes = []
+    for node in reversed(plan.nodes):
+        if needed.isdisjoint(outputs_of(node)) or isinstance(node, Write):
+            continue
+        needed.update(node.inputs)
+        nodes.append(attrs.evolve(node, source=_first_rows(node.source, rows)) if isinstance(node, Read) else node)
+    sink = Write(label=SAMPLE, input=ref, sink=CollectSink())
+    return attrs.evolve(plan, nodes=(*reversed(nodes), sink))
+
+
+def _first_rows(source: Source, rows: int) -> Source:
+    columns, elements = source.as_columns, source.as_elements
+    if columns is not None:
+        bound = columns.bound()
+        return _FirstRows(bound, tuple(_first_origins(bound.origins(), rows)))
+    if elements is not None:
+        times = None if elements.event_times is None else elements.event_times[:rows]
+        return attrs.evolve(elements, elements=elements.elements[:rows], event_times=times)
+    return source
+
+
+def _first_origins(origins: list[Origin], rows: int) -> Iterator[Origin]:
+    for origin in origins:
+        if rows <= 0:
+            return
+        count = rows if origin.rows is None else min(origin.rows, rows)
+        rows -= count
+        yield origin._replace(rows=count)
+
+
+@attrs.frozen(eq=False)
+class _FirstRows(ColumnSource):
+    """The first rows of a source, as a source that ends."""
+
+    source: ColumnSource
+    listed: tuple[Origin, ...]
+    event_time: str | Arrival | None = None
+    processing_time: str | None = None
+    watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
+    watermark_origins: WatermarkOrigins = EVERYTHING
+    id_columns: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        """Take over what the source declares."""
+        for name in ("event_time", "processing_time", "watermark", "watermark_origins", "id_columns"):
+            object.__setattr__(self, name, getattr(self.source, name))
+
+    def origins(self) -> list[Origin]:
+        """Return the origins that hold the first rows."""
+        return list(self.listed)
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Read rows of an origin, up to the last of the sample."""
+        (rows,) = (listed.rows for listed in self.listed if listed.name == origin)
+        assert rows is not None  # noqa: S101 - as `_first_origins` made it
+        return self.source.read(origin, start, rows if stop is None else min(stop, rows))
+
+    def schema(self) -> pa.Schema:
+        """Return the columns' names and types."""
+        return self.source.schema()
+
+    def row_type(self) -> type:
+        """Return the type of the rows."""
+        return self.source.row_type()
+
+    def columns_of(self, batch: pa.RecordBatch) -> Columns:
+        """Split a batch as the source does."""
+        return self.source.columns_of(batch)
+
+    def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
+        """Check that an origin is the one that was listed."""
+        self.source.check_version(origin, version)
+
+    def dead_letter(self, label: str, origin: str, start: int, bad: BadRow) -> DeadLetter:
+        """Return a bad row as the source does."""
+        return self.source.dead_letter(label, origin, start, bad)

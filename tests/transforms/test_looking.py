@@ -1,0 +1,111 @@
+"""`head` and `show`: a sample of a collection, in process."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.testing import TestStream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder of three files with four rows each, a row a minute."""
+    for file in range(3):
+        minutes = range(4 * file, 4 * file + 4)
+        table = pa.table({"at": [START + dt.timedelta(minutes=minute) for minute in minutes], "minute": minutes})
+        pq.write_table(table, tmp_path / f"{file}.parquet")
+    return tmp_path
+
+
+def test_head_reads_only_the_first_rows_of_each_source(folder: Path) -> None:
+    p = dm.Pipeline()
+    files = p | "files" >> dm.io.ReadParquet(folder, event_time="at") | "minutes" >> dm.Map(lambda row: row.minute)
+    program = p | "program" >> dm.Create([-1, -2, -3, -4])
+    count = (files, program) | dm.Flatten() | dm.Count.globally()
+    assert files.head(5) == [0, 1, 2, 3, 4]
+    assert files.head(rows=6) == [0, 1, 2, 3, 4, 5]
+    assert count.head(rows=3) == [6]
+    assert count.head() == [16]
+
+
+def test_head_of_a_followed_source_ends(folder: Path) -> None:
+    rows = dm.Pipeline() | dm.io.ReadParquet(folder, event_time="at", follow=True)
+    assert [row.minute for row in rows.head(2)] == [0, 1]
+
+
+def test_head_writes_nothing_and_calls_only_what_the_collection_comes_from(tmp_path: Path) -> None:
+    calls: list[int] = []
+    p = dm.Pipeline()
+    numbers = p | dm.Create([1, 2])
+    _ = numbers | dm.Map(calls.append) | dm.io.WriteParquet(tmp_path / "out")
+    assert numbers.head() == [1, 2]
+    assert calls == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_head_leaves_the_pipeline_as_it_was_so_that_a_cell_may_run_twice() -> None:
+    p = dm.Pipeline()
+    total = p | dm.Create([("UA", 1), ("UA", 2)]) | dm.Sum.per_key()
+    nodes = p.plan().nodes
+    assert total.head() == total.head() == [("UA", 3)]
+    assert p.plan().nodes == nodes
+    assert p.runner is None
+    assert p.result is None
+
+
+def test_head_of_a_script_follows_the_whole_script() -> None:
+    script = TestStream().add(("UA", 1), 1).watermark(100).add(("UA", 2), 3)
+    windows = dm.Pipeline() | script | dm.Window.into(dm.FixedWindows("10 seconds")).allowed_lateness("1 hour")
+    assert (windows | dm.Sum.per_key()).head(rows=1) == [("UA", 1), ("UA", 2)]
+
+
+def test_rows_that_cannot_be_read_go_where_they_go_in_a_run(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("at,delay\n2013-01-01T00:00Z,4\nyesterday,5\n")
+    read = dm.io.ReadCsv(tmp_path / "rows.csv", event_time="at").with_exception_handling()
+    good, bad = dm.Pipeline() | read
+    assert [row.delay for row in good.head()] == [4]
+    assert [letter.element["delay"] for letter in bad.head()] == [5]
+
+
+@pytest.mark.parametrize("options", [{"n": 0}, {"n": True}, {"rows": -1}, {"rows": "all"}])
+def test_numbers_out_of_range_are_rejected(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match="must be a positive int, got"):
+        (dm.Pipeline() | dm.Create([1])).head(**options)
+
+
+def test_show_prints_fields_of_rows_and_event_times(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (dm.Pipeline() | dm.io.ReadParquet(folder, event_time="at")).show(2)
+    printed = capsys.readouterr().out
+    for words in ("minute", "event time", "2013-01-01T00:01:00"):
+        assert words in printed
+    assert "window" not in printed
+    assert "pane" not in printed
+
+
+def test_show_prints_windows_panes_and_retractions(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    script = TestStream().add(("UA", 1), 1).watermark(100).add(("UA", 2), 3)
+    windowing = dm.Window.into(dm.FixedWindows("10 seconds")).allowed_lateness("1 hour").accumulating_and_retracting()
+    (dm.Pipeline() | script | windowing | dm.Sum.per_key()).show()
+    printed = capsys.readouterr().out
+    for words in ("('UA', 3)", "[1970-01-01T00:00:00Z, 1970-01-01T00:00:10Z)", "on time", "retraction, "):
+        assert words in printed
+
+
+def test_show_says_so_where_there_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    (dm.Pipeline() | dm.Create([1, 3]) | dm.Filter(lambda number: number % 2 == 0)).show()
+    assert "no elements" in capsys.readouterr().out
