@@ -12,6 +12,7 @@ from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
 from dataflow_model.plan.watermarks import BoundedOutOfOrderness, check_estimator
 from dataflow_model.time import Duration
+from dataflow_model.transforms.pcollection import PCollection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ReadDataFrame"]
 
 
-class ReadDataFrame(ReadRows):
+class ReadDataFrame(ReadRows[PCollection]):
     """Read the rows of a Spark DataFrame, batch or streaming (Kafka included), as named tuples; on Spark runners only.
 
     Args:

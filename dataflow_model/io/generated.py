@@ -12,6 +12,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.sources import Changes, ColumnSource, Origin
 from dataflow_model.time import Duration, EventTime, duration, duration_text, event_time, format_instant
 from dataflow_model.transforms.endpoints import Read
+from dataflow_model.transforms.pcollection import PCollection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ class GeneratedSource(ColumnSource):
         return format_instant(int(begins if self.anchor is None else self.anchor))
 
 
-class GenerateSequence(Read):
+class GenerateSequence(Read[PCollection]):
     """Generate the whole numbers from `start` on, a number of them in each period of time.
 
     The elements are rows `(value, at)`: the number, and the event time as a `datetime`. Row n has the event time
@@ -188,7 +189,7 @@ class GenerateSequence(Read):
         super().__init__(source, element_type=source.row_type())
 
 
-class PeriodicImpulse(Read):
+class PeriodicImpulse(Read[PCollection]):
     """Generate a row at regular instants: `start`, `start + interval`, and so on.
 
     The elements are rows `(value, at)`: how many rows there were before, and the instant, which is the event time. The

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import CsvSource, JsonSource
 from dataflow_model.plan import nodes
+from dataflow_model.plan.typevars import ResultT
 from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
 from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration
 from dataflow_model.transforms.endpoints import Read
+from dataflow_model.transforms.pcollection import PCollection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,14 +23,15 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.file_source import FileSource
     from dataflow_model.io.paths import PathLike
+    from dataflow_model.plan.dofn import DeadLetter
 
 __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows"]
 
 
-class ReadRows(Read):
+class ReadRows(Read[ResultT]):
     """What reading rows has in common: rows that cannot become elements may go to an output of their own."""
 
-    def with_exception_handling(self, tag: str = "dead_letters") -> Self:
+    def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[ResultT, PCollection[DeadLetter]]]:
         """Send rows without event time, or that do not parse, to an output of their own, as `DeadLetter`s.
 
         Applying the transform then gives a pair: the rows and the dead letters. Without it such a row stops the run
@@ -39,10 +42,10 @@ class ReadRows(Read):
         """
         if tag == nodes.MAIN:
             raise InvalidArgument(f"the dead letters need a tag that no other output has, got {tag!r}")
-        return self._but(dead_letters=tag)
+        return cast("Read[tuple[ResultT, PCollection[DeadLetter]]]", self._but(dead_letters=tag))
 
 
-class ReadFiles(ReadRows):
+class ReadFiles(ReadRows[PCollection]):
     """Read files of one kind: a subclass names the class of its source. The arguments are those of `ReadParquet`."""
 
     source_type: ClassVar[type[FileSource]]

@@ -37,7 +37,7 @@ class WriteColumns(Write):
     sink: FileSink | ArrowTableSink | TableSink
     marks_retractions: ClassVar[bool] = True
 
-    def expand(self, pcoll: PCollection) -> None:
+    def expand(self, pcoll: PCollection, /) -> None:
         """Add the node, with the columns that the element type tells."""
         sink = self.sink
         schema = schema_from_type(pcoll.element_type) if sink.schema is None else sink.schema
@@ -207,7 +207,7 @@ class ForeachBundle(Write):
     def __init__(self, fn: Callable[..., Any], *, whole_records: bool = False) -> None:
         super().__init__(ForeachBundleSink(fn=fn, whole_records=whole_records))
 
-    def expand(self, pcoll: PCollection) -> None:
+    def expand(self, pcoll: PCollection, /) -> None:
         """Add the node."""
         source = _source_of_retractions(pcoll)
         if source is not None and not self.sink.whole_records:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["CombineFn", "GroupFn"]
-
-InputT = TypeVar("InputT")
-AccumT = TypeVar("AccumT")
-OutputT = TypeVar("OutputT")
 
 
 class CombineFn(Generic[InputT, AccumT, OutputT]):

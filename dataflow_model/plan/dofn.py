@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.parameters import ELEMENT, SIDE_INPUT, Held, Told
+from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co
 from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def element_time(value: InstantLike) -> EventTime:
 
 
 @attrs.frozen
-class TimestampedValue:
+class TimestampedValue(Generic[ElementT_co]):
     """An output with an event time of its own; it may not lie before the input's without a declared bound.
 
     Example:
@@ -65,7 +66,7 @@ class TimestampedValue:
         TimestampedValue(value='take-off', event_time=EventTime(2013-01-01T10:00:00Z))
     """
 
-    value: Any
+    value: ElementT_co
     event_time: EventTime = attrs.field(converter=element_time)
 
 
@@ -86,8 +87,10 @@ class DeadLetter:
     traceback: str
 
 
-class DoFn:
+class DoFn(Generic[InputT_contra, OutputT_co]):
     """A function over elements with a life cycle; subclass it and give `process`.
+
+    `DoFn[str, int]` takes texts and gives numbers, for type checkers; the parameters may be left out.
 
     `process(self, element, …)` returns an iterable of outputs (or is a generator, or returns `None`): plain values,
     `TaggedOutput`s, `TimestampedValue`s. Further parameters are filled by name: `timestamp` (`EventTime`), `window`,
@@ -150,7 +153,9 @@ class DoFn:
     def start_bundle(self) -> None:
         """Begin a bundle."""
 
-    def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
+    def process(
+        self, element: InputT_contra, *args: Any, **kwargs: Any
+    ) -> Iterable[OutputT_co | TaggedOutput | TimestampedValue] | None:
         """Turn one element into outputs."""
         raise NotImplementedError(f"{type(self).__name__} must define `process(self, element, …)`")
 

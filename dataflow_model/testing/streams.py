@@ -25,20 +25,19 @@ from dataflow_model.time import (
     event_time,
     processing_time,
 )
-from dataflow_model.transforms import PTransform
+from dataflow_model.transforms import PBegin, PCollection, PTransform
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dataflow_model.transforms import PCollection
 
 __all__ = ["TestStream"]
 
 _NO_KEY: Any = object()
 
 
-class TestStream(PTransform):
+class TestStream(PTransform[PBegin, PCollection]):
     """A scripted source: each step is its own event, in the order written, on every runner.
 
     Steps are added by a chain of calls; each returns a new script. The clock starts at 0 and, like the watermark,
@@ -121,7 +120,7 @@ class TestStream(PTransform):
         """Advance the watermark to +∞: the input is complete."""
         return self._then(WatermarkStep(MAX_TIMESTAMP))
 
-    def expand(self, pcoll: Any) -> PCollection:
+    def expand(self, pcoll: PBegin, /) -> PCollection:
         """Add the source to the pipeline."""
         source = ScriptSource(self.steps)
         collection: PCollection = pcoll.pipeline.add_main(Read(label=pcoll.pipeline.scope, source=source))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dataflow_model.plan.state_handles import BagState, Timer, ValueState
+    from dataflow_model.plan.typevars import KeyT, ValueT
     from dataflow_model.time import DurationLike
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.values import Window
@@ -73,7 +74,7 @@ class GroupIntoBatches(PTransform):
                 raise InvalidArgument(f"`{name}` must be positive, got {bound!r}")
         self._fn = _Batches(size, max_bytes, age)
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    def expand(self, pcoll: PCollection[tuple[KeyT, ValueT]], /) -> PCollection[tuple[KeyT, list[ValueT]]]:
         """Add the stateful DoFn."""
         key, value = typehints.pair_types(pcoll.element_type)
         pairs: Any = tuple[key, list[value]]  # type: ignore[valid-type] # built at run time

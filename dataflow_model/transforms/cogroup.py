@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import GroupByKey
@@ -12,11 +13,14 @@ from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping, Sequence
 
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["CoGroupByKey"]
+
+SecondT = TypeVar("SecondT", default=Any)
+ThirdT = TypeVar("ThirdT", default=Any)
 
 
 class CoGroupByKey(PTransform):
@@ -44,7 +48,35 @@ class CoGroupByKey(PTransform):
 
     input_kind = "collections"
 
-    def expand(self, pcoll: Any) -> Any:
+    if TYPE_CHECKING:
+
+        @overload
+        def __ror__(
+            self, several: tuple[PCollection[tuple[KeyT, ValueT]], PCollection[tuple[KeyT, SecondT]]], /
+        ) -> PCollection[tuple[KeyT, tuple[list[ValueT], list[SecondT]]]]: ...
+
+        @overload
+        def __ror__(
+            self,
+            several: tuple[
+                PCollection[tuple[KeyT, ValueT]], PCollection[tuple[KeyT, SecondT]], PCollection[tuple[KeyT, ThirdT]]
+            ],
+            /,
+        ) -> PCollection[tuple[KeyT, tuple[list[ValueT], list[SecondT], list[ThirdT]]]]: ...
+
+        @overload
+        def __ror__(
+            self, several: Sequence[PCollection[tuple[KeyT, ValueT]]], /
+        ) -> PCollection[tuple[KeyT, tuple[list[ValueT], ...]]]: ...
+
+        @overload
+        def __ror__(
+            self, several: Mapping[Any, PCollection[tuple[KeyT, ValueT]]], /
+        ) -> PCollection[tuple[KeyT, dict[Any, list[ValueT]]]]: ...
+
+        def __ror__(self, several: Any, /) -> Any: ...
+
+    def expand(self, pcoll: Any, /) -> Any:
         """Mark each pair with where it comes from, group all, and sort the values out."""
         named = isinstance(pcoll, dict)
         members: dict[Hashable, PCollection] = dict(pcoll) if named else dict(enumerate(pcoll))

@@ -18,6 +18,7 @@ from dataflow_model.transforms.ptransform import PTransform
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from dataflow_model.plan.typevars import ElementT
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.values import PaneInfo
 
@@ -201,7 +202,7 @@ class Distinct(PTransform):
         """Return the name that it was made by."""
         return self._name
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[ElementT]:
         """Count per element, and keep the first panes' keys, or those of all panes that count any."""
         if self._pairs:
             typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)

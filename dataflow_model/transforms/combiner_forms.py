@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
 from dataflow_model.transforms.typehints import declared_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Combiner"]
+    from dataflow_model.transforms.form_types import Globally, PerKey
 
-InputT = TypeVar("InputT")
-AccumT = TypeVar("AccumT")
-OutputT = TypeVar("OutputT")
+__all__ = ["Combiner"]
 
 
 class _Form:
@@ -47,8 +46,14 @@ class Combiner(CombineFn[InputT, AccumT, OutputT]):
         ('Top.PerKey', 'Top.Globally')
     """
 
-    per_key = _Form(CombinePerKey, "PerKey", "Return the transform that combines the values of each key and window.")
-    globally = _Form(CombineGlobally, "Globally", "Return the transform that combines all elements of each window.")
+    if TYPE_CHECKING:
+        per_key: PerKey
+        globally: Globally
+    else:
+        per_key = _Form(
+            CombinePerKey, "PerKey", "Return the transform that combines the values of each key and window."
+        )
+        globally = _Form(CombineGlobally, "Globally", "Return the transform that combines all elements of each window.")
 
     def output_type(self, value_type: Any) -> Any:
         """Return what is known of the output's type, for inputs of `value_type`."""

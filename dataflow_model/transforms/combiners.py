@@ -15,6 +15,7 @@ from dataflow_model.transforms.ptransform import PTransform
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dataflow_model.plan.typevars import ElementT
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["Count", "Max", "Mean", "Min", "Sum"]
@@ -110,7 +111,7 @@ class Count(Combiner[Any, int, int]):
         return int
 
     @staticmethod
-    def per_element() -> PTransform:
+    def per_element() -> _PerElement:
         """Return the transform from elements to pairs of each distinct element and how often it came."""
         return _PerElement()
 
@@ -124,7 +125,7 @@ class _PerElement(PTransform):
         """Return the name that users write."""
         return "Count.PerElement"
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[tuple[ElementT, int]]:
         """Take each element as a key and count."""
         pairs: Any = tuple[pcoll.element_type, None]  # type: ignore[name-defined] # built at run time
         return pcoll | Map(_as_key).with_output_types(pairs) | CombinePerKey(Count())

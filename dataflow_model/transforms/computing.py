@@ -158,7 +158,7 @@ class ByKey(PTransform):
         self._subscribes = subscribes
         self._keyed = keyed
 
-    def expand(self, pcoll: Mapping[str, PCollection]) -> PCollection:
+    def expand(self, pcoll: Mapping[str, PCollection], /) -> PCollection:
         """Give each stream its keys, and put them together."""
         pairs = []
         for stream, collection in pcoll.items():

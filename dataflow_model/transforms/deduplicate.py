@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never, overload
 
 import attrs
 
@@ -10,23 +10,25 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn
 from dataflow_model.plan.parameters import metadata_of
+from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.time import duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.pardo import ParDo
-from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.ptransform import KeepsElements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dataflow_model.time import DurationLike
+    from dataflow_model.transforms.functions import Function, LongerFunction
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["Deduplicate"]
 
 
-class Deduplicate(PTransform):
+class Deduplicate(KeepsElements[ElementT_contra]):
     """Pass of all elements with one id only the first, in the order of events; it keeps event time, window and pane.
 
     Ids are made by `id_fn`, or at the source where there is none: file and row, the `id_columns` of a DataFrame
@@ -58,6 +60,15 @@ class Deduplicate(PTransform):
 
     input_kind = "collection"
 
+    @overload
+    def __init__(self: Deduplicate[Any], id_fn: None = None, *, horizon: DurationLike) -> None: ...
+
+    @overload
+    def __init__(self, id_fn: Function[ElementT_contra, Any], *, horizon: DurationLike) -> None: ...
+
+    @overload
+    def __init__(self, id_fn: LongerFunction[ElementT_contra, Any], *, horizon: DurationLike) -> None: ...
+
     def __init__(self, id_fn: Callable[..., Any] | None = None, *, horizon: DurationLike) -> None:
         if id_fn is not None and not callable(id_fn):
             raise InvalidType(
@@ -76,7 +87,7 @@ class Deduplicate(PTransform):
         """Return the name with the function."""
         return f"{self.default_label()}({code_name(self._id_fn)})"
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    def expand(self, pcoll: PCollection[Never], /) -> PCollection:
         """Pair each element with its id, and add the node."""
         pipeline = pcoll.pipeline
         typehints.check_first_parameter(self._id_fn, pcoll.element_type, pipeline.scope)

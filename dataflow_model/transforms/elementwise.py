@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Never, overload
 
 from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn
+from dataflow_model.plan.typevars import ElementT, ElementT_contra, InputT, OutputT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser
 from dataflow_model.transforms.pardo import ParDo, _callable
+from dataflow_model.transforms.pcollection import PCollection
+from dataflow_model.transforms.ptransform import KeepsElements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Concatenate
+
+    from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
+    from dataflow_model.transforms.functions import Function, LongerFunction, SpreadFunction, Unknown
 
 __all__ = ["Filter", "FlatMap", "FlatMapTuple", "Map", "MapTuple"]
 
 
-class Map(ParDo):
+class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
     """Turn each element into one other.
 
     Args:
@@ -34,6 +41,23 @@ class Map(ParDo):
         PCollection('as text', element_type=str)
     """
 
+    @overload
+    def __init__(self: Map[ElementT, Any], fn: Function[ElementT, Unknown]) -> None: ...
+
+    @overload
+    def __init__(self, fn: Function[InputT, TimestampedValue[OutputT]]) -> None: ...
+
+    @overload
+    def __init__(self, fn: Function[InputT, OutputT]) -> None: ...
+
+    @overload
+    def __init__(self, fn: LongerFunction[InputT, OutputT], *args: Any, **kwargs: Any) -> None: ...
+
+    @overload
+    def __init__(  # type: ignore[overload-cannot-match] # reached by keyword-only parameters
+        self, fn: Callable[Concatenate[InputT, ...], OutputT], *args: Any, **kwargs: Any
+    ) -> None: ...
+
     def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         super().__init__(MapFn(_callable(fn, self)), *args, **kwargs)
 
@@ -43,7 +67,7 @@ class Map(ParDo):
         return typehints.unwrapped(typehints.return_type(self.fn.user_function()))
 
 
-class FlatMap(ParDo):
+class FlatMap(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
     """Turn each element into any number of others; the function returns an iterable, or `None` for nothing.
 
     Source: Beam's `FlatMap`.
@@ -56,11 +80,25 @@ class FlatMap(ParDo):
         PCollection('FlatMap', element_type=str)
     """
 
+    @overload
+    def __init__(self: FlatMap[ElementT, Any], fn: Function[ElementT, Unknown]) -> None: ...
+
+    @overload
+    def __init__(self, fn: Function[InputT, Iterable[OutputT] | None]) -> None: ...
+
+    @overload
+    def __init__(self, fn: LongerFunction[InputT, Iterable[OutputT] | None], *args: Any, **kwargs: Any) -> None: ...
+
+    @overload
+    def __init__(  # type: ignore[overload-cannot-match] # reached by keyword-only parameters
+        self, fn: Callable[Concatenate[InputT, ...], Iterable[OutputT] | None], *args: Any, **kwargs: Any
+    ) -> None: ...
+
     def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         super().__init__(FlatMapFn(_callable(fn, self)), *args, **kwargs)
 
 
-class Filter(ParDo):
+class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
     """Keep the elements for which the function is true.
 
     Source: Beam's `Filter`.
@@ -71,6 +109,17 @@ class Filter(ParDo):
         PCollection('Filter', element_type=int)
     """
 
+    @overload
+    def __init__(self, fn: Function[ElementT_contra, object]) -> None: ...
+
+    @overload
+    def __init__(self, fn: LongerFunction[ElementT_contra, object], *args: Any, **kwargs: Any) -> None: ...
+
+    @overload
+    def __init__(  # type: ignore[overload-cannot-match] # reached by keyword-only parameters
+        self, fn: Callable[Concatenate[ElementT_contra, ...], object], *args: Any, **kwargs: Any
+    ) -> None: ...
+
     def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         super().__init__(FilterFn(_callable(fn, self)), *args, **kwargs)
 
@@ -78,8 +127,14 @@ class Filter(ParDo):
         """Return the type of the elements, which stay as they are."""
         return element_type
 
+    if TYPE_CHECKING:
 
-class MapTuple(Map):
+        def with_exception_handling(  # noqa: D102 - see `ParDo`
+            self, tag: str = "dead_letters"
+        ) -> ParDo[Any, tuple[PCollection[ElementT_contra], PCollection[DeadLetter]]]: ...
+
+
+class MapTuple(Map[Any, OutputT]):
     """`Map` with a function that takes the parts of each tuple as its arguments.
 
     Further arguments follow the parts, or are named. Metadata parameters are not filled.
@@ -91,7 +146,7 @@ class MapTuple(Map):
         >>> swapped = dm.Pipeline() | dm.Create([("a", 1)]) | dm.MapTuple(lambda letter, number: (number, letter))
     """
 
-    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, fn: SpreadFunction[OutputT], *args: Any, **kwargs: Any) -> None:
         super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
 
     def output_type(self, element_type: Any) -> Any:
@@ -100,7 +155,7 @@ class MapTuple(Map):
         return typehints.unwrapped(_spread_type(self))
 
 
-class FlatMapTuple(FlatMap):
+class FlatMapTuple(FlatMap[Any, OutputT]):
     """`FlatMap` with a function that takes the parts of each tuple as its arguments.
 
     Source: Beam's `FlatMapTuple`.
@@ -110,7 +165,7 @@ class FlatMapTuple(FlatMap):
         >>> letters = dm.Pipeline() | dm.Create([("a", 2)]) | dm.FlatMapTuple(lambda letter, times: [letter] * times)
     """
 
-    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    def __init__(self, fn: SpreadFunction[Iterable[OutputT] | None], *args: Any, **kwargs: Any) -> None:
         super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
 
     def output_type(self, element_type: Any) -> Any:

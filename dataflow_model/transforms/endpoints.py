@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
 from dataflow_model.plan.sinks import Sink
 from dataflow_model.plan.sources import ElementsSource, Source
+from dataflow_model.plan.typevars import ElementT, KeyT, ResultT, ValueT
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.pcollection import PBegin, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.tables import rows_of_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from dataflow_model.transforms.pcollection import PBegin, PCollection
+    class _DataFrame(Protocol):
+        """A table of pandas or Polars, which is an iterable too, but not of its rows."""
+
+        @property
+        def columns(self) -> Any: ...
+
+        @property
+        def shape(self) -> Any: ...
+
 
 __all__ = ["Create", "Read", "Write"]
 
 
-class Read(PTransform):
+class Read(PTransform[PBegin, ResultT]):
     """Bring the elements of a source into the pipeline.
+
+    To type checkers it is a `Read[PCollection[T]]`, with the elements' type where it is known.
 
     Args:
         source: the source.
@@ -36,6 +48,16 @@ class Read(PTransform):
 
     input_kind = "pipeline"
 
+    if TYPE_CHECKING:
+
+        @overload
+        def with_output_types(self, element_type: type[ElementT]) -> Read[PCollection[ElementT]]: ...
+
+        @overload
+        def with_output_types(self, element_type: Any) -> Read[PCollection]: ...
+
+        def with_output_types(self, element_type: Any) -> Any: ...  # noqa: D102 - see `PTransform`
+
     def __init__(self, source: Source, *, element_type: Any = Any, dead_letters: str | None = None) -> None:
         if not isinstance(source, Source):
             raise InvalidType(f"Read takes a source, got {source!r}", hint="use dm.Create([…]) for values")
@@ -43,18 +65,22 @@ class Read(PTransform):
         self.element_type = element_type
         self.dead_letters = dead_letters
 
-    def expand(self, pcoll: PBegin) -> Any:
+    def expand(self, pcoll: PBegin, /) -> ResultT:
         """Add the node."""
         pipeline = pcoll.pipeline
         node = nodes.Read(label=pipeline.scope, source=self.source, dead_letters=self.dead_letters)
         types = {nodes.MAIN: self.element_type}
+        applied: Any
         if self.dead_letters is None:
-            return pipeline.add(node, element_types=types)[nodes.MAIN]
-        outputs = pipeline.add(node, element_types={**types, self.dead_letters: DeadLetter})
-        return outputs[nodes.MAIN], outputs[self.dead_letters]
+            applied = pipeline.add(node, element_types=types)[nodes.MAIN]
+        else:
+            outputs = pipeline.add(node, element_types={**types, self.dead_letters: DeadLetter})
+            applied = outputs[nodes.MAIN], outputs[self.dead_letters]
+        result: ResultT = applied
+        return result
 
 
-class Create(Read):
+class Create(Read[PCollection[ElementT]], Generic[ElementT]):
     """Make a collection of values that the program holds; a bounded input beside others, at −∞ unless timed.
 
     Args:
@@ -77,7 +103,19 @@ class Create(Read):
         (Row(carrier='UA', delay=4),)
     """
 
-    def __init__(self, values: Iterable[Any]) -> None:
+    @overload
+    def __init__(self: Create[tuple[KeyT, ValueT]], values: Mapping[KeyT, ValueT]) -> None: ...
+
+    @overload
+    def __init__(self: Create[Any], values: _DataFrame) -> None: ...
+
+    @overload
+    def __init__(self: Create[ValueT], values: Iterable[TimestampedValue[ValueT]]) -> None: ...
+
+    @overload
+    def __init__(self: Create[ValueT], values: Iterable[ValueT]) -> None: ...
+
+    def __init__(self, values: Any) -> None:
         if isinstance(values, str | bytes):
             raise InvalidType(
                 f"Create takes an iterable of values, got the text {values!r}", hint=f"write Create([{values!r}])"
@@ -101,7 +139,7 @@ class Create(Read):
         )
 
 
-class Write(PTransform):
+class Write(PTransform[PCollection, None]):
     """Send a collection to a sink; nothing comes out.
 
     Source: Beam's `Write`.
@@ -114,6 +152,6 @@ class Write(PTransform):
             raise InvalidType(f"Write takes a sink, got {sink!r}", hint="dm.io.Collect() keeps results in memory")
         self.sink = sink
 
-    def expand(self, pcoll: PCollection) -> None:
+    def expand(self, pcoll: PCollection, /) -> None:
         """Add the node."""
         pcoll.pipeline.add(nodes.Write(label=pcoll.pipeline.scope, input=pcoll.ref, sink=self.sink))

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import GroupFn
+from dataflow_model.plan.typevars import ElementT, InputT, KeyT, OutputT, ValueT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.pairs import Values
+from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import AsSingleton
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from typing import Concatenate
 
     from dataflow_model.plan.combine import CombineFn
-    from dataflow_model.transforms.pcollection import PCollection
+
+    class _Sum(Protocol):
+        """The builtin `sum`: its type says that a sum may be the int 0, which is of no use here."""
+
+        def __call__(self, iterable: Iterable[Any], /, start: Any) -> Any: ...
+
 
 __all__ = ["CombineGlobally", "CombinePerKey", "GroupByKey"]
 
@@ -46,13 +54,13 @@ class GroupByKey(PTransform):
 
     input_kind = "collection"
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    def expand(self, pcoll: PCollection[tuple[KeyT, ValueT]], /) -> PCollection[tuple[KeyT, list[ValueT]]]:
         """Add the node."""
         _, value = typehints.pair_types(pcoll.element_type)
         return _group(pcoll, GroupFn(), list[value])  # type: ignore[valid-type] # built at run time
 
 
-class CombinePerKey(PTransform):
+class CombinePerKey(PTransform, Generic[InputT, OutputT]):
     """Combine the values of each key and window.
 
     Args:
@@ -80,13 +88,30 @@ class CombinePerKey(PTransform):
 
     input_kind = "collection"
 
+    @overload
     def __init__(
         self,
-        fn: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | Callable[..., Any],
+        fn: CombineFn[InputT, Any, OutputT] | type[CombineFn[InputT, Any, OutputT]],
         *args: Any,
         name: str | None = None,
         **kwargs: Any,
-    ) -> None:
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: CombinePerKey[Any, Any], fn: _Sum, *args: Any, name: str | None = None, **kwargs: Any
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: CombinePerKey[Any, ElementT],
+        fn: Callable[Concatenate[Iterable[Any], ...], ElementT],
+        *args: Any,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None: ...
+
+    def __init__(self, fn: Any, *args: Any, name: str | None = None, **kwargs: Any) -> None:
         self._name = name or type(self).__name__
         self.fn = as_combine_fn(fn, self._name, *args, **kwargs)
 
@@ -98,13 +123,13 @@ class CombinePerKey(PTransform):
         """Return the name with the function or the combiner's class, unless the name says it already."""
         return _label_by_code(self._name, self.fn, type(self))
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    def expand(self, pcoll: PCollection[tuple[KeyT, InputT]], /) -> PCollection[tuple[KeyT, OutputT]]:
         """Add the node."""
         _, value = typehints.pair_types(pcoll.element_type)
         return _group(pcoll, self.fn, typehints.combined_type(self.fn, value))
 
 
-class CombineGlobally(PTransform):
+class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Generic[InputT, OutputT]):
     """Combine all elements of each window.
 
     A window without elements has no pane, where Beam's gives the combiner's value of nothing for the global window.
@@ -131,13 +156,30 @@ class CombineGlobally(PTransform):
 
     _as_view = False
 
+    @overload
     def __init__(
         self,
-        fn: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | Callable[..., Any],
+        fn: CombineFn[InputT, Any, OutputT] | type[CombineFn[InputT, Any, OutputT]],
         *args: Any,
         name: str | None = None,
         **kwargs: Any,
-    ) -> None:
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: CombineGlobally[Any, Any], fn: _Sum, *args: Any, name: str | None = None, **kwargs: Any
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: CombineGlobally[Any, ElementT],
+        fn: Callable[Concatenate[Iterable[Any], ...], ElementT],
+        *args: Any,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None: ...
+
+    def __init__(self, fn: Any, *args: Any, name: str | None = None, **kwargs: Any) -> None:
         self._name = name or type(self).__name__
         self.fn = as_combine_fn(fn, self._name, *args, **kwargs)
 
@@ -149,7 +191,7 @@ class CombineGlobally(PTransform):
         """Return the name with the function or the combiner's class, unless the name says it already."""
         return _label_by_code(self._name, self.fn, type(self))
 
-    def as_singleton_view(self) -> Self:
+    def as_singleton_view(self) -> PTransform[PCollection[InputT], AsSingleton[OutputT]]:
         """Return the transform whose result is a side input: the combined value of the window.
 
         For a window without elements it is the combiner's value of nothing.
@@ -166,13 +208,17 @@ class CombineGlobally(PTransform):
             >>> [record.value for record in p.result.collected("shares")]
             [0.125, 0.25, 0.625]
         """
-        return self._but(_as_view=True)
+        viewed: Any = self._but(_as_view=True)
+        view: PTransform[PCollection[InputT], AsSingleton[OutputT]] = viewed
+        return view
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection[InputT], /) -> PCollection[OutputT]:
         """Give all elements the key `None`, combine per key, and drop the key."""
         pairs: Any = tuple[None, pcoll.element_type]  # type: ignore[name-defined] # built at run time
         combined = pcoll | Map(_with_no_key).with_output_types(pairs) | CombinePerKey(self.fn) | Values()
-        return AsSingleton(combined, _of_nothing(self.fn)) if self._as_view else combined
+        applied: Any = AsSingleton(combined, _of_nothing(self.fn)) if self._as_view else combined
+        result: PCollection[OutputT] = applied
+        return result
 
 
 def _of_nothing(combine: CombineFn[Any, Any, Any]) -> Any:
@@ -194,7 +240,7 @@ def _with_no_key(element: Any) -> tuple[None, Any]:
     return None, element
 
 
-def _group(pcoll: PCollection, combine: CombineFn[Any, Any, Any], value_type: Any) -> PCollection:
+def _group(pcoll: PCollection, combine: CombineFn[Any, Any, Any], value_type: Any) -> PCollection[Any]:
     pipeline = pcoll.pipeline
     typehints.check_pairs(pcoll.element_type, pipeline.scope)
     key, value = typehints.pair_types(pcoll.element_type)

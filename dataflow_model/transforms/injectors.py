@@ -8,6 +8,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.oldest_file import OldestFile
+from dataflow_model.plan.typevars import ResultT
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
 from dataflow_model.plan.watermarks import WatermarkEstimator, check_estimator
 from dataflow_model.transforms.endpoints import Read
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["FileInjector", "Injector"]
 
 
-class Injector(Read):
+class Injector(Read[ResultT]):
     """Bring data in, with a watermark for each of its partitions; the least of these is the injector's.
 
     Args:
@@ -50,7 +51,7 @@ class Injector(Read):
 
     def __init__(
         self,
-        read: Read,
+        read: Read[ResultT],
         *,
         watermark: WatermarkEstimator | None = None,
         partition_by: str | None = None,
@@ -71,7 +72,7 @@ class Injector(Read):
         self._label = read._label  # noqa: SLF001 - one transform in the other's place
 
 
-class FileInjector(Injector):
+class FileInjector(Injector[ResultT]):
     """Follow files as they appear; the watermark is when the oldest one was created that is not finished.
 
     Files must appear whole: write them elsewhere on the same file system and rename them into place. One is finished
@@ -96,7 +97,7 @@ class FileInjector(Injector):
         OldestFile('queries-%Y%m%dT%H%M%S.json')
     """
 
-    def __init__(self, read: Read, *, created: str | Callable[[str], InstantLike]) -> None:
+    def __init__(self, read: Read[ResultT], *, created: str | Callable[[str], InstantLike]) -> None:
         if _source_of(read).as_columns is None:
             raise InvalidType(
                 f"expected a source of files, got {read!r}", hint="pass dm.io.ReadJson('logs/', event_time='at')"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
+from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.elementwise import FlatMap
@@ -14,17 +15,20 @@ from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["Join"]
 
+NoLeftT = TypeVar("NoLeftT", default=Any)
+NoRightT = TypeVar("NoRightT", default=Any)
+RightT = TypeVar("RightT", default=Any)
 _TWO: Final = 2
 _Grouped = tuple[Any, tuple[list[Any], list[Any]]]
 
 
-class Join(PTransform):
+class Join(PTransform, Generic[NoLeftT, NoRightT]):
     """Join two collections of pairs within each key and window: `(left, right) | Join.inner()`.
 
     The output is a pair of the key and a pair of values, one for each combination; where the left or full join finds no
@@ -55,13 +59,27 @@ class Join(PTransform):
 
     input_kind = "collections"
 
+    if TYPE_CHECKING:
+
+        @overload  # type: ignore[override] # it joins two collections of pairs, and takes nothing else
+        def __ror__(
+            self, several: tuple[PCollection[tuple[KeyT, ValueT]], PCollection[tuple[KeyT, RightT]]], /
+        ) -> PCollection[tuple[KeyT, tuple[ValueT | NoLeftT, RightT | NoRightT]]]: ...
+
+        @overload
+        def __ror__(
+            self, several: Sequence[PCollection[tuple[KeyT, ValueT]]], /
+        ) -> PCollection[tuple[KeyT, tuple[ValueT | NoLeftT, ValueT | NoRightT]]]: ...
+
+        def __ror__(self, several: Any, /) -> Any: ...
+
     def __init__(self, name: str, *, keeps_left: bool, keeps_right: bool) -> None:
         self._name = name
         self._keeps_left = keeps_left
         self._keeps_right = keeps_right
 
-    @classmethod
-    def inner(cls) -> Join:
+    @staticmethod
+    def inner() -> Join[Never, Never]:
         """Return the join that gives a combination for each pair of partners, and nothing for who has none.
 
         Example:
@@ -71,10 +89,10 @@ class Join(PTransform):
             >>> ((clicks, queries) | dm.Join.inner()).element_type
             tuple[str, tuple[int, str]]
         """
-        return cls("Join.Inner", keeps_left=False, keeps_right=False)
+        return Join("Join.Inner", keeps_left=False, keeps_right=False)
 
-    @classmethod
-    def left(cls) -> Join:
+    @staticmethod
+    def left() -> Join[Never, None]:
         """Return the join that also gives `(key, (left, None))` for a left value without a partner.
 
         Example:
@@ -84,10 +102,10 @@ class Join(PTransform):
             >>> ((clicks, queries) | dm.Join.left()).element_type
             tuple[str, tuple[int, typing.Optional[str]]]
         """
-        return cls("Join.Left", keeps_left=True, keeps_right=False)
+        return Join("Join.Left", keeps_left=True, keeps_right=False)
 
-    @classmethod
-    def full(cls) -> Join:
+    @staticmethod
+    def full() -> Join[None, None]:
         """Return the join that gives every value of both sides at least once, with `None` for a missing partner.
 
         Example:
@@ -97,13 +115,13 @@ class Join(PTransform):
             >>> ((clicks, queries) | dm.Join.full()).element_type
             tuple[str, tuple[typing.Optional[int], typing.Optional[str]]]
         """
-        return cls("Join.Full", keeps_left=True, keeps_right=True)
+        return Join("Join.Full", keeps_left=True, keeps_right=True)
 
     def default_label(self) -> str:
         """Return the name that it was made by."""
         return self._name
 
-    def expand(self, pcoll: Any) -> Any:
+    def expand(self, pcoll: Any, /) -> Any:
         """Group both sides by key, and combine within each group."""
         sides = [] if isinstance(pcoll, dict) else list(pcoll)
         if len(sides) != _TWO or not all(isinstance(side, PCollection) for side in sides):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
+from dataflow_model.plan.typevars import ElementT, KeyT, TypeVar, ValueT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
 from dataflow_model.transforms.elementwise import Map
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Keys", "KvSwap", "Values", "WithKeys"]
 
+FieldT = TypeVar("FieldT", default=None)
+"""What `WithKeys` gets as `value`: `str` where a field becomes the value, `None` where the element does."""
 
-class WithKeys(PTransform):
+
+class WithKeys(PTransform, Generic[KeyT, FieldT]):
     """Turn elements into pairs `(key, value)`.
 
     Args:
@@ -49,6 +53,15 @@ class WithKeys(PTransform):
 
     input_kind = "collection"
 
+    @overload
+    def __init__(self: WithKeys[ElementT, None], key: Callable[[Any], ElementT]) -> None: ...
+
+    @overload
+    def __init__(self: WithKeys[Any, None], key: str | tuple[str, ...], *, value: None = None) -> None: ...
+
+    @overload
+    def __init__(self: WithKeys[Any, str], key: str | tuple[str, ...], *, value: str) -> None: ...
+
     def __init__(self, key: Callable[[Any], Any] | str | tuple[str, ...], *, value: str | None = None) -> None:
         if not callable(key) and not isinstance(key, str) and not _is_names(key):
             raise InvalidType(
@@ -74,7 +87,13 @@ class WithKeys(PTransform):
         fields = (self.key,) if isinstance(self.key, str) else self.key
         return f"{self.default_label()}({', '.join(fields)}{'' if self.value is None else f': {self.value}'})"
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    @overload
+    def expand(self: WithKeys[KeyT, None], pcoll: PCollection[ElementT], /) -> PCollection[tuple[KeyT, ElementT]]: ...
+
+    @overload
+    def expand(self: WithKeys[KeyT, str], pcoll: PCollection, /) -> PCollection[tuple[KeyT, Any]]: ...
+
+    def expand(self, pcoll: PCollection, /) -> PCollection[Any]:
         """Add the node."""
         pipeline, row = pcoll.pipeline, pcoll.element_type
         if callable(self.key):
@@ -91,13 +110,13 @@ class WithKeys(PTransform):
         return pipeline.add_main(node, strategy=pcoll.strategy, element_type=_pair_of(key_type, value_type))
 
 
-class _OfPairs(Map):
+class _OfPairs(Map[Any, Any]):
     """A `Map` over pairs that needs no function of the user's."""
 
     def __init__(self) -> None:
         super().__init__(_FUNCTIONS[type(self)])
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection, /) -> Any:
         """Check that there are pairs, and add the node."""
         typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
         return super().expand(pcoll)
@@ -119,6 +138,10 @@ class Keys(_OfPairs):
         PCollection('Keys', element_type=str)
     """
 
+    if TYPE_CHECKING:
+
+        def expand(self, pcoll: PCollection[tuple[KeyT, Any]], /) -> PCollection[KeyT]: ...  # noqa: D102 - see `Map`
+
 
 class Values(_OfPairs):
     """Keep the value of each pair.
@@ -131,6 +154,10 @@ class Values(_OfPairs):
         PCollection('Values', element_type=int)
     """
 
+    if TYPE_CHECKING:
+
+        def expand(self, pcoll: PCollection[tuple[Any, ValueT]], /) -> PCollection[ValueT]: ...  # noqa: D102 - see `Map`
+
 
 class KvSwap(_OfPairs):
     """Turn `(key, value)` into `(value, key)`.
@@ -142,6 +169,12 @@ class KvSwap(_OfPairs):
         >>> (dm.Pipeline() | dm.Create([("UA", 1)]) | dm.KvSwap()).element_type
         tuple[int, str]
     """
+
+    if TYPE_CHECKING:
+
+        def expand(  # noqa: D102 - see `Map`
+            self, pcoll: PCollection[tuple[KeyT, ValueT]], /
+        ) -> PCollection[tuple[ValueT, KeyT]]: ...
 
 
 # Functions of a module, so that plans pickle without cloudpickle's help.

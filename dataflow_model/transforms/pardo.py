@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
 from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FlatMapFn
 from dataflow_model.plan.parameters import filled_by_place, metadata_of, wanted_by
+from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
-from dataflow_model.transforms.pcollection import OutputTuple
+from dataflow_model.transforms.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
 from dataflow_model.transforms.state import check_named_percentiles, check_stateful_input
 from dataflow_model.transforms.timestamps import checked_horizon
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Concatenate
 
     from dataflow_model.time import DurationLike
-    from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["ParDo"]
 
 
-class ParDo(PTransform):
+class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
     """Run a `DoFn` over each element.
+
+    To type checkers it is a `ParDo[InputT, ResultT]`, of elements and of what applying it gives: a collection, or
+    several behind `with_outputs` and `with_exception_handling`.
 
     Args:
         fn: a `DoFn`; a plain function is taken as `FlatMap` takes it.
@@ -61,6 +65,19 @@ class ParDo(PTransform):
     _retractable: bool | Literal["memoised"] | None = None
     _late_data_horizon: Duration | None = None
 
+    @overload
+    def __init__(
+        self: ParDo[ElementT, PCollection[OutputT]], fn: DoFn[ElementT, OutputT], *args: Any, **kwargs: Any
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: ParDo[ElementT, PCollection[OutputT]],
+        fn: Callable[Concatenate[ElementT, ...], Iterable[OutputT] | None],
+        *args: Any,
+        **kwargs: Any,
+    ) -> None: ...
+
     def __init__(self, fn: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(fn, type) and issubclass(fn, DoFn):
             raise InvalidType(
@@ -80,7 +97,29 @@ class ParDo(PTransform):
         self.kwargs: Mapping[str, Any] = {**by_name, **kwargs}
         _check_arguments(fn, self.args, self.kwargs)
 
-    def with_outputs(self, *tags: str, main: str = nodes.MAIN) -> Self:
+    if TYPE_CHECKING:
+
+        @overload
+        def with_output_types(self, element_type: type[ElementT]) -> ParDo[InputT, PCollection[ElementT]]: ...
+
+        @overload
+        def with_output_types(self, element_type: Any) -> ParDo[InputT, PCollection]: ...
+
+        def with_output_types(self, element_type: Any) -> Any: ...  # noqa: D102 - see `PTransform`
+
+    @overload
+    def with_outputs(
+        self: ParDo[ElementT, PCollection[OutputT]], *tags: str, main: str = nodes.MAIN
+    ) -> ParDo[ElementT, OutputTuple[OutputT]]: ...
+
+    @overload
+    def with_outputs(
+        self: ParDo[ElementT, tuple[PCollection[OutputT], PCollection[DeadLetter]]],
+        *tags: str,
+        main: str = nodes.MAIN,
+    ) -> ParDo[ElementT, tuple[OutputTuple[OutputT], PCollection[DeadLetter]]]: ...
+
+    def with_outputs(self, *tags: str, main: str = nodes.MAIN) -> Any:
         """Name the outputs for `TaggedOutput`s; applying the transform then gives an `OutputTuple`.
 
         Args:
@@ -99,7 +138,9 @@ class ParDo(PTransform):
             raise InvalidArgument(f"each output needs a different tag, got {tags!r} and main={main!r}")
         return self._but(_tags=tags, _main=main)
 
-    def with_exception_handling(self, tag: str = "dead_letters") -> Self:
+    def with_exception_handling(
+        self, tag: str = "dead_letters"
+    ) -> ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]:
         """Send elements for which the function raises to an output of their own, as `DeadLetter`s.
 
         Applying the transform then gives a pair: what it gave before, and the dead letters. Outputs that the function
@@ -119,7 +160,7 @@ class ParDo(PTransform):
         """
         if tag == nodes.MAIN or tag in (self._tags or ()):
             raise InvalidArgument(f"the dead letters need a tag that no other output has, got {tag!r}")
-        return self._but(_dead_letters=tag)
+        return cast("ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]", self._but(_dead_letters=tag))
 
     def retractable(self, how: bool | Literal["memoised"]) -> Self:  # noqa: FBT001 - as the attribute of a DoFn
         """Say what becomes of the function where values are taken back: what `DoFn.retractable` says for a class.
@@ -180,7 +221,7 @@ class ParDo(PTransform):
         del element_type
         return typehints.item_type(typehints.return_type(self.fn.user_function()))
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection[InputT], /) -> ResultT:
         """Add the node."""
         pipeline = pcoll.pipeline
         label = pipeline.scope
@@ -210,7 +251,10 @@ class ParDo(PTransform):
         result: Any = outputs[nodes.MAIN]
         if self._tags is not None:
             result = OutputTuple({self._main: outputs[nodes.MAIN], **{tag: outputs[tag] for tag in self._tags}})
-        return result if self._dead_letters is None else (result, outputs[self._dead_letters])
+        if self._dead_letters is not None:
+            result = result, outputs[self._dead_letters]
+        applied: ResultT = result
+        return applied
 
 
 def _callable(fn: Any, transform: PTransform) -> Any:
@@ -233,7 +277,7 @@ def _check_retractable(how: object, name: str) -> None:
 def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     user = fn.user_function()
     specs = declaration_of(type(fn)).specs
-    told = metadata_of(user, given=tuple(kwargs), positional=len(args), specs=specs)
+    metadata = metadata_of(user, given=tuple(kwargs), positional=len(args), specs=specs)
     check_callbacks(fn, tuple(kwargs))
     try:
         signature = inspect.signature(user)
@@ -241,7 +285,7 @@ def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         return
     held = [name for name, what in wanted_by(user, specs).items() if what in specs]
     try:
-        signature.bind(None, *args, **kwargs, **dict.fromkeys([*told, *held]))
+        signature.bind(None, *args, **kwargs, **dict.fromkeys([*metadata, *held]))
     except TypeError as error:
         name = getattr(user, "__name__", repr(user))
         raise InvalidArgument(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co, ResultT
 from dataflow_model.transforms.looking import sample, table_of
 from dataflow_model.transforms.typehints import type_name
 
@@ -15,11 +16,20 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.transforms.pipeline import Pipeline
+    from dataflow_model.transforms.ptransform import KeepsElements
 
-__all__ = ["OutputTuple", "PBegin", "PCollection"]
+__all__ = ["Expands", "OutputTuple", "PBegin", "PCollection"]
 
 
-class PCollection:
+class Expands(Protocol[InputT_contra, OutputT_co]):
+    """What can stand right of `|`, as type checkers see it: a transform, by the annotations of its `expand`."""
+
+    def expand(self, pcoll: InputT_contra, /) -> OutputT_co:
+        """Apply the parts of the transform to `pcoll` and return what comes out."""
+        ...
+
+
+class PCollection(Generic[ElementT_co]):
     """A collection of elements, bounded or not, that one transform makes and any number read.
 
     Attributes:
@@ -42,10 +52,16 @@ class PCollection:
         self.element_type = element_type
         self.strategy = strategy
 
+    @overload
+    def __or__(self, transform: KeepsElements[ElementT_co]) -> PCollection[ElementT_co]: ...
+
+    @overload
+    def __or__(self, transform: Expands[PCollection[ElementT_co], ResultT]) -> ResultT: ...
+
     def __or__(self, transform: object) -> Any:
         return self.pipeline.apply(transform, self)
 
-    def head(self, n: int = 10, *, rows: int = 1_000) -> list[Any]:
+    def head(self, n: int = 10, *, rows: int = 1_000) -> list[ElementT_co]:
         """Return the first elements, computed in process from the first rows of each source.
 
         Nothing is written, and the pipeline itself does not run. Windows that need later rows are incomplete, and a
@@ -91,11 +107,12 @@ class PBegin:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
 
-    def __or__(self, transform: object) -> Any:
-        return self.pipeline.apply(transform, self)
+    def __or__(self, transform: Expands[PBegin, ResultT]) -> ResultT:
+        applied: ResultT = self.pipeline.apply(transform, self)
+        return applied
 
 
-class OutputTuple:
+class OutputTuple(Generic[ElementT_co]):
     """The outputs of `ParDo(…).with_outputs(…)`: by attribute, by tag in brackets, or in order, the main one first.
 
     Source: Beam's `DoOutputsTuple`.
@@ -140,8 +157,9 @@ class OutputTuple:
     def __len__(self) -> int:
         return len(self._outputs)
 
-    def __or__(self, transform: object) -> Any:
-        return next(iter(self)).pipeline.apply(transform, tuple(self))
+    def __or__(self, transform: Expands[tuple[PCollection, ...], ResultT]) -> ResultT:
+        applied: ResultT = next(iter(self)).pipeline.apply(transform, tuple(self))
+        return applied
 
     def __repr__(self) -> str:
         return f"OutputTuple({', '.join(self._outputs)})"

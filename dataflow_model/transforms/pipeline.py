@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.runner import PipelineResult, Runner
+    from dataflow_model.plan.typevars import ResultT
+    from dataflow_model.transforms.pcollection import Expands
 
 __all__ = ["Pipeline", "set_default_runner"]
 
@@ -70,7 +72,7 @@ class Pipeline:
             raise InvalidType(f"`runner` must be a runner, got {runner!r}", hint="pass dm.LocalRunner(), for example")
         self.runner = runner
         self.late_data = as_option(LateData, late_data)
-        self.result: PipelineResult | None = None
+        self._result: PipelineResult | None = None
         self._nodes: list[Node] = []
         self._strategies: dict[Ref, WindowingStrategy] = {}
         self._labels: set[str] = set()
@@ -78,8 +80,9 @@ class Pipeline:
 
     # ------------------------------------------------------------------------------------------------- building
 
-    def __or__(self, transform: object) -> Any:
-        return self.apply(transform, PBegin(self))
+    def __or__(self, transform: Expands[PBegin, ResultT]) -> ResultT:
+        applied: ResultT = self.apply(transform, PBegin(self))
+        return applied
 
     def apply(self, transform: object, pvalue: Any, label: str | None = None) -> Any:
         """Apply a transform to a collection, to several, or to the beginning of the pipeline: what `|` does.
@@ -208,6 +211,27 @@ class Pipeline:
             raise PlanError("the pipeline has no runner", hint="use dm.Pipeline(runner=dm.LocalRunner())")
         return _default_runner[0]()
 
+    @property
+    def result(self) -> PipelineResult:
+        """The outcome of the run that leaving the `with` block started.
+
+        Raises:
+            PlanError: before the block is left, and for a pipeline that is run with `run()`, which returns its result.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> with dm.Pipeline() as p:
+            ...     _ = p | dm.Create([1, 2]) | dm.io.Collect()
+            >>> [record.value for record in p.result.collected("Collect")]
+            [1, 2]
+        """
+        if self._result is None:
+            raise PlanError(
+                "the pipeline has no result, since it has not been run by leaving a `with` block",
+                hint="read `p.result` after the block, or use the result that `p.run()` returns",
+            )
+        return self._result
+
     def __enter__(self) -> Self:
         return self
 
@@ -215,8 +239,8 @@ class Pipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is None:
-            self.result = self.run()
-            self.result.wait_until_finish()
+            self._result = self.run()
+            self._result.wait_until_finish()
 
 
 def _members(pvalue: Any) -> list[PCollection]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Never, Self, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType, encodable
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.typevars import ElementT, ElementT_contra, InputT_contra, OutputT_co
+from dataflow_model.transforms.pcollection import PCollection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["PTransform", "written"]
+__all__ = ["KeepsElements", "PTransform", "written"]
 
 _PREFIXES: Final = (
     ("dataflow_model.io.", "dm.io."),
@@ -23,12 +25,15 @@ _FORMS: Final = {"PerKey": "per_key", "PerElement": "per_element"}
 _apply_to_several: list[Callable[[Any, PTransform], Any]] = []
 
 
-class PTransform:
+class PTransform(Generic[InputT_contra, OutputT_co]):
     """A step of a pipeline; subclass it and give `expand` to make a composite of other steps.
 
     `expand(pcoll)` applies further transforms to its input and returns the result: a collection, a tuple or dict of
     them, or `None` where nothing comes out. The labels inside are nested: `Outer/Inner`. A transform is a value that
     can be applied many times; applying it changes nothing in it.
+
+    For type checkers the annotations of `expand` decide what a transform can be applied to and what comes out, with
+    type variables if need be; `PTransform[PCollection[str], PCollection[int]]` says it where there is no `expand`.
 
     Source: Beam's `PTransform`.
 
@@ -71,12 +76,18 @@ class PTransform:
         """
         return None
 
-    def expand(self, pcoll: Any) -> Any:
+    def expand(self, pcoll: InputT_contra, /) -> OutputT_co:
         """Apply the parts of this transform to `pcoll` and return what comes out."""
         del pcoll
         raise NotImplementedError(f"{type(self).__name__} must define `expand(self, pcoll)`")
 
-    def with_output_types(self, element_type: Any) -> Self:
+    @overload
+    def with_output_types(self, element_type: type[ElementT]) -> PTransform[InputT_contra, PCollection[ElementT]]: ...
+
+    @overload
+    def with_output_types(self, element_type: Any) -> PTransform[InputT_contra, PCollection]: ...
+
+    def with_output_types(self, element_type: Any) -> Any:
         """Return this transform with the element type of its output declared, where it cannot be inferred.
 
         Example:
@@ -106,11 +117,20 @@ class PTransform:
             )
         return self._but(_label=label)
 
-    def __ror__(self, several: object) -> Any:
+    def __ror__(self, several: Sequence[PCollection] | Mapping[Any, PCollection], /) -> Any:
         return _apply_to_several[0](several, self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label!r}>"
+
+
+class KeepsElements(PTransform[PCollection[Never], PCollection], Generic[ElementT_contra]):
+    """A transform that gives elements as they are and calls a function that takes `ElementT_contra`, such as `Filter`.
+
+    To type checkers, applying it gives the collection's own type, also where they know nothing of the function's
+    parameter, as with a lambda. That is said in `PCollection.__or__`; so that nothing else is inferred from `expand`,
+    it takes no collection there.
+    """
 
 
 def written(transform: PTransform) -> str:

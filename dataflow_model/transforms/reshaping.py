@@ -15,8 +15,10 @@ from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from dataflow_model.plan.typevars import ElementT
+    from dataflow_model.transforms.functions import LongerFunction
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["Flatten", "Partition", "Reshuffle"]
@@ -43,7 +45,15 @@ class Flatten(PTransform):
 
     input_kind = "collections"
 
-    def expand(self, pcoll: Any) -> PCollection:
+    if TYPE_CHECKING:
+
+        def __ror__(
+            self, several: Sequence[PCollection[ElementT]] | Mapping[Any, PCollection[ElementT]], /
+        ) -> PCollection[ElementT]: ...
+
+    def expand(
+        self, pcoll: Sequence[PCollection[ElementT]] | Mapping[Any, PCollection[ElementT]], /
+    ) -> PCollection[ElementT]:
         """Add the node."""
         inputs = _once_each(list(pcoll.values() if isinstance(pcoll, dict) else pcoll))
         pipeline = inputs[0].pipeline
@@ -71,7 +81,7 @@ class Partition(PTransform):
 
     input_kind = "collection"
 
-    def __init__(self, fn: Callable[..., int], n: int, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, fn: LongerFunction[Any, int], n: int, *args: Any, **kwargs: Any) -> None:
         if not callable(fn):
             raise InvalidType(f"Partition takes a function, got {fn!r}", hint="use Partition(lambda element, n: …, n)")
         if type(n) is not int or n < 1:
@@ -87,7 +97,7 @@ class Partition(PTransform):
         """Return the name with the function."""
         return f"{self.default_label()}({code_name(self.fn)})"
 
-    def expand(self, pcoll: PCollection) -> tuple[PCollection, ...]:
+    def expand(self, pcoll: PCollection[ElementT], /) -> tuple[PCollection[ElementT], ...]:
         """Add the node."""
         pipeline = pcoll.pipeline
         label = pipeline.scope
@@ -132,7 +142,7 @@ class Reshuffle(PTransform):
 
     input_kind = "collection"
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[ElementT]:
         """Add the node."""
         pipeline = pcoll.pipeline
         node = nodes.Reshuffle(label=pipeline.scope, input=pcoll.ref)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.nodes import SideInput
+from dataflow_model.plan.typevars import ElementT, KeyT, ValueT
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.typehints import check_pairs
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "AsView", "resolve"]
 
 
-class AsView:
+class AsView(Generic[ElementT]):
     """A collection as an argument of `Map`, `FlatMap`, `Filter` or `ParDo`; use one of the subclasses.
 
     An element sees the side window that contains its own window's `max_timestamp`, and waits until that window has a
@@ -24,7 +25,7 @@ class AsView:
 
     view: ClassVar[str]
 
-    def __init__(self, pcoll: PCollection) -> None:
+    def __init__(self, pcoll: PCollection[ElementT]) -> None:
         if not isinstance(pcoll, PCollection):
             raise InvalidType(
                 f"a side input must be a collection, got {pcoll!r}", hint="pass plain values without dm.As…"
@@ -36,7 +37,7 @@ class AsView:
         return SideInput(self.pcoll.ref, self.view)
 
 
-class AsSingleton(AsView):
+class AsSingleton(AsView[ElementT]):
     """The one element of a collection's window.
 
     Args:
@@ -56,7 +57,7 @@ class AsSingleton(AsView):
 
     view = "singleton"
 
-    def __init__(self, pcoll: PCollection, default: Any = ...) -> None:
+    def __init__(self, pcoll: PCollection[ElementT], default: Any = ...) -> None:
         super().__init__(pcoll)
         self.default = default
 
@@ -65,7 +66,7 @@ class AsSingleton(AsView):
         return SideInput(self.pcoll.ref, self.view, self.default)
 
 
-class AsIter(AsView):
+class AsIter(AsView[ElementT]):
     """The elements of a collection's window, as a list in no particular order.
 
     Source: Beam's `AsIter` and `AsList`.
@@ -78,7 +79,7 @@ AsList = AsIter
 """The same as `AsIter`, whose elements come as a list already."""
 
 
-class AsDict(AsView):
+class AsDict(AsView[tuple[KeyT, ValueT]], Generic[KeyT, ValueT]):
     """The pairs of a collection's window, as a dict; of two pairs with one key, either may win.
 
     Raises:
@@ -89,7 +90,7 @@ class AsDict(AsView):
 
     view = "dict"
 
-    def __init__(self, pcoll: PCollection) -> None:
+    def __init__(self, pcoll: PCollection[tuple[KeyT, ValueT]]) -> None:
         super().__init__(pcoll)
         check_pairs(pcoll.element_type, f"AsDict({pcoll.ref.label})")
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import element_time
+from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.time import Duration, DurationLike, EventTime, InstantLike, duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
-from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.ptransform import KeepsElements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from dataflow_model.transforms.functions import Function
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["WithTimestamps", "checked_horizon"]
 
 
-class WithTimestamps(PTransform):
+class WithTimestamps(KeepsElements[ElementT_contra]):
     """Give each element the event time that a function finds in it.
 
     Forward moves are free. A backward move may make data late that were not, so it must be declared: the output's
@@ -47,7 +47,9 @@ class WithTimestamps(PTransform):
 
     input_kind = "collection"
 
-    def __init__(self, fn: Callable[[Any], InstantLike], late_data_horizon: DurationLike | None = None) -> None:
+    def __init__(
+        self, fn: Function[ElementT_contra, InstantLike], late_data_horizon: DurationLike | None = None
+    ) -> None:
         if not callable(fn):
             raise InvalidType(
                 f"WithTimestamps takes a function, got {fn!r}", hint="use WithTimestamps(lambda e: e.time)"
@@ -59,7 +61,7 @@ class WithTimestamps(PTransform):
         """Return the name with the function."""
         return f"{self.default_label()}({code_name(self.fn)})"
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    def expand(self, pcoll: PCollection[Never], /) -> PCollection:
         """Add the node."""
         pipeline = pcoll.pipeline
         typehints.check_first_parameter(self.fn, pcoll.element_type, pipeline.scope)

@@ -78,9 +78,21 @@ def return_type(fn: Callable[..., Any]) -> Any:
 
 
 def unwrapped(produced: Any) -> Any:
-    """Return the type of the elements that reach the main output, where a function returns `produced`."""
-    kept = [member for member in _members(produced) if member is not TaggedOutput]
-    return Any if any(member is TimestampedValue for member in kept) else either(kept)
+    """Return the type of the elements that reach the main output, where a function returns `produced`.
+
+    Example:
+        >>> unwrapped(int | TaggedOutput), unwrapped(TimestampedValue[int]), unwrapped(TimestampedValue)
+        (<class 'int'>, <class 'int'>, typing.Any)
+    """
+    kept = [_untimed(member) for member in _members(produced) if member is not TaggedOutput]
+    return either(kept)
+
+
+def _untimed(member: Any) -> Any:
+    """Return the type of the value of a `TimestampedValue`, and any other type as it is."""
+    if member is TimestampedValue:
+        return Any
+    return _clean(get_args(member)[0]) if get_origin(member) is TimestampedValue else member
 
 
 def item_type(iterable: Any) -> Any:

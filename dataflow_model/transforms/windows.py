@@ -27,6 +27,7 @@ from dataflow_model.windowing import WindowFn
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dataflow_model.plan.typevars import ElementT
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["Window", "WindowInto"]
@@ -173,7 +174,7 @@ class WindowInto(PTransform):
         """The strategy that the chain describes, checked; for `Window.trigger` over the default one."""
         return self._over(DEFAULT_STRATEGY)
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[ElementT]:
         """Add the node."""
         pipeline = pcoll.pipeline
         strategy = self._over(pcoll.strategy)

@@ -119,7 +119,7 @@ def test_a_horizon_that_is_not_positive_is_refused(horizon: Any) -> None:
 
 def test_an_id_that_is_no_function_is_refused() -> None:
     with pytest.raises(dm.InvalidType, match=r"`id_fn` must be a function of the element, got 'number'"):
-        dm.Deduplicate("number", horizon=1)  # type: ignore[arg-type]
+        dm.Deduplicate("number", horizon=1)  # type: ignore[call-overload]
 
 
 def test_an_id_may_be_made_with_the_window_and_then_counts_once_in_each() -> None:

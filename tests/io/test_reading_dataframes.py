@@ -10,6 +10,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType, TimestampType
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io import ReadDataFrame
+from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.transforms.pipeline import Pipeline
 
@@ -26,7 +27,9 @@ FRAME = Frame(StructType().add("at", TimestampType()).add("offset", LongType()).
 def test_a_dataframe_becomes_a_source_of_typed_rows() -> None:
     rows = Pipeline() | ReadDataFrame(FRAME, event_time="at", origin="at", sequence="offset")
     assert rows.element_type._fields == ("at", "offset", "fare")
-    source = rows.pipeline.plan().nodes[0].source
+    node = rows.pipeline.plan().nodes[0]
+    assert isinstance(node, Read)
+    source = node.source
     assert isinstance(source, DataFrameSource)
     assert not source.is_bounded
     assert (source.origin, source.sequence) == ("at", "offset")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, note
@@ -12,7 +12,10 @@ import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
 from tests.support.retractions.accounts import Account, batch, elements_of, retracting, run
 
-KINDS = {"inner": dm.Join.inner, "left": dm.Join.left, "full": dm.Join.full}
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KINDS: dict[str, Callable[[], dm.Join]] = {"inner": dm.Join.inner, "left": dm.Join.left, "full": dm.Join.full}
 EACH = dm.Repeatedly(dm.AfterCount(1))
 TREES = [
     EACH,
@@ -171,9 +174,9 @@ def test_what_is_no_pair_of_collections_is_refused() -> None:
     with pytest.raises(dm.InvalidType, match=r"'Join.Left' joins two collections(.|\n)*CoGroupByKey"):
         _ = (pairs,) | dm.Join.left()
     with pytest.raises(dm.InvalidType, match="joins two collections"):
-        _ = {"l": pairs, "r": pairs} | dm.Join.left()
+        _ = {"l": pairs, "r": pairs} | dm.Join.left()  # type: ignore[operator]
     with pytest.raises(dm.InvalidType, match="groups pairs"):
-        _ = (pairs, p | "numbers" >> dm.Create([1])) | dm.Join.left()
+        _ = (pairs, p | "numbers" >> dm.Create([1])) | dm.Join.left()  # type: ignore[operator]
 
 
 def test_sides_windowed_differently_are_refused() -> None:

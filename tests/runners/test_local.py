@@ -109,10 +109,10 @@ def test_grouping_two_collections_by_one_key_goes_by_window() -> None:
 def test_a_main_element_sees_the_side_window_of_its_own_window() -> None:
     def build(p: dm.Pipeline) -> Any:
         rates = p | "rates" >> dm.Create([(10, 5), (100, 15)]) | dm.WithTimestamps(lambda rate: rate[1])
-        rates = rates | dm.Keys() | "10" >> dm.Window.into(dm.FixedWindows(10))
+        windowed = rates | dm.Keys() | "10" >> dm.Window.into(dm.FixedWindows(10))
         numbers = p | "numbers" >> TestStream().bundle([(1, 3), (2, 13), (3, 19)])
         numbers = numbers | "5" >> dm.Window.into(dm.FixedWindows(5))
-        return numbers | dm.Map(lambda x, rate: x * rate, rate=dm.AsSingleton(rates))
+        return numbers | dm.Map(lambda x, rate: x * rate, rate=dm.AsSingleton(windowed))
 
     assert values(build) == [10, 200, 300]
 

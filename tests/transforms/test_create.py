@@ -79,7 +79,7 @@ def test_the_rows_of_a_polars_dataframe_are_elements() -> None:
 
 def test_a_dataframe_of_spark_is_refused_with_what_reads_it() -> None:
     with pytest.raises(dm.InvalidType, match=r"got a Spark DataFrame\nHint: read it with dm.io.ReadDataFrame"):
-        dm.Create(SparkLike())  # type: ignore[arg-type]
+        dm.Create(SparkLike())  # type: ignore[call-overload]
 
 
 def test_a_pandas_column_of_mixed_types_is_refused_with_the_column() -> None:

@@ -137,7 +137,7 @@ def test_the_element_comes_first() -> None:
     with pytest.raises(dm.InvalidArgument, match="must take the element as its first parameter"):
         dm.Map(lambda at=dm.DoFn.TimestampParam, x=dm.DoFn.ElementParam: x)
     with pytest.raises(dm.InvalidArgument, match="must take the element as its first parameter"):
-        dm.Map(lambda at=dm.DoFn.TimestampParam: at)
+        dm.Map(lambda at=dm.DoFn.TimestampParam: at)  # type: ignore[misc] # a lambda that takes no element
 
 
 def test_what_only_timers_are_told_is_refused_elsewhere() -> None:

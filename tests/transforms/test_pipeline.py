@@ -127,17 +127,17 @@ def test_an_empty_label_is_refused(label: str) -> None:
 )
 def test_what_is_no_transform_is_refused_with_what_was_probably_meant(wrong: object, hint: str) -> None:
     with pytest.raises(dm.InvalidType, match=rf"`\|` applies only transforms(.|\n)*Hint: .*{hint}"):
-        _ = dm.Pipeline() | dm.Create([1]) | wrong
+        _ = dm.Pipeline() | dm.Create([1]) | wrong  # type: ignore[operator]
 
 
 def test_a_transform_over_collections_is_refused_at_the_beginning() -> None:
     with pytest.raises(dm.InvalidType, match="'Map' must be applied to a collection, got the pipeline itself"):
-        _ = dm.Pipeline() | dm.Map(str)
+        _ = dm.Pipeline() | dm.Map(str)  # type: ignore[operator]
 
 
 def test_a_source_is_refused_behind_a_collection() -> None:
     with pytest.raises(dm.InvalidType, match="'more' must be applied to a pipeline"):
-        _ = dm.Pipeline() | dm.Create([1]) | "more" >> dm.Create([2])
+        _ = dm.Pipeline() | dm.Create([1]) | "more" >> dm.Create([2])  # type: ignore[operator]
 
 
 def test_a_tuple_is_refused_where_one_collection_is_wanted() -> None:
@@ -249,7 +249,7 @@ def test_a_second_use_without_a_label_is_called_by_its_code() -> None:
     assert automatic(dm.Map(lambda x: x), dm.Map(lambda x: (x, 1)), dm.Map(str)) == [
         "Map", "Map(lambda x: (x, 1))", "Map(str)",
     ]  # fmt: skip
-    assert automatic(dm.ParDo(dm.DoFn()), dm.ParDo(Halves()), dm.ParDo(len)) == ["ParDo", "ParDo(Halves)", "ParDo(len)"]
+    assert automatic(dm.ParDo(dm.DoFn()), dm.ParDo(Halves()), dm.ParDo(sorted))[1:] == ["ParDo(Halves)", "ParDo(sorted)"]
     assert automatic(dm.WithKeys(str), dm.WithKeys("a", value="b")) == ["WithKeys/Map", "WithKeys(a: b)"]
     assert automatic(dm.CombinePerKey(sum), dm.CombinePerKey(dm.Top(2)))[1] == "CombinePerKey(Top)"
     assert automatic(dm.CombinePerKey(set), dm.CombinePerKey(math.prod))[1] == "CombinePerKey(prod)"

@@ -79,17 +79,17 @@ def test_the_dead_letters_need_a_tag_of_their_own() -> None:
     ("make", "problem"),
     [
         (lambda: dm.Map(lambda x, y: x), r"an unknown parameter 'y'"),
-        (lambda: dm.Map(nothing_taken), "cannot be called with an element"),
-        (lambda: dm.Map(lambda x: x, 1), "cannot be called with an element"),
-        (lambda: dm.Map(lambda x: x, y=1), "cannot be called with an element"),
-        (lambda: dm.Map(3), "Map takes a function, got 3"),  # type: ignore[arg-type]
-        (lambda: dm.ParDo(Sort), r"ParDo takes an instance of DoFn, got the class Sort\nHint: write Sort\(…\)"),
+        (lambda: dm.Map(nothing_taken), "cannot be called with an element"),  # type: ignore[arg-type]
+        (lambda: dm.Map(lambda x: x, 1), "cannot be called with an element"),  # type: ignore[arg-type]
+        (lambda: dm.Map(lambda x: x, y=1), "cannot be called with an element"),  # type: ignore[arg-type]
+        (lambda: dm.Map(3), "Map takes a function, got 3"),  # type: ignore[call-overload]
+        (lambda: dm.ParDo(Sort), r"ParDo takes an instance of DoFn, got the class Sort\nHint: write Sort\(…\)"),  # type: ignore[arg-type]
         (lambda: dm.Partition(lambda x, n: 0, 0), "`n` must be an int of at least 1, got 0"),
-        (lambda: dm.WithKeys(3), "`key` must be a function, a field's name or a tuple of names, got 3"),  # type: ignore[arg-type]
-        (lambda: dm.WithKeys(len, value="x"), "`value` can be used only if `key` is a field's name"),
+        (lambda: dm.WithKeys(3), "`key` must be a function, a field's name or a tuple of names, got 3"),  # type: ignore[call-overload]
+        (lambda: dm.WithKeys(len, value="x"), "`value` can be used only if `key` is a field's name"),  # type: ignore[call-overload]
         (lambda: dm.Create("text"), "Create takes an iterable of values, got the text"),
-        (lambda: dm.Create(3), "Create takes an iterable of values, got 3"),  # type: ignore[arg-type]
-        (lambda: dm.CombinePerKey(3), "CombinePerKey takes a CombineFn or an associative function, got 3"),  # type: ignore[arg-type]
+        (lambda: dm.Create(3), "Create takes an iterable of values, got 3"),  # type: ignore[call-overload]
+        (lambda: dm.CombinePerKey(3), "CombinePerKey takes a CombineFn or an associative function, got 3"),  # type: ignore[call-overload]
         (lambda: dm.WithTimestamps(len, late_data_horizon=-1), "`late_data_horizon` must not be negative"),
         (lambda: dm.ParDo(Backward()), "`late_data_horizon` of Backward must be a Duration, got '1 hour'"),
         (lambda: dm.AsIter([1]), "a side input must be a collection"),  # type: ignore[arg-type]
