@@ -313,9 +313,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     place, attribute = _LAZY[name]
     module = importlib.import_module(place)
-    found = module if attribute is None else getattr(module, attribute)
-    globals()[name] = found  # asked only once
-    return found
+    value = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value  # asked only once
+    return value
 
 
 def __dir__() -> list[str]:

@@ -437,16 +437,16 @@ def _seconds(value: float) -> int:
 def _parse_duration(text: str) -> int:
     total, at = 0, 0
     while at < len(text):
-        found = _QUANTITY.match(text, at)
-        unit = found.group(2).lower() if found else ""
+        quantity = _QUANTITY.match(text, at)
+        unit = quantity.group(2).lower() if quantity else ""
         unit = unit if unit in _UNITS else unit.removesuffix("s")
-        if found is None or unit not in _UNITS:
+        if quantity is None or unit not in _UNITS:
             raise InvalidArgument(
                 f"{text!r} is not a duration",
                 hint="use numbers with units, such as '90 seconds' or '1 hour 30 min'",
             )
-        total += round(decimal.Decimal(found.group(1)) * _UNITS[unit])
-        at = found.end()
+        total += round(decimal.Decimal(quantity.group(1)) * _UNITS[unit])
+        at = quantity.end()
     if not text.strip():
         raise InvalidArgument(f"{text!r} is not a duration", hint="use '90 seconds', for example")
     return _saturate(total)

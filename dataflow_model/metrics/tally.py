@@ -118,17 +118,17 @@ class Tally:
 
     def of_users(self) -> Readings:
         """Return where what the user's function counts belongs."""
-        found = self.users.get(self.label)
-        if found is None:
-            found = self.users[self.label] = Readings()
-        return found
+        readings = self.users.get(self.label)
+        if readings is None:
+            readings = self.users[self.label] = Readings()
+        return readings
 
     def of_transform(self, label: str) -> Readings:
         """Return where what the engine counts for a transform belongs."""
-        found = self.own.get(label)
-        if found is None:
-            found = self.own[label] = Readings()
-        return found
+        readings = self.own.get(label)
+        if readings is None:
+            readings = self.own[label] = Readings()
+        return readings
 
     def of_stage(self, depth: int, counts: Mapping[str, int]) -> None:
         """Count for a stage."""

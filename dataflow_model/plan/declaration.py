@@ -88,16 +88,18 @@ def declaration_of(kind: type[DoFn]) -> Declaration:
         Hint: decorate the function that should run with @dm.on_timer(late)
     """
     key: Any = kind  # mypy takes no class for hashable
-    found: Declaration = _inspected(key)
-    return found
+    declaration: Declaration = _inspected(key)
+    return declaration
 
 
 @functools.lru_cache(maxsize=1024)
 def _inspected(kind: Any) -> Declaration:
-    found = {name: getattr(kind, name) for name in _names(kind)}
-    states = {name: spec for name, spec in found.items() if isinstance(spec, StateSpec)}
-    timers = {name: spec for name, spec in found.items() if isinstance(spec, TimerSpec)}
-    watermarks = {name: spec for name, spec in found.items() if isinstance(spec, WatermarkSpec | WatermarkHoldSpec)}
+    attributes = {name: getattr(kind, name) for name in _names(kind)}
+    states = {name: spec for name, spec in attributes.items() if isinstance(spec, StateSpec)}
+    timers = {name: spec for name, spec in attributes.items() if isinstance(spec, TimerSpec)}
+    watermarks = {
+        name: spec for name, spec in attributes.items() if isinstance(spec, WatermarkSpec | WatermarkHoldSpec)
+    }
     taken = sorted((METADATA | TOLD_TO_TIMERS).intersection((*states, *timers, *watermarks)))
     if taken:
         raise InvalidArgument(
@@ -105,7 +107,7 @@ def _inspected(kind: Any) -> Declaration:
             hint="choose another name",
         )
     callbacks: dict[str, str] = {}
-    for name, function in found.items():
+    for name, function in attributes.items():
         timer = getattr(function, TIMER_OF, None) if inspect.isfunction(function) else None
         if timer is None:
             continue
@@ -128,7 +130,7 @@ def _inspected(kind: Any) -> Declaration:
             hint=f"decorate the function that should run with @dm.on_timer({silent[0]})",
         )
     sorts = kind.requires_time_sorted_input
-    return Declaration(states, timers, callbacks, callable(found.get(EXPIRY)), sorts, watermarks)
+    return Declaration(states, timers, callbacks, callable(attributes.get(EXPIRY)), sorts, watermarks)
 
 
 def check_callbacks(fn: DoFn, given: Collection[str]) -> None:

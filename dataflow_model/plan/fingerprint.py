@@ -63,7 +63,7 @@ def definitions(plan: Plan) -> dict[str, str]:
         'grouping of … with Sum under GlobalWindows(), DefaultTrigger(), clear_al'
     """
     keeping, retracted = memoised(plan), retracted_collections(plan)
-    found = {}
+    lines = {}
     for node in plan.nodes:
         line = ("memoised " if node.label in keeping else "") + _line(node, _ANY)
         if isinstance(node, Read):
@@ -72,8 +72,8 @@ def definitions(plan: Plan) -> dict[str, str]:
             line += f" with {len(node.side_inputs)} side inputs"
         if isinstance(node, GroupByKeyAndWindow | ParDo) and node.input in retracted:
             line += ", of values that may be taken back"
-        found[node.label] = line
-    return found
+        lines[node.label] = line
+    return lines
 
 
 def added_sources(before: Mapping[str, str], plan: Plan) -> frozenset[str]:
@@ -97,15 +97,15 @@ def added_sources(before: Mapping[str, str], plan: Plan) -> frozenset[str]:
         >>> sorted(added_sources(fingerprint(build("web")), build("web", "phones")))
         ['all', 'phones']
     """
-    found: set[str] = set()
+    added: set[str] = set()
     keeping = memoised(plan)
     for node in plan.nodes:
         if node.label in before:
             if isinstance(node, Flatten):
-                fresh = found - before.keys()
+                fresh = added - before.keys()
                 rest = attrs.evolve(node, inputs=tuple(ref for ref in node.inputs if ref.label not in fresh))
                 if len(rest.inputs) < len(node.inputs) and _line(rest, _reads(rest)) == before[node.label]:
-                    found.add(node.label)
+                    added.add(node.label)
             continue
         match node:
             case Read():
@@ -116,9 +116,9 @@ def added_sources(before: Mapping[str, str], plan: Plan) -> frozenset[str]:
                 harmless = True
             case _:
                 harmless = False
-        if harmless and all(ref.label in found - before.keys() for ref in node.inputs):
-            found.add(node.label)
-    return frozenset(found)
+        if harmless and all(ref.label in added - before.keys() for ref in node.inputs):
+            added.add(node.label)
+    return frozenset(added)
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -81,12 +81,12 @@ def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
         return {}
     if streaming and any(source.has_own_clock for source in sources):
         return {}
-    found = {}
+    lifted = {}
     for node in staged.plan.nodes:
         lift = _lift(staged.plan, node, streaming=streaming) if isinstance(node, GroupByKeyAndWindow) else None
         if lift is not None:
-            found[lift.label] = lift
-    return found
+            lifted[lift.label] = lift
+    return lifted
 
 
 def lift_by_elements(node: GroupByKeyAndWindow) -> Lift:

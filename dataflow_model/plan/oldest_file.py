@@ -72,8 +72,8 @@ class OldestFile:
         try:
             if not isinstance(self.created, str):
                 return event_time(self.created(name))
-            found = dt.datetime.strptime(PurePath(name).name, self.created)  # noqa: DTZ007 - see the next line
-            return event_time(found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC))
+            created = dt.datetime.strptime(PurePath(name).name, self.created)  # noqa: DTZ007 - see the next line
+            return event_time(created if created.tzinfo is not None else created.replace(tzinfo=dt.UTC))
         except Exception as error:
             raise SourceError(
                 f"cannot tell from its name when the file {name!r} was created: {error}",

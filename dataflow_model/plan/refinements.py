@@ -86,7 +86,7 @@ def groupings_before(
     plan: Plan, node: GroupByKeyAndWindow, through: Callable[[Node], bool]
 ) -> list[GroupByKeyAndWindow]:
     """Return the nearest groupings whose panes reach this one, through nodes that `through` accepts, in plan order."""
-    refs, seen, found = [node.input], set(), set()
+    refs, seen, labels = [node.input], set(), set()
     while refs:
         ref = refs.pop()
         if ref in seen:
@@ -94,10 +94,14 @@ def groupings_before(
         seen.add(ref)
         before = plan[ref.label]
         if isinstance(before, GroupByKeyAndWindow):
-            found.add(before.label)
+            labels.add(before.label)
         elif through(before):
             refs.extend(before.inputs[:1] if isinstance(before, ParDo) else before.inputs)
-    return [one for one in plan.nodes if isinstance(one, GroupByKeyAndWindow) and one.label in found]
+    return [
+        candidate
+        for candidate in plan.nodes
+        if isinstance(candidate, GroupByKeyAndWindow) and candidate.label in labels
+    ]
 
 
 def inherits_from(plan: Plan, node: GroupByKeyAndWindow) -> list[GroupByKeyAndWindow]:

@@ -28,7 +28,7 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
         >>> [ref.label for ref in retracted_collections(p.plan())]
         ['Sum.PerKey']
     """
-    found: dict[Ref, GroupByKeyAndWindow] = {}
+    groupings: dict[Ref, GroupByKeyAndWindow] = {}
     for node in plan.nodes:
         source: GroupByKeyAndWindow | None
         match node:
@@ -37,13 +37,13 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
             case Read():
                 source = None
             case ParDo():  # what a stateful one gives are elements of its own
-                source = None if node.is_stateful else found.get(node.input)
+                source = None if node.is_stateful else groupings.get(node.input)
             case _:
-                several = [found[ref] for ref in node.inputs if ref in found]
-                source = max(several, key=lambda one: one.strategy.allowed_lateness, default=None)
+                sources = [groupings[ref] for ref in node.inputs if ref in groupings]
+                source = max(sources, key=lambda grouping: grouping.strategy.allowed_lateness, default=None)
         if source is not None:
-            found.update(dict.fromkeys(outputs_of(node), source))
-    return found
+            groupings.update(dict.fromkeys(outputs_of(node), source))
+    return groupings
 
 
 def memoised(plan: Plan) -> frozenset[str]:

@@ -159,12 +159,12 @@ def rows_of(batch: pa.RecordBatch) -> list[Any]:
         >>> rows_of(pa.record_batch({"carrier": ["UA", None], "delay": [2, -4]}))
         [Row(carrier='UA', delay=2), Row(carrier=None, delay=-4)]
     """
-    made = row_type(batch.schema)
+    row = row_type(batch.schema)
     with _collector_paused():
         columns = [values_of(column) for column in batch.columns]
         if not columns:
-            return [made()] * batch.num_rows
-        return list(map(functools.partial(tuple.__new__, made), zip(*columns, strict=True)))
+            return [row()] * batch.num_rows
+        return list(map(functools.partial(tuple.__new__, row), zip(*columns, strict=True)))
 
 
 def values_of(column: pa.Array) -> list[Any]:

@@ -192,14 +192,14 @@ def dynamic_sides(plan: Plan) -> tuple[SideInput, ...]:
         ()
     """
     changing: set[Ref] = set()
-    found: list[SideInput] = []
+    sides: list[SideInput] = []
     for node in plan.nodes:
         changes = node.source.changes if isinstance(node, Read) else any(ref in changing for ref in node.inputs)
         if isinstance(node, ParDo):
-            found += [side for side in node.side_inputs if side.ref in changing]
+            sides += [side for side in node.side_inputs if side.ref in changing]
         if changes:
             changing.update(outputs_of(node))
-    return tuple(found)
+    return tuple(sides)
 
 
 def _union(flows: list[dict[str, int]]) -> dict[str, int]:

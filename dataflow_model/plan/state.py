@@ -137,10 +137,10 @@ class MapStateSpec(StateSpec, Generic[K, V]):
 
 
 def _as_combiner(combine: Any) -> CombineFn[Any, Any, Any]:
-    found = combine() if isinstance(combine, type) and issubclass(combine, CombineFn) else combine
-    if not isinstance(found, CombineFn):
+    combiner = combine() if isinstance(combine, type) and issubclass(combine, CombineFn) else combine
+    if not isinstance(combiner, CombineFn):
         raise InvalidType(f"`combine` must be a CombineFn, got {combine!r}", hint="pass dm.Sum(), for example")
-    return found
+    return combiner
 
 
 @attrs.frozen(eq=False)

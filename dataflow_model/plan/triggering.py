@@ -29,8 +29,10 @@ def awaited_percentiles(plan: Plan) -> tuple[float, ...]:
         >>> awaited_percentiles(p.plan())
         ()
     """
-    awaited = {one for machine in _machines(plan) for one in machine.percentiles}
-    awaited.update(one for node in plan.nodes if isinstance(node, ParDo) for one in node.fn.watermark_percentiles)
+    awaited = {percentile for machine in _machines(plan) for percentile in machine.percentiles}
+    awaited.update(
+        percentile for node in plan.nodes if isinstance(node, ParDo) for percentile in node.fn.watermark_percentiles
+    )
     return tuple(sorted(awaited.union(TOLD if asks_for_percentile(plan) else ())))
 
 

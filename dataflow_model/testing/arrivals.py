@@ -102,20 +102,20 @@ class Grounds:
     @property
     def delays(self) -> list[int]:
         """The durations that the triggers name, and a second."""
-        found = {_SECOND}
+        durations = {_SECOND}
         for strategy in self.strategies:
-            found.update(durations_in(strategy.trigger))
-        return sorted(found)
+            durations.update(durations_in(strategy.trigger))
+        return sorted(durations)
 
     def watermarks(self, elements: Sequence[Element]) -> list[int]:
         """The instants at which something may happen: event times, ends of windows, and their expiry."""
-        found: set[int] = set()
+        instants: set[int] = set()
         for value, at in elements:
-            found.add(int(at))
+            instants.add(int(at))
             for strategy in self.strategies:
                 ends = self._ends(strategy.window_fn, value, at)
-                found |= ends | {end + int(strategy.allowed_lateness) for end in ends}
-        return sorted(one for one in found if int(MIN_TIMESTAMP) < one < int(MAX_TIMESTAMP) - 1) or [0]
+                instants |= ends | {end + int(strategy.allowed_lateness) for end in ends}
+        return sorted(instant for instant in instants if int(MIN_TIMESTAMP) < instant < int(MAX_TIMESTAMP) - 1) or [0]
 
     def _ends(self, fn: WindowFn, value: Any, at: EventTime) -> set[int]:
         """Return where an element's windows end, the same each time it is asked, as hypothesis needs it."""

@@ -70,17 +70,17 @@ def check_combine_fn(
     if isinstance(inputs, st.SearchStrategy):
         values: st.SearchStrategy[Any] = inputs
     else:
-        given = list(inputs)
-        if not given:
+        examples = list(inputs)
+        if not examples:
             raise InvalidArgument("checking a combiner needs inputs, got none", hint="pass a few values")
-        values = st.sampled_from(given)
+        values = st.sampled_from(examples)
     drawn = st.tuples(st.lists(values, max_size=_MOST_INPUTS), st.lists(st.integers(0, 2), max_size=_MOST_INPUTS))
     checked = _Checked(fn, by or _whole)
     _check_fresh(checked, drawn_cases(st.lists(values, min_size=1, max_size=1), 1)[0])
-    found = smallest_broken(drawn, lambda case: attrs.evolve(checked, scale=_scale(case[0])).check(*case), _EXAMPLES)
-    if found is not None:
-        (some, _), broken = found
-        said = f"{fn!r} {broken.problem}\n  inputs: {some!r}"
+    failure = smallest_broken(drawn, lambda case: attrs.evolve(checked, scale=_scale(case[0])).check(*case), _EXAMPLES)
+    if failure is not None:
+        (smallest, _), broken = failure
+        said = f"{fn!r} {broken.problem}\n  inputs: {smallest!r}"
         raise AssertionError(explain(said, hint=broken.law or None)) from broken.__cause__
 
 
@@ -177,16 +177,16 @@ class _Checked:
 
     def _check_merging(self, inputs: Sequence[Any], parts: Sequence[int]) -> None:
         whole = self.output(self.added(inputs))
-        some = [[value for value, part in zip(inputs, parts, strict=True) if part == number] for number in range(3)]
+        groups = [[value for value, part in zip(inputs, parts, strict=True) if part == number] for number in range(3)]
 
         def pieces() -> list[Any]:
-            return [self.added(piece) for piece in some]
+            return [self.added(piece) for piece in groups]
 
         merge = self.fn.merge_accumulators
-        shown = " + ".join(map(repr, some))
+        shown = " + ".join(map(repr, groups))
         one, two, three = pieces()
         together = self.output(merge([one, two, three]))
-        for kept, piece in ((two, some[1]), (three, some[2])):
+        for kept, piece in ((two, groups[1]), (three, groups[2])):
             hint = "change only the first accumulator in place, or none"
             self.equal(
                 self.output(self.added(piece)),

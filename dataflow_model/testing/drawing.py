@@ -79,7 +79,7 @@ def smallest_broken(
     """
     from hypothesis import HealthCheck, given, settings
 
-    found: list[tuple[CaseT, Broken]] = []
+    failures: list[tuple[CaseT, Broken]] = []
 
     @settings(
         max_examples=examples,
@@ -94,16 +94,16 @@ def smallest_broken(
         try:
             check(case)
         except Broken as broken:
-            found.append((case, broken))
+            failures.append((case, broken))
             raise
 
     try:
         search()
     except Exception:
         # What breaks only now and then is reported as flaky; the case has been seen broken all the same.
-        if not found:
+        if not failures:
             raise
-    return found[-1] if found else None  # the smallest is run once more at the end
+    return failures[-1] if failures else None  # the smallest is run once more at the end
 
 
 def drawn_cases(cases: SearchStrategy[CaseT], count: int) -> list[CaseT]:

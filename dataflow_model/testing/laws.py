@@ -168,15 +168,15 @@ def check_pane_sequence(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> N
     for pane in panes:
         if not pane.is_retraction:
             of_window[_place(pane)].append(pane)
-    for some in of_window.values():
-        problem = _wrong_sequence(some)
+    for window_panes in of_window.values():
+        problem = _wrong_sequence(window_panes)
         # A window that merges again into the same bounds begins anew.
         if problem and not node.strategy.merges:
             raise Broken(
-                f"{node.label!r}: {problem} in {some[0].window!r} of key {some[0].value[0]!r}",
+                f"{node.label!r}: {problem} in {window_panes[0].window!r} of key {window_panes[0].value[0]!r}",
                 law=PANES,
                 columns=("its panes", ""),
-                sides=(pane_rows(some), ()),
+                sides=(pane_rows(window_panes), ()),
             )
 
 
@@ -240,7 +240,7 @@ def _answer(panes: Sequence[Record]) -> dict[Place, tuple[Any, Window, Any]]:
 
 def _merged(node: GroupByKeyAndWindow, traces: Sequence[Record], answer: dict[Place, Any]) -> list[Any]:
     """Merge the accumulators of discarding panes, in the windows of the batch answer."""
-    found: defaultdict[Place, list[Any]] = defaultdict(list)
+    accumulators: defaultdict[Place, list[Any]] = defaultdict(list)
     shown: dict[Place, tuple[Any, Window]] = {}
     for pane in traces:
         encoded, window = _place(pane)
@@ -249,9 +249,12 @@ def _merged(node: GroupByKeyAndWindow, traces: Sequence[Record], answer: dict[Pl
                 (home for key, home in answer if key == encoded and _contains(home, window)), window
             )  # it has merged since
         shown[encoded, window] = (pane.value[0], window)
-        found[encoded, window].append(pane.value[1].accumulator)
+        accumulators[encoded, window].append(pane.value[1].accumulator)
     combine = node.combine
-    return [(*shown[place], combine.extract_output(combine.merge_accumulators(some))) for place, some in found.items()]
+    return [
+        (*shown[place], combine.extract_output(combine.merge_accumulators(parts)))
+        for place, parts in accumulators.items()
+    ]
 
 
 def _contains(outer: Window, inner: Window) -> bool:

@@ -39,12 +39,12 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
     groups = [list(entry) if isinstance(entry, set | frozenset | list) else [entry] for entry in expected]
     at = 0
     for group in groups:
-        some = panes[at : at + len(group)]
+        candidates = panes[at : at + len(group)]
         at += len(group)
-        if not _match_any_order(some, group):
-            raise AssertionError(_table(panes, [one for entries in groups for one in entries]))
+        if not _match_any_order(candidates, group):
+            raise AssertionError(_table(panes, [wanted for entries in groups for wanted in entries]))
     if at != len(panes):
-        raise AssertionError(_table(panes, [one for entries in groups for one in entries]))
+        raise AssertionError(_table(panes, [wanted for entries in groups for wanted in entries]))
 
 
 def _match_any_order(panes: list[Pane], group: list[Any]) -> bool:

@@ -122,9 +122,9 @@ def prove(
     grounds = Grounds.of(plan)
     cases = cases_of(data, grounds)
     local = LocalRunner(clock=0)
-    found = smallest_broken(cases, lambda case: _check(subject, case, local), examples)
-    if found is not None:
-        case, broken = found
+    failure = smallest_broken(cases, lambda case: _check(subject, case, local), examples)
+    if failure is not None:
+        case, broken = failure
         raise LawBroken(case.script, _beneath(subject, case.script, local) or broken) from broken.__cause__
     if runner is not None and not isinstance(runner, LocalRunner):
         failed = differing_on(runner, subject, cases)
@@ -145,9 +145,9 @@ def _check_in_process(subject: Subject, script: TestStream, cuts: Sequence[bool]
     groupings = groupings_of(plan)
     stream = _observe(subject, script, runner)
     other = _running(lambda: subject.run(recut(script, cuts), runner))
-    found = _difference(stream, other, laws.BUNDLING, "the same events in other bundles")
-    if found is not None:
-        raise found
+    difference = _difference(stream, other, laws.BUNDLING, "the same events in other bundles")
+    if difference is not None:
+        raise difference
     for node in groupings:
         laws.check_pane_sequence(node, stream.panes[node.label])
         laws.check_balance(node, stream.panes[node.label])
@@ -170,8 +170,8 @@ def check_stream(subject: Subject, case: Case, expected: Observed) -> None:
     """Check that a stream shows what LocalRunner has shown, at every grouping; and find out which law it breaks."""
     schedule = case.schedule
     runs = _Streams(schedule)
-    found = _difference(expected, _running(lambda: subject.run(case.script, runs)), RESTART, _described(schedule))
-    if found is None:
+    difference = _difference(expected, _running(lambda: subject.run(case.script, runs)), RESTART, _described(schedule))
+    if difference is None:
         if schedule.cuts == (1,):
             for node in groupings_of(runs.last.program.staged.plan):
                 laws.check_on_time(node, runs.last.micro_batches, f"{node.label}/panes")
@@ -184,7 +184,7 @@ def check_stream(subject: Subject, case: Case, expected: Observed) -> None:
         without = _difference(expected, other, law, _described(plainer))
         if without is not None:
             raise without
-    raise found
+    raise difference
 
 
 class _Streams:
@@ -245,9 +245,9 @@ def _beneath(subject: Subject, script: TestStream, runner: Runner) -> Broken | N
     try:
         first = subject.run(script, runner)
         for _ in range(_REPETITIONS):
-            found = _difference(first, subject.run(script, runner), DETERMINISM, "the same run repeated")
-            if found is not None:
-                return found
+            difference = _difference(first, subject.run(script, runner), DETERMINISM, "the same run repeated")
+            if difference is not None:
+                return difference
         return _difference(first, subject.run(joined, runner), laws.BUNDLING, "the same events in other bundles")
     except Exception:  # noqa: BLE001 - whatever user code raises has been found already
         return None

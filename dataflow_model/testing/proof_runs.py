@@ -157,8 +157,8 @@ def nearest_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:
     if isinstance(node, GroupByKeyAndWindow):
         return [node]
     inputs = node.inputs[:1] if isinstance(node, ParDo) else node.inputs
-    found = [grouping for one in inputs for grouping in nearest_groupings(plan, one)]
-    return list({grouping.label: grouping for grouping in found}.values())
+    groupings = [grouping for source in inputs for grouping in nearest_groupings(plan, source)]
+    return list({grouping.label: grouping for grouping in groupings}.values())
 
 
 def with_panes(plan: Plan) -> Plan:

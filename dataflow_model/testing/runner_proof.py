@@ -53,12 +53,12 @@ def differing_on(runner: Runner, subject: Subject, cases: SearchStrategy[Case]) 
         return _first(scripts, _collected(plan, LocalRunner(clock=0)), _collected(plan, runner), _same_values)
     expected = _collected(_copies(subject, scripts), LocalRunner(clock=0))
     plan = _copies(subject, scripts)
-    found = _first(scripts, expected, _collected(plan, _elsewhere(runner)), _same_panes(RUNNERS))
-    if found is None and getattr(runner, "checkpoint", None):
+    failure = _first(scripts, expected, _collected(plan, _elsewhere(runner)), _same_panes(RUNNERS))
+    if failure is None and getattr(runner, "checkpoint", None):
         for point, micro_batch in _CRASHES:
             resumed = _resumed(plan, _elsewhere(runner), CrashPoint(point, micro_batch))
-            found = found or _first(scripts, expected, resumed, _same_panes(RESTART))
-    return found
+            failure = failure or _first(scripts, expected, resumed, _same_panes(RESTART))
+    return failure
 
 
 class Copied(PTransform):
@@ -128,14 +128,14 @@ def _first(
     compare: Callable[[str, Sequence[Record], Sequence[Record]], None],
 ) -> tuple[TestStream, Broken] | None:
     """Return the shortest script whose outcome differs."""
-    found = []
-    for script, one, other in zip(scripts, expected, actual, strict=True):
+    failures = []
+    for script, records_of, other in zip(scripts, expected, actual, strict=True):
         try:
-            for what, records in one.items():
+            for what, records in records_of.items():
                 compare(what, records, other[what])
         except Broken as broken:
-            found.append((script, broken))
-    return min(found, key=lambda pair: len(pair[0].steps), default=None)
+            failures.append((script, broken))
+    return min(failures, key=lambda pair: len(pair[0].steps), default=None)
 
 
 def _same_panes(law: str) -> Callable[[str, Sequence[Record], Sequence[Record]], None]:

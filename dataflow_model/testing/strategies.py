@@ -362,12 +362,12 @@ def test_streams(
             case "signal":
                 script = script.signal(draw(st.sampled_from(list(signals))))
             case kind:
-                some: list[tuple[Any, int]] = []
+                elements: list[tuple[Any, int]] = []
                 for _ in range(1 if kind == "add" else draw(st.integers(1, 4))):
                     at = watermark + draw(st.integers(-_LONGEST if late else 0, _LONGEST))
-                    some.append((value, max(at, 0)))
+                    elements.append((value, max(at, 0)))
                     value *= 2
-                script = script.bundle(some, key=draw(st.sampled_from(list(keys))))
+                script = script.bundle(elements, key=draw(st.sampled_from(list(keys))))
     return script
 
 

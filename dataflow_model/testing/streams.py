@@ -79,8 +79,8 @@ class TestStream(PTransform[PBegin, PCollection]):
         to = event_time(watermark)
         if not 0 < percentile <= LOW_WATERMARK:
             raise InvalidArgument(f"`percentile` must be in (0, 100], got {percentile!r}")
-        told = [step for step in self.steps if isinstance(step, WatermarkStep) and step.percentile >= percentile]
-        before = max((step.watermark for step in told), default=MIN_TIMESTAMP)
+        advances = [step for step in self.steps if isinstance(step, WatermarkStep) and step.percentile >= percentile]
+        before = max((step.watermark for step in advances), default=MIN_TIMESTAMP)
         _check_forward(
             "watermark" if percentile == LOW_WATERMARK else f"watermark's percentile {percentile:g}", before, to
         )

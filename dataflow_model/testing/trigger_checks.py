@@ -91,9 +91,9 @@ def check_trigger(
     _check_value(trigger)
     _check_continuation(trigger)
     checked = _Checked(trigger, combine, merges=merges)
-    found = smallest_broken(_lives(trigger, values), lambda case: checked.check(*case), _EXAMPLES)
-    if found is not None:
-        (lives, after), broken = found
+    failure = smallest_broken(_lives(trigger, values), lambda case: checked.check(*case), _EXAMPLES)
+    if failure is not None:
+        (lives, after), broken = failure
         shown = [f"\n  window {number}: {events_text(events)}" for number, events in enumerate(lives) if events]
         shown += [f"\n  merged: {events_text(after)}"] if after else []
         raise AssertionError(explain(f"{trigger!r} {broken.problem}{''.join(shown)}", hint=broken.law or None))

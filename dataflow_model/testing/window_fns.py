@@ -142,16 +142,16 @@ def _check_columns(fn: WindowFn, stamped: list[_Stamped]) -> None:
     if assigned is None:
         return
     rows, starts, ends = assigned
-    made = [
+    windows = [
         GLOBAL_WINDOW if fn.is_global else IntervalWindow(*map(EventTime, bounds))
         for bounds in zip(starts, ends, strict=True)
     ]
     places = range(len(stamped)) if rows is None else rows.tolist()
     expected = [(row, window) for row, item in enumerate(stamped) for window in _assign(fn, item)]
-    if list(zip(places, made, strict=True)) != expected:
-        _fail(fn, f"must assign a column as it assigns one by one, but `assign_many` makes {made}", stamped)
-    if fn.length is not None and any(int(window.end) - int(window.start) != int(fn.length) for window in made):
-        _fail(fn, f"declares windows of the length {fn.length!r}, but assigns {made}", stamped)
+    if list(zip(places, windows, strict=True)) != expected:
+        _fail(fn, f"must assign a column as it assigns one by one, but `assign_many` makes {windows}", stamped)
+    if fn.length is not None and any(int(window.end) - int(window.start) != int(fn.length) for window in windows):
+        _fail(fn, f"declares windows of the length {fn.length!r}, but assigns {windows}", stamped)
 
 
 def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[int]) -> None:
@@ -173,23 +173,23 @@ def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[
 
 def _check_spans(fn: WindowFn, stamped: list[_Stamped]) -> None:
     """Compare what merges with the runs of windows that intersect: the engine shows such a function nothing else."""
-    given = sorted({window for item in stamped for window in _assign(fn, item)}, key=_bounds)
+    windows = sorted({window for item in stamped for window in _assign(fn, item)}, key=_bounds)
     runs: list[list[Window]] = []
     end = MIN_TIMESTAMP
-    for window in given:
+    for window in windows:
         if runs and window.start < end:
             runs[-1].append(window)
         else:
             runs.append([window])
         end = max(end, window.end)
     expected = {(run[0].start, max(window.end for window in run), frozenset(run)) for run in runs if len(run) > 1}
-    merged = {(target.start, target.end, frozenset(sources)) for sources, target in fn.merge(given)}
+    merged = {(target.start, target.end, frozenset(sources)) for sources, target in fn.merge(windows)}
     if merged != expected:
         wanted = [list(run) for run in runs if len(run) > 1]
         _fail(
             fn,
             f"declares `merges_intersecting`, so it must merge exactly the windows that intersect, into their span: of "
-            f"{given!r} these intersect: {wanted!r}, but it merges "
+            f"{windows!r} these intersect: {wanted!r}, but it merges "
             f"{sorted((list(run[2]) for run in merged), key=repr)!r}",
             stamped,
             hint="leave `merges_intersecting` out of the class; the engine then passes `merge` all windows of the key",

@@ -163,8 +163,8 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
     def merge_accumulators(self, accumulators: Iterable[tuple[Any, int]]) -> tuple[Any, int]:
         """Add both."""
         total, count = 0, 0
-        for some, number in accumulators:
-            total, count = total + some, count + number
+        for subtotal, number in accumulators:
+            total, count = total + subtotal, count + number
         return total, count
 
     def extract_output(self, accumulator: tuple[Any, int]) -> float:

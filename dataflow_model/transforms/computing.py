@@ -138,12 +138,12 @@ class ComputationFn(DoFn):
         running = self._running
         running._scope = scope  # noqa: SLF001 - the two classes are one machine in two parts
         try:
-            given = callback()
+            returned = callback()
         finally:
             running._scope = None  # noqa: SLF001
-        if given is not None:
+        if returned is not None:
             raise InvalidType(
-                f"a callback of {self.name!r} must return None, got {given!r}",
+                f"a callback of {self.name!r} must return None, got {returned!r}",
                 hint="emit records with self.produce(dm.StreamRecord(key, value, timestamp), stream)",
             )
         return scope.produced

@@ -91,8 +91,8 @@ class Deduplicate(KeepsElements[ElementT_contra]):
         """Pair each element with its id, and add the node."""
         pipeline = pcoll.pipeline
         typehints.check_first_parameter(self._id_fn, pcoll.element_type, pipeline.scope)
-        told = metadata_of(self._id_fn)
-        ids = ParDo(_IdFn(self._id_fn)) if told else Map(_ById(self._id_fn))  # a plain Map is quicker
+        metadata = metadata_of(self._id_fn)
+        ids = ParDo(_IdFn(self._id_fn)) if metadata else Map(_ById(self._id_fn))  # a plain Map is quicker
         pairs: PCollection = pcoll | "ids" >> ids
         node = nodes.Deduplicate(label=pipeline.scope, input=pairs.ref, horizon=self._horizon)
         return pipeline.add_main(node, strategy=pcoll.strategy, element_type=pcoll.element_type)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.typevars import InputT, OutputT
 
     class Unknown:
-        """What a function returns of which nothing is known, as of a lambda's parameter; nothing else is an instance."""
+        """What a function returns if nothing is known of it, as of a lambda; nothing else is one."""
 
     MYPY = False
     """mypy, and no other checker, takes this for true."""

@@ -41,11 +41,12 @@ def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrat
             )
         if all(other.strategy.trigger != member.strategy.trigger for other in triggered):
             triggered.append(member)
-    for one, other in itertools.combinations(triggered, 2):
-        if not (_continues(one, other) or _continues(other, one)):
+    for earlier, other in itertools.combinations(triggered, 2):
+        if not (_continues(earlier, other) or _continues(other, earlier)):
             raise InvalidArgument(
                 f"{label!r} merges collections that are triggered differently: "
-                f"{one.ref.label!r} by {one.strategy.trigger!r}, {other.ref.label!r} by {other.strategy.trigger!r}",
+                f"{earlier.ref.label!r} by {earlier.strategy.trigger!r}, "
+                f"{other.ref.label!r} by {other.strategy.trigger!r}",
                 hint="apply the same dm.Window.trigger(…) to each of them first",
             )
     for member in triggered:

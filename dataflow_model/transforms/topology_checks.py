@@ -52,26 +52,26 @@ def in_order(topology: Topology) -> list[Added]:
     _check_keys(topology)
     order: list[Added]
     waiting, order = list(topology.added), []
-    unmade = {stream: {one.label for one in topology.added if stream in one.produces} for stream in made}
+    unmade = {stream: {added.label for added in topology.added if stream in added.produces} for stream in made}
     while waiting:
-        ready = [one for one in waiting if not any(unmade[stream] for stream in one.subscribes)]
+        ready = [added for added in waiting if not any(unmade[stream] for stream in added.subscribes)]
         if not ready:
             raise PlanError(
                 f"the streams form a cycle: {_circle(waiting)}; {picture(topology)}",
                 hint="combine computations that exchange records into one, or write a stream to a sink and inject "
                 "it again",
             )
-        for one in ready:
-            waiting.remove(one)
-            order.append(one)
+        for added in ready:
+            waiting.remove(added)
+            order.append(added)
             for left in unmade.values():
-                left.discard(one.label)
+                left.discard(added.label)
     return order
 
 
 def produced_streams(topology: Topology) -> frozenset[str]:
     """Return the streams that some computation produces; their records have keys."""
-    return frozenset(stream for one in topology.added for stream in one.produces)
+    return frozenset(stream for added in topology.added for stream in added.produces)
 
 
 def picture(topology: Topology) -> str:

@@ -54,9 +54,9 @@ def boxes_and_lines(topology: Topology) -> tuple[list[Box], list[Line]]:
 
     A stream that nobody takes ends in a box of its own.
     """
-    boxes = [Box(one.label, Kind.INJECTOR) for one in topology.injected]
-    boxes += [Box(one.label, Kind.COMPUTATION) for one in topology.added]
-    boxes += [Box(one.label, Kind.SINK) for one in topology.sunk]
+    boxes = [Box(part.label, Kind.INJECTOR) for part in topology.injected]
+    boxes += [Box(part.label, Kind.COMPUTATION) for part in topology.added]
+    boxes += [Box(part.label, Kind.SINK) for part in topology.sunk]
     places = {box.label: place for place, box in enumerate(boxes)}
     taken = takers(topology)
     lines = []

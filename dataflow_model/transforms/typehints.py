@@ -268,10 +268,10 @@ def _class_of(hint: Any) -> type | None:
     """Return the class behind a hint, `None` where there is none that tells anything."""
     if hint is None:
         return types.NoneType
-    found = get_origin(hint) or hint
-    if not isinstance(found, type) or found in {object, Any} or getattr(found, "_is_protocol", False):
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or kind in {object, Any} or getattr(kind, "_is_protocol", False):
         return None
-    return found
+    return kind
 
 
 def _one_clashes(given: Any, wanted: Any) -> bool:

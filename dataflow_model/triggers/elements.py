@@ -137,8 +137,8 @@ class DataTrigger(Trigger):
     def on_merge(self, context: TriggerContext) -> None:
         """Merge the states that there are."""
         windows = sorted(context.sources, key=_by_bounds)
-        found = [context.lookup_source_state(window, _TAG, _UNSEEN) for window in windows]
-        states = [state for state in found if state is not _UNSEEN]
+        stored = [context.lookup_source_state(window, _TAG, _UNSEEN) for window in windows]
+        states = [state for state in stored if state is not _UNSEEN]
         if states:
             context.store_state(_TAG, states[0] if len(states) == 1 else self.merge_state(states))
 

@@ -81,10 +81,10 @@ class TriggerMachine:
         self._places: list[_Place] = []
         self._compile(trigger, None)
         triggers = [place.trigger for place in self._places]
-        named = {float(percentile) for one in triggers for percentile in one.percentiles}
+        named = {float(percentile) for part in triggers for percentile in part.percentiles}
         self.percentiles = tuple(sorted(named - {LOW_WATERMARK}))
-        self.signals = frozenset[str]().union(*(one.signals for one in triggers))
-        self.reads_history = any(one.reads_history for one in triggers)
+        self.signals = frozenset[str]().union(*(part.signals for part in triggers))
+        self.reads_history = any(part.reads_history for part in triggers)
         self._watermark = EventTime(0)
         self._processing_time = ProcessingTime(0)
         self._percentile_watermarks = _NO_PERCENTILES

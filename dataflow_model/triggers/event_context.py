@@ -168,8 +168,8 @@ class EventContext:
 
     def get_timer(self, tag: str) -> Instant | None:
         """Return when a timer is due."""
-        found = self.state.timers.get((self.number, tag))
-        return None if found is None else found[2]
+        timer = self.state.timers.get((self.number, tag))
+        return None if timer is None else timer[2]
 
     def delete_timer(self, tag: str) -> None:
         """Forget a timer."""

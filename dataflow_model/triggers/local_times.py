@@ -65,12 +65,12 @@ def period(value: DurationLike | Period) -> Period:
         >>> period("2 years"), period("90 minutes")
         (2 years, Duration(5400s))
     """
-    found = _MONTHS_TEXT.fullmatch(value) if isinstance(value, str) else None
+    months = _MONTHS_TEXT.fullmatch(value) if isinstance(value, str) else None
     length: Period
     if isinstance(value, Months):
         length = value
-    elif found is not None:
-        length = Months(int(found.group(1)) * (_MONTHS_A_YEAR if found.group(2).lower() == "year" else 1))
+    elif months is not None:
+        length = Months(int(months.group(1)) * (_MONTHS_A_YEAR if months.group(2).lower() == "year" else 1))
     elif isinstance(value, pendulum.Duration) and (value.years or value.months):
         if value != pendulum.duration(years=value.years, months=value.months):
             raise InvalidArgument(

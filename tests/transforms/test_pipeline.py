@@ -249,7 +249,10 @@ def test_a_second_use_without_a_label_is_called_by_its_code() -> None:
     assert automatic(dm.Map(lambda x: x), dm.Map(lambda x: (x, 1)), dm.Map(str)) == [
         "Map", "Map(lambda x: (x, 1))", "Map(str)",
     ]  # fmt: skip
-    assert automatic(dm.ParDo(dm.DoFn()), dm.ParDo(Halves()), dm.ParDo(sorted))[1:] == ["ParDo(Halves)", "ParDo(sorted)"]
+    assert automatic(dm.ParDo(dm.DoFn()), dm.ParDo(Halves()), dm.ParDo(sorted))[1:] == [
+        "ParDo(Halves)",
+        "ParDo(sorted)",
+    ]
     assert automatic(dm.WithKeys(str), dm.WithKeys("a", value="b")) == ["WithKeys/Map", "WithKeys(a: b)"]
     assert automatic(dm.CombinePerKey(sum), dm.CombinePerKey(dm.Top(2)))[1] == "CombinePerKey(Top)"
     assert automatic(dm.CombinePerKey(set), dm.CombinePerKey(math.prod))[1] == "CombinePerKey(prod)"
