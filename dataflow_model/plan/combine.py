@@ -13,7 +13,7 @@ __all__ = ["CombineFn", "GroupFn"]
 
 
 class CombineFn(Generic[InputT, AccumT, OutputT]):
-    """A combiner in four steps: create, add, merge, extract; `subtract_input` takes an input back.
+    """A combiner in four steps: create, add, merge, extract. `subtract_input` optionally removes an input again.
 
     Accumulators pickle, and merging them is associative and commutative. The value of an empty pane is what
     `extract_output(create_accumulator())` gives.
@@ -28,7 +28,7 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
     kernel: ClassVar[str | None] = None
 
     def setup(self) -> None:
-        """Prepare what is costly, such as a connection or a model; once per worker, before any other call."""
+        """Acquire expensive resources, such as a connection or a model, once per worker and before any other call."""
 
     def create_accumulator(self) -> AccumT:
         """Return the accumulator of nothing."""
@@ -52,7 +52,7 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         raise NotImplementedError(f"{type(self).__name__} cannot subtract an input")
 
     def teardown(self) -> None:
-        """Release what `setup` took, also when the run fails; not called in a worker that is killed."""
+        """Release what `setup` acquired, also if the run fails; not called in a worker that is killed."""
 
     def title(self) -> str:
         """Return what explanations and fingerprints call it."""
@@ -60,12 +60,12 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
 
     @property
     def can_subtract(self) -> bool:
-        """Whether `subtract_input` is there."""
+        """Whether the combiner defines `subtract_input`."""
         return type(self).subtract_input is not CombineFn.subtract_input
 
 
 class GroupFn(CombineFn[Any, list[Any], list[Any]]):
-    """No combiner: a pane's value is the list of its elements, in the order in which they came."""
+    """No combiner: the value of a pane is the list of its elements, in the order of arrival."""
 
     def create_accumulator(self) -> list[Any]:
         """Return an empty list."""

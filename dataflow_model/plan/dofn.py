@@ -1,4 +1,4 @@
-"""DoFns: user code that turns one element into any number, and what it may ask to be told."""
+"""DoFns: user code that turns an element into any number of outputs, and the metadata that it can ask for."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TimestampedValue(Generic[ElementT_co]):
 
 @attrs.frozen
 class DeadLetter:
-    """An element that could not be processed, and why.
+    """An element that could not be processed, and the reason.
 
     Attributes:
         element: the element as it came in.
@@ -88,7 +88,7 @@ class DeadLetter:
 
 
 class DoFn(Generic[InputT_contra, OutputT_co]):
-    """A function over elements with a life cycle; subclass it and give `process`.
+    """A function over elements with a life cycle; subclass it and define `process`.
 
     `DoFn[str, int]` takes texts and gives numbers, for type checkers; the parameters may be left out.
 
@@ -148,7 +148,7 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
     requires_time_sorted_input: ClassVar[bool] = False
 
     def setup(self) -> None:
-        """Prepare what is costly, once per worker."""
+        """Acquire expensive resources, such as a connection or a model, once per worker."""
 
     def start_bundle(self) -> None:
         """Begin a bundle."""
@@ -163,7 +163,7 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
         """End a bundle."""
 
     def teardown(self) -> None:
-        """Let go of what `setup` took."""
+        """Release what `setup` acquired."""
 
     @staticmethod
     def StateParam(spec: Any) -> Any:  # noqa: N802 - Beam's name
@@ -213,9 +213,9 @@ class FlatMapFn(CallableDoFn):
 
 
 class FilterFn(CallableDoFn):
-    """The element itself where the function says yes."""
+    """The element itself if the function returns true."""
 
     def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
-        """Yield the element if it is to stay."""
+        """Yield the element if the function returns true."""
         if self.fn(element, *args, **kwargs):
             yield element

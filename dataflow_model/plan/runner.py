@@ -1,4 +1,4 @@
-"""What a runner is, and what running gives."""
+"""The interface of a runner, and of the result of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Clock", "PipelineResult", "Runner", "RunnerState"]
 
 
 class RunnerState(enum.Enum):
-    """How a run stands."""
+    """The state of a run."""
 
     RUNNING = "running"
     DONE = "done"
@@ -30,7 +30,7 @@ class Clock(Protocol):
     """A processing clock; `testing.ManualClock` is one that a test moves."""
 
     def now(self) -> ProcessingTime:
-        """Return the time; it never goes back."""
+        """Return the current time, which never goes back."""
         ...
 
 
@@ -39,19 +39,19 @@ class PipelineResult(Protocol):
 
     @property
     def state(self) -> RunnerState:
-        """How the run stands now."""
+        """The current state of the run."""
         ...
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
+        """Wait for the end of the run, at most `timeout` seconds, and raise the error if it failed."""
         ...
 
     def stop(self) -> None:
-        """Stop after the bundle in hand; a run with a checkpoint can be resumed."""
+        """Stop after the current bundle; a run with a checkpoint can be resumed."""
         ...
 
     def drain(self) -> None:
-        """Stop reading, advance the watermark to +∞, emit what is pending, and end for good."""
+        """Stop reading, advance the watermark to +∞, emit what is pending, and end the run for good."""
         ...
 
     def signal(self, name: str) -> None:
@@ -67,7 +67,7 @@ class PipelineResult(Protocol):
         ...
 
     def report(self) -> RunReport:
-        """Return what the run tells of itself now: by transform, by stage, and what users' functions have counted."""
+        """Return a report of the run so far: by transform, by stage, and the metrics of user functions."""
         ...
 
     def watermarks(self) -> Mapping[str, EventTime]:
@@ -84,7 +84,7 @@ class PipelineResult(Protocol):
 
 
 class Runner(Protocol):
-    """Makes a plan run."""
+    """Runs a plan."""
 
     def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
         """Start the plan and return at once.

@@ -30,7 +30,7 @@ _PICKLE_PROTOCOL: Final = 5
 
 
 class GroupIntoBatches(PTransform):
-    """Put the values of each key and window into lists of a bounded size; each is a pair of the key and the list.
+    """Group the values of each key and window into lists of bounded size; each output is a pair of the key and a list.
 
     A list goes out once it is full, or old enough, or the watermark passes the end of its window; what comes after
     that, within the allowed lateness, goes out by itself.

@@ -1,4 +1,4 @@
-"""Several collections grouped by one key."""
+"""Grouping several collections by a common key."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CoGroupByKey(PTransform):
         def __ror__(self, several: Any, /) -> Any: ...
 
     def expand(self, pcoll: Any, /) -> Any:
-        """Mark each pair with where it comes from, group all, and sort the values out."""
+        """Mark each value with its input, group all pairs, and separate the values by input."""
         named = isinstance(pcoll, dict)
         members: dict[Hashable, PCollection] = dict(pcoll) if named else dict(enumerate(pcoll))
         collections = tuple(members.values())

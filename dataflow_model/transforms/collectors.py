@@ -34,14 +34,14 @@ def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
 
 @attrs.frozen
 class Top(Combiner[Any, list[Any], list[Any]]):
-    """Keep the n greatest, as a list from the greatest down.
+    """Keep the n greatest elements, in a list in descending order.
 
-    Elements that compare equal stay in the order in which they came.
+    Elements that compare equal stay in the order of arrival.
 
     Args:
-        n: how many; at least 1.
-        key: what to compare by, as for `sorted`.
-        reverse: keep the least instead, from the least up.
+        n: the number of elements, at least 1.
+        key: a function that returns what to compare, as for `sorted`.
+        reverse: keep the n smallest elements instead, in ascending order.
 
     Source: Beam's `combiners.Top`.
 
@@ -62,12 +62,12 @@ class Top(Combiner[Any, list[Any], list[Any]]):
         return []
 
     def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
-        """Append; sort out once in a while, so that an element costs little."""
+        """Append; the list is cut to the best from time to time, which keeps an element cheap."""
         accumulator.append(element)
         return accumulator if len(accumulator) < 4 * self.n else self._best(accumulator)
 
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        """Sort out what all have kept."""
+        """Keep the best of all."""
         return self._best([element for accumulator in accumulators for element in accumulator])
 
     def extract_output(self, accumulator: list[Any]) -> list[Any]:
@@ -99,9 +99,9 @@ def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> 
 
 @attrs.frozen
 class ToList(Combiner[Any, list[Any], list[Any]]):
-    """Keep all elements in a list, in the order in which they came.
+    """Keep all elements in a list, in the order of arrival.
 
-    Where elements may be taken back, equal ones stand together.
+    If elements may be retracted, equal ones are next to each other.
 
     Source: Beam's `combiners.ToList`.
 
@@ -124,7 +124,7 @@ class ToList(Combiner[Any, list[Any], list[Any]]):
         return [element for accumulator in accumulators for element in accumulator]
 
     def extract_output(self, accumulator: list[Any]) -> list[Any]:
-        """Return a copy, so that a pane does not grow after it was emitted."""
+        """Return a copy, so that a pane does not change after it is emitted."""
         return list(accumulator)
 
     def output_type(self, value_type: Any) -> Any:
@@ -159,7 +159,7 @@ class ToSet(Combiner[Any, set[Any], set[Any]]):
         return set().union(*accumulators)
 
     def extract_output(self, accumulator: set[Any]) -> set[Any]:
-        """Return a copy, so that a pane does not grow after it was emitted."""
+        """Return a copy, so that a pane does not change after it is emitted."""
         return set(accumulator)
 
     def output_type(self, value_type: Any) -> Any:
@@ -168,7 +168,7 @@ class ToSet(Combiner[Any, set[Any], set[Any]]):
 
 
 class Distinct(PTransform):
-    """Keep each distinct element once per window: with the window's first pane of it, whatever the trigger.
+    """Keep each distinct element once per window: in the first pane that contains it, whatever the trigger.
 
     Where values may be taken back, before it or by its own strategy, an element goes out with every pane in which it
     is there at all; under a retracting strategy each takes the one before back, so that one stands, or none once
@@ -190,7 +190,7 @@ class Distinct(PTransform):
 
     @classmethod
     def globally(cls) -> Distinct:
-        """Return the transform itself; for the likeness with the combiners."""
+        """Return the transform itself, for symmetry with the combiners."""
         return cls(name="Distinct.Globally")
 
     @classmethod
@@ -199,7 +199,7 @@ class Distinct(PTransform):
         return cls(name="Distinct.PerKey", pairs=True)
 
     def default_label(self) -> str:
-        """Return the name that it was made by."""
+        """Return the name of its form."""
         return self._name
 
     def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[ElementT]:

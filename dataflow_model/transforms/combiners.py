@@ -23,9 +23,9 @@ __all__ = ["Count", "Max", "Mean", "Min", "Sum"]
 
 @attrs.frozen
 class Sum(Combiner[Any, Any, Any]):
-    """Add up; the sum of ints is an int, the sum of nothing 0.
+    """Add the elements up; the sum of ints is an int, and the sum of nothing is 0.
 
-    Floats are added as they come, so the last bits depend on the order. The accumulator is the sum.
+    Floats are added in the order of arrival, so the last bits of the result depend on it. The accumulator is the sum.
 
     Source: Beam's `combiners.Sum`.
 
@@ -57,18 +57,18 @@ class Sum(Combiner[Any, Any, Any]):
     def subtract_input(self, accumulator: Any, element: Any) -> Any:
         """Subtract; exact for ints and Decimals.
 
-        Floats leave a rounding error behind, and an infinity or NaN leaves NaN.
+        With floats a rounding error remains, and an infinity or NaN leaves NaN.
         """
         return accumulator - element
 
     def output_type(self, value_type: Any) -> Any:
-        """Return the inputs' type; bools add up to an int."""
+        """Return the type of the inputs; the sum of bools is an int."""
         return int if value_type is bool else value_type
 
 
 @attrs.frozen
 class Count(Combiner[Any, int, int]):
-    """Count the elements; nothing counts 0.
+    """Count the elements; the count of nothing is 0.
 
     The accumulator is the count.
 
@@ -101,7 +101,7 @@ class Count(Combiner[Any, int, int]):
         return accumulator
 
     def subtract_input(self, accumulator: int, element: Any) -> int:
-        """Take one away."""
+        """Subtract one."""
         del element
         return accumulator - 1
 
@@ -112,12 +112,12 @@ class Count(Combiner[Any, int, int]):
 
     @staticmethod
     def per_element() -> _PerElement:
-        """Return the transform from elements to pairs of each distinct element and how often it came."""
+        """Return a transform that counts each distinct element: its output is pairs of an element and its count."""
         return _PerElement()
 
 
 class _PerElement(PTransform):
-    """Count each distinct element; elements must be fit for keys."""
+    """Count each distinct element; elements must be valid keys."""
 
     input_kind = "collection"
 
@@ -126,7 +126,7 @@ class _PerElement(PTransform):
         return "Count.PerElement"
 
     def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[tuple[ElementT, int]]:
-        """Take each element as a key and count."""
+        """Use each element as a key, and count."""
         pairs: Any = tuple[pcoll.element_type, None]  # type: ignore[name-defined] # built at run time
         return pcoll | Map(_as_key).with_output_types(pairs) | CombinePerKey(Count())
 
@@ -137,9 +137,9 @@ def _as_key(element: Any) -> tuple[Any, None]:
 
 @attrs.frozen
 class Mean(Combiner[Any, tuple[Any, int], float]):
-    """Take the arithmetic mean; the mean of nothing is NaN.
+    """Compute the arithmetic mean; the mean of nothing is NaN.
 
-    The accumulator is the sum and the count. Whole numbers are added exactly and divided once.
+    The accumulator is the sum and the count. Integers are added exactly and divided once.
 
     Source: Beam's `combiners.Mean`.
 
@@ -152,7 +152,7 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
     kernel = "mean"
 
     def create_accumulator(self) -> tuple[Any, int]:
-        """Return no sum of nothing."""
+        """Return a sum and a count of 0."""
         return 0, 0
 
     def add_input(self, accumulator: tuple[Any, int], element: Any) -> tuple[Any, int]:
@@ -191,7 +191,7 @@ class _Extreme(Combiner[Any, Any, Any]):
         return None
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        """Compare those that hold something."""
+        """Compare the accumulators that hold a value."""
         best = None
         for accumulator in accumulators:
             if accumulator is not None:
@@ -209,7 +209,7 @@ class _Extreme(Combiner[Any, Any, Any]):
 
 @attrs.frozen
 class Min(_Extreme):
-    """Take the least; the least of nothing is `None`. A NaN counts only where there is no number.
+    """Keep the smallest element; that of nothing is `None`. A NaN is kept only if there is no number.
 
     Example:
         >>> Min().merge_accumulators([3, None, 2])
@@ -219,7 +219,7 @@ class Min(_Extreme):
     kernel = "min"
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Keep the lesser."""
+        """Keep the smaller one."""
         if accumulator is None or element < accumulator:
             return element
         # Only NaN is not itself; passing over it keeps the answer free of the order of arrival.
@@ -228,7 +228,7 @@ class Min(_Extreme):
 
 @attrs.frozen
 class Max(_Extreme):
-    """Take the greatest; the greatest of nothing is `None`. A NaN counts only where there is no number.
+    """Keep the greatest element; that of nothing is `None`. A NaN is kept only if there is no number.
 
     Example:
         >>> Max().merge_accumulators([3, None, float("nan")])
@@ -238,7 +238,7 @@ class Max(_Extreme):
     kernel = "max"
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Keep the greater."""
+        """Keep the greater one."""
         if accumulator is None or element > accumulator:
             return element
         return accumulator if accumulator == accumulator else element  # noqa: PLR0124

@@ -1,4 +1,4 @@
-"""Deduplicate: records that are delivered again have no effect."""
+"""Deduplicate: drops records that are delivered again."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["Deduplicate"]
 
 
 class Deduplicate(KeepsElements[ElementT_contra]):
-    """Pass of all elements with one id only the first, in the order of events; it keeps event time, window and pane.
+    """Keep the first element with each id, in the order of events, and drop the rest.
 
-    Ids are made by `id_fn`, or at the source where there is none: file and row, the `id_columns` of a DataFrame
-    (topic, partition, offset). An id is kept until the watermark has passed its element's event time by the horizon,
-    and up to a sixteenth of the horizon longer. An element that comes so late that its id would be gone cannot be
-    judged: it is dropped and counted, so what passes never repeats. Ids count whatever the window: put it before
-    `Window.into`, or make the window a part of the id. In a bounded job the elements of an id go in event-time order,
-    the watermark following them.
+    An element keeps its event time, window and pane. Ids are returned by `id_fn`; without it they are made at the
+    source: file and row, or the `id_columns` of a DataFrame (topic, partition, offset). An id is kept until the
+    watermark has passed its element's event time by the horizon, and up to a sixteenth of it longer. An element
+    that is so late that its id may be gone cannot be judged: it is dropped and counted, so no id is emitted twice. Ids
+    are compared across windows: put the transform before `Window.into`, or make the window a part of the id. In a
+    bounded job the elements of an id are processed in event-time order, and the watermark follows them.
 
     Args:
         id_fn: gives an element's id: anything that can be a key. It may name metadata parameters as a `DoFn` may.

@@ -23,7 +23,7 @@ __all__ = ["Filter", "FlatMap", "FlatMapTuple", "Map", "MapTuple"]
 
 
 class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
-    """Turn each element into one other.
+    """Turn each element into one output.
 
     Args:
         fn: called with the element and the further arguments; may name metadata parameters as a `DoFn` may.
@@ -68,7 +68,7 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
 
 
 class FlatMap(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
-    """Turn each element into any number of others; the function returns an iterable, or `None` for nothing.
+    """Turn each element into any number of outputs; the function returns an iterable, or `None` for no output.
 
     Source: Beam's `FlatMap`.
 
@@ -99,7 +99,7 @@ class FlatMap(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
 
 
 class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
-    """Keep the elements for which the function is true.
+    """Keep the elements for which the function returns true.
 
     Source: Beam's `Filter`.
 

@@ -33,7 +33,7 @@ __all__ = ["Create", "Read", "Write"]
 
 
 class Read(PTransform[PBegin, ResultT]):
-    """Bring the elements of a source into the pipeline.
+    """Read the elements of a source.
 
     To type checkers it is a `Read[PCollection[T]]`, with the elements' type where it is known.
 
@@ -81,7 +81,7 @@ class Read(PTransform[PBegin, ResultT]):
 
 
 class Create(Read[PCollection[ElementT]], Generic[ElementT]):
-    """Make a collection of values that the program holds; a bounded input beside others, at −∞ unless timed.
+    """Create a bounded collection from values of the program; their event time is −∞ unless they carry one.
 
     Args:
         values: the elements; a `TimestampedValue` brings its own event time; of a dict, its items; of a pandas or
@@ -140,7 +140,7 @@ class Create(Read[PCollection[ElementT]], Generic[ElementT]):
 
 
 class Write(PTransform[PCollection, None]):
-    """Send a collection to a sink; nothing comes out.
+    """Write a collection to a sink; there is no output.
 
     Source: Beam's `Write`.
     """

@@ -1,4 +1,4 @@
-"""Joins: the pairs that two collections make where key and window are the same."""
+"""Joins: the combinations of two collections within each key and window."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
     @staticmethod
     def inner() -> Join[Never, Never]:
-        """Return the join that gives a combination for each pair of partners, and nothing for who has none.
+        """Return a join that emits a combination for each pair of partners, and nothing for a value without a partner.
 
         Example:
             >>> import dataflow_model as dm
@@ -93,7 +93,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
     @staticmethod
     def left() -> Join[Never, None]:
-        """Return the join that also gives `(key, (left, None))` for a left value without a partner.
+        """Return a join that also emits `(key, (left, None))` for a left value without a partner.
 
         Example:
             >>> import dataflow_model as dm
@@ -106,7 +106,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
     @staticmethod
     def full() -> Join[None, None]:
-        """Return the join that gives every value of both sides at least once, with `None` for a missing partner.
+        """Return a join that emits every value of both sides at least once, with `None` for a missing partner.
 
         Example:
             >>> import dataflow_model as dm

@@ -1,4 +1,4 @@
-"""Pairs: make them, take them apart."""
+"""Pairs of key and value: creating them and taking them apart."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         return cast("ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]", self._but(_dead_letters=tag))
 
     def retractable(self, how: bool | Literal["memoised"]) -> Self:  # noqa: FBT001 - as the attribute of a DoFn
-        """Say what becomes of the function where values are taken back: what `DoFn.retractable` says for a class.
+        """Set how the function treats retractions: what `DoFn.retractable` sets for a class.
 
         Args:
             how: `True` for a function that gives the same each time; `False` for one that must not run on retractions;
@@ -191,7 +191,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         return self._but(_retractable=how)
 
     def late_data_horizon(self, horizon: DurationLike) -> Self:
-        """Let outputs lie before their inputs in event time: what `DoFn.late_data_horizon` says for a class.
+        """Allow outputs before their inputs in event time: what `DoFn.late_data_horizon` sets for a class.
 
         Args:
             horizon: how far back at most; the watermark of the output is held back by as much.
@@ -217,7 +217,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         return f"{self.default_label()}({code_name(self.fn.fn if isinstance(self.fn, CallableDoFn) else self.fn)})"
 
     def output_type(self, element_type: Any) -> Any:
-        """Return what hints tell of the main output's elements."""
+        """Return the type of the main output's elements, from the hints."""
         del element_type
         return typehints.item_type(typehints.return_type(self.fn.user_function()))
 

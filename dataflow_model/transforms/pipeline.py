@@ -35,7 +35,7 @@ _default_runner: list[Callable[[], Runner]] = []
 
 
 def set_default_runner(factory: Callable[[], Runner]) -> None:
-    """Set what makes the runner of a pipeline that is given none."""
+    """Set the factory of the runner for pipelines without one."""
     _default_runner[:] = [factory]
 
 
@@ -165,7 +165,7 @@ class Pipeline:
     # -------------------------------------------------------------------------------------------------- running
 
     def plan(self) -> Plan:
-        """Return the plan as it stands."""
+        """Return the plan of what has been built so far."""
         return Plan(nodes=tuple(self._nodes), strategies=dict(self._strategies), late_data=self.late_data)
 
     def explain(self) -> None:
@@ -183,7 +183,7 @@ class Pipeline:
         print(explain_plan(self.plan()))  # noqa: T201 - printing is what it is for
 
     def run(self, until: str | None = None) -> PipelineResult:
-        """Start the pipeline and return at once; the result tells how it goes.
+        """Start the pipeline and return immediately; the result reports its progress.
 
         Args:
             until: `"drained"` ends an unbounded input where it stands now, with the watermark at +∞.

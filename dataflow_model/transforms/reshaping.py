@@ -1,4 +1,4 @@
-"""Collections put together, split and spread anew."""
+"""Merging, splitting and redistributing collections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Flatten", "Partition", "Reshuffle"]
 
 
 class Flatten(PTransform):
-    """Put collections together; elements keep their windows.
+    """Merge collections; elements keep their windows.
 
     The result carries the windowing strategy of the first input. All inputs must have the same trigger. The exception
     is an input whose trigger is the continuation of the others' (see `Trigger.continuation`): then that one holds.
@@ -64,7 +64,7 @@ class Flatten(PTransform):
 
 
 class Partition(PTransform):
-    """Split a collection into n, by a function that gives each element its place.
+    """Split a collection into n collections, by a function that returns the number of the partition.
 
     Applying it gives a tuple of n collections.
 
@@ -128,7 +128,7 @@ class _PartitionFn(CallableDoFn):
 
 
 class Reshuffle(PTransform):
-    """Spread the elements over the workers anew, and keep what follows from being fused with what comes before.
+    """Redistribute the elements over the workers, and prevent fusion of what follows with what comes before.
 
     Changes no element, no event time and no window.
 

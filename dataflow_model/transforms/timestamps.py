@@ -1,4 +1,4 @@
-"""Event times given by the elements themselves."""
+"""Event times that the elements contain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["WithTimestamps", "checked_horizon"]
 
 
 class WithTimestamps(KeepsElements[ElementT_contra]):
-    """Give each element the event time that a function finds in it.
+    """Set the event time of each element to what a function returns for it.
 
     Forward moves are free. A backward move may make data late that were not, so it must be declared: the output's
     watermark is then held back by the bound.

@@ -1,4 +1,4 @@
-"""Several combiners over one input, in one grouping."""
+"""Several combiners over the same input, in one grouping."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Together(Combiner[Any, tuple[Any, ...], Any]):
         self._row = named_row_type(tuple((name, "Any") for name in self.names))
 
     def setup(self) -> None:
-        """Set each up."""
+        """Set each combiner up."""
         for part in self.parts:
             part.setup()
 
     def teardown(self) -> None:
-        """Tear each down."""
+        """Tear each combiner down."""
         for part in self.parts:
             part.teardown()
 
@@ -66,11 +66,11 @@ class Together(Combiner[Any, tuple[Any, ...], Any]):
         return tuple([part.create_accumulator() for part in self.parts])
 
     def add_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
-        """Add it to each."""
+        """Add the element to each."""
         return tuple([part.add_input(own, element) for part, own in zip(self.parts, accumulator, strict=True)])
 
     def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Merge each with its likes."""
+        """Merge the accumulators of each combiner."""
         columns = list(zip(*accumulators, strict=True))
         if not columns:
             return self.create_accumulator()
@@ -81,12 +81,12 @@ class Together(Combiner[Any, tuple[Any, ...], Any]):
         return self._row(*[part.extract_output(own) for part, own in zip(self.parts, accumulator, strict=True)])
 
     def subtract_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
-        """Take it back from each."""
+        """Subtract the element from each."""
         return tuple([part.subtract_input(own, element) for part, own in zip(self.parts, accumulator, strict=True)])
 
     @property
     def can_subtract(self) -> bool:
-        """Whether each of them can."""
+        """Whether each combiner can."""
         return all(part.can_subtract for part in self.parts)
 
     def output_type(self, value_type: Any) -> Any:

@@ -139,19 +139,19 @@ class WindowInto(PTransform):
         return self._set(timestamp_combiner=as_option(TimestampCombiner, combiner))
 
     def discarding(self) -> Self:
-        """Let each pane hold only what has come since the one before."""
+        """Let each pane contain only what has arrived since the pane before."""
         return self.accumulation(AccumulationMode.CLEAR_ALWAYS)
 
     def accumulating(self) -> Self:
-        """Let each pane hold all that has come to its window."""
+        """Let each pane contain everything that has arrived in its window."""
         return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS)
 
     def accumulating_and_retracting(self) -> Self:
-        """Let each pane hold all that has come to its window, and take the pane before back first."""
+        """Let each pane contain everything that has arrived in its window, and retract the pane before first."""
         return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS, retracting=True)
 
     def accumulation(self, mode: AccumulationMode | str, *, retracting: bool = False) -> Self:
-        """Set how panes relate, in full.
+        """Set in full how panes relate to each other.
 
         Args:
             mode: what a pane leaves behind for the next; the two `…_BY_DEFAULT` modes do as a trigger asks, if it
@@ -192,7 +192,7 @@ class WindowInto(PTransform):
 
 
 class Window:
-    """The two beginnings of a windowing chain.
+    """The two ways to begin a windowing chain.
 
     Example:
         >>> import dataflow_model as dm
@@ -204,7 +204,7 @@ class Window:
 
     @staticmethod
     def into(where: WindowFn | WindowingStrategy) -> WindowInto:
-        """Place elements in windows, under a fresh strategy.
+        """Assign elements to windows, with a new strategy.
 
         Args:
             where: a window function; or a whole `WindowingStrategy`, which the chain may still change.
@@ -216,7 +216,7 @@ class Window:
 
     @staticmethod
     def trigger(trigger: Trigger, may_lose_data: bool = False) -> WindowInto:  # noqa: FBT001, FBT002 - as in the chain
-        """Leave elements in their windows and change only the when and how."""
+        """Keep the windows of the elements, and change only when and how panes are emitted."""
         inherited = WindowInto(DEFAULT_STRATEGY)._but(_base=None)  # noqa: SLF001 - the two classes are one
         return inherited.trigger(trigger, may_lose_data=may_lose_data)
 

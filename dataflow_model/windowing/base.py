@@ -22,8 +22,8 @@ __all__ = ["WindowFn"]
 class WindowFn(abc.ABC):
     """Where in event time an element goes: the papers' `AssignWindows` and `MergeWindows` in one object.
 
-    A subclass gives `assign`; one whose windows merge sets `is_merging = True` and gives `merge` too. Window functions
-    are values: compare equal when they do the same, pickle, and keep no state between calls.
+    A subclass defines `assign`. If its windows merge, it also sets `is_merging = True` and defines `merge`. Window
+    functions are values: they compare equal if they do the same, they pickle, and they keep no state between calls.
 
     Attributes:
         is_merging: whether windows merge, so that `merge` is called.
@@ -31,10 +31,10 @@ class WindowFn(abc.ABC):
             window that spans them, and does nothing else. The engine then shows it only the windows that intersect
             an arriving one, which keeps an element cheap for a key with thousands of open windows. A class that
             overrides `merge` has to declare it again; `testing.check_window_fn` checks it.
-        is_global: whether `assign` puts every element in the `GlobalWindow`, which ends when the input does.
+        is_global: whether `assign` puts every element into the `GlobalWindow`, which ends with the input.
 
-    A subclass that also gives `assign_many` has elements assigned a column at a time where a grouping is combined
-    before the shuffle. A class that overrides `assign` has to give `assign_many`, `length` and `is_global` again.
+    If a subclass also defines `assign_many`, elements are assigned a column at a time where a grouping is combined
+    before the shuffle. A class that overrides `assign` must define `assign_many`, `length` and `is_global` again.
 
     Source: the Dataflow Model paper, section 2.2.
     """
@@ -73,7 +73,7 @@ class WindowFn(abc.ABC):
 
     @abc.abstractmethod
     def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
-        """Return the windows of one element; n windows make n elements of it, none drops it from the collection."""
+        """Return the windows of an element. In n windows it becomes n elements; in none, it leaves the collection."""
 
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
         """Return what merges: pairs of the windows that become one, and that one.

@@ -1,4 +1,4 @@
-"""Days, weeks, months and years as a place's calendar has them, daylight saving included."""
+"""Days, weeks, months and years of a local calendar, daylight saving time included."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EPOCH_MONDAY: Final = datetime.date(1970, 1, 5)
 
 
 class CalendarUnit(enum.Enum):
-    """What a calendar window is a number of."""
+    """The unit of a calendar window."""
 
     DAYS = "days"
     WEEKS = "weeks"
@@ -63,7 +63,7 @@ def _date(value: datetime.date | str) -> datetime.date:
 
 @attrs.frozen(order=False, repr=False)
 class CalendarWindows(WindowFn):
-    """Cut event time at midnights of a time zone, every so many days, weeks, months or years.
+    """Divide event time at local midnight, every n days, weeks, months or years of a time zone.
 
     Made by `CalendarWindows.days`, `.weeks`, `.months` and `.years`. A window runs from local midnight to local
     midnight, so that a day has 23 or 25 hours where the clocks change. Where a change skips midnight, the window starts

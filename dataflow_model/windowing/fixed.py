@@ -25,7 +25,7 @@ _HASH_BITS = 32
 
 @attrs.frozen(order=False, repr=False)
 class FixedWindows(WindowFn):
-    """Cut event time into windows of one length: every element is in exactly one.
+    """Divide event time into windows of one length; every element is in exactly one of them.
 
     Args:
         size: the length of each window, positive.
@@ -33,7 +33,7 @@ class FixedWindows(WindowFn):
         phase_shift: shift the windows of each key by a further offset of its own, stable in every process and spread
             over `size`, so that not all keys complete at one moment. Elements must be pairs; the key is `element[0]`.
 
-    Near ±∞ a window is cut off there; an element at +∞ is in the last window before it.
+    A window that would reach beyond ±∞ ends there; an element at +∞ is in the last window before it.
 
     Raises:
         InvalidArgument: when `size` is not positive.

@@ -1,4 +1,4 @@
-"""Periods of activity: windows that grow as long as events keep coming."""
+"""Periods of activity: windows that grow as long as events keep arriving."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Sessions"]
 
 @attrs.frozen(order=False, repr=False)
 class Sessions(WindowFn):
-    """Gather each key's elements into windows that end once no element has come for `gap` of event time.
+    """Group each key's elements into windows that end after a gap of event time without elements.
 
     An element's proto-window is `[event_time, event_time + gap)`; windows that intersect merge. Windows that only touch
     do not: two events exactly one gap apart are two sessions.

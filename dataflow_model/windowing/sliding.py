@@ -23,10 +23,10 @@ __all__ = ["SlidingWindows"]
 
 @attrs.frozen(order=False, repr=False)
 class SlidingWindows(WindowFn):
-    """Put each element in every window of length `size` around it, one window starting each `period`.
+    """Assign each element to every window of length `size` that contains it; a window starts every `period`.
 
-    An element is in `size / period` windows, in one more for some when that is no whole number. A period longer than
-    the size leaves gaps; an element in a gap is in no window, and is neither emitted nor counted as dropped.
+    An element is in `size / period` windows; if that is not a whole number, some elements are in one more. A period
+    longer than the size leaves gaps. An element in a gap is in no window: it is neither emitted nor counted as dropped.
 
     Args:
         size: the length of each window, positive.

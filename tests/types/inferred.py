@@ -1,0 +1,165 @@
+"""What type checkers infer for each transform; nothing here runs, `make check` reads it.
+
+What mypy and Pyright infer alike is here; `docs/types.md` says where they differ. mypy rejects a `type: ignore` without
+an error, so those below say what must be one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_type
+
+import dataflow_model as dm
+from dataflow_model.plan.runner import PipelineResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Words = dm.PCollection[str]
+    Pairs = dm.PCollection[tuple[str, int]]
+    Others = dm.PCollection[tuple[str, bytes]]
+
+
+class Flight(NamedTuple):
+    carrier: str
+    delay: float
+
+
+class Split(dm.DoFn[str, str]):
+    def process(self, line: str, timestamp: dm.EventTime) -> Iterable[str]:
+        yield from line.split()
+
+
+class Untyped(dm.DoFn):
+    def process(self, line: str) -> Iterable[str]:
+        yield from line.split()
+
+
+class CountWords(dm.PTransform):
+    def expand(self, lines: Words) -> Pairs:
+        return lines | dm.FlatMap(str.split) | dm.Count.per_element()
+
+
+class Total(dm.CombineFn[int, int, str]):
+    """Adds up, and gives text."""
+
+
+def paired(word: str) -> tuple[str, int]:
+    return word, 1
+
+
+def times(word: str, by: int) -> str:
+    return word * by
+
+
+def named(word: str, *, by: int) -> str:
+    return word * by
+
+
+def timed(word: str) -> dm.TimestampedValue[str]:
+    return dm.TimestampedValue(word, 3)
+
+
+def doubled(number: int) -> int:
+    return 2 * number
+
+
+def longest(words: Iterable[str]) -> str:
+    return max(words, key=len)
+
+
+def sources(p: dm.Pipeline) -> None:
+    assert_type(p | dm.Create(["to", "be"]), dm.PCollection[str])
+    assert_type(p | "labelled" >> dm.Create(["to", "be"]), dm.PCollection[str])
+    assert_type(p | dm.Create({"a": 1}), dm.PCollection[tuple[str, int]])
+    assert_type(p | dm.Create([dm.TimestampedValue("a", 1)]), dm.PCollection[str])
+    assert_type(p | dm.Create([Flight("UA", 4.0)]), dm.PCollection[Flight])
+    assert_type(p | dm.io.ReadParquet("x", event_time="at"), dm.PCollection[Any])
+    assert_type(p | dm.io.ReadParquet("x", event_time="at").with_output_types(Flight), dm.PCollection[Flight])
+    rows, failed = p | dm.io.ReadParquet("x", event_time="at").with_exception_handling()
+    assert_type(rows, dm.PCollection[Any])
+    assert_type(failed, dm.PCollection[dm.DeadLetter])
+    _ = p | dm.Map(str)  # type: ignore[operator]
+
+
+def elements(words: Words) -> None:
+    assert_type(words | dm.Map(paired), dm.PCollection[tuple[str, int]])
+    assert_type(words | "labelled" >> dm.Map(paired), dm.PCollection[tuple[str, int]])
+    assert_type(words | dm.Map(times, 3), dm.PCollection[str])
+    assert_type(words | dm.Map(named, by=3), dm.PCollection[str])
+    assert_type(words | dm.Map(timed), dm.PCollection[str])
+    assert_type(words | dm.Map(len), dm.PCollection[int])
+    assert_type(words | dm.Map(int), dm.PCollection[int])
+    assert_type(words | dm.FlatMap(str.split), dm.PCollection[str])
+    assert_type(words | dm.Filter(str.isupper), dm.PCollection[str])
+    assert_type(words | "labelled" >> dm.Filter(lambda word: word > "a"), dm.PCollection[str])
+    assert_type(words | dm.ParDo(Split()), dm.PCollection[str])
+    assert_type(words | dm.ParDo(Untyped()), dm.PCollection[Any])
+    assert_type(words | dm.ParDo(str.split), dm.PCollection[str])
+    outputs = words | dm.ParDo(Split()).with_outputs("bad", main="good")
+    assert_type(outputs, dm.OutputTuple[str])
+    assert_type(outputs.bad, dm.PCollection[Any])
+    numbers, failed = words | dm.Map(int).with_exception_handling()
+    assert_type(numbers, dm.PCollection[int])
+    assert_type(failed, dm.PCollection[dm.DeadLetter])
+    typed = dm.Map(lambda word: (word, 1)).with_output_types(tuple[str, int])
+    assert_type(words | typed, dm.PCollection[tuple[str, int]])
+    assert_type(words | CountWords(), dm.PCollection[tuple[str, int]])
+    _ = words | dm.Map(doubled)  # type: ignore[arg-type]
+    _ = words | "labelled" >> dm.Map(doubled)  # type: ignore[operator]
+    _ = words | "labelled" >> dm.Filter(doubled)  # type: ignore[operator]
+    _ = words | dm.Create(["more"])  # type: ignore[operator]
+
+
+def windows(words: Words) -> None:
+    assert_type(words | dm.Window.into(dm.FixedWindows(60)).accumulating(), dm.PCollection[str])
+    assert_type(words | dm.WithTimestamps(lambda _: 3), dm.PCollection[str])
+    assert_type(words | dm.Deduplicate(lambda word: word, horizon=3), dm.PCollection[str])
+    assert_type(words | dm.Distinct(), dm.PCollection[str])
+    assert_type(words | dm.Reshuffle(), dm.PCollection[str])
+    assert_type(words | dm.Partition(lambda word, n: len(word) % n, 2), tuple[dm.PCollection[str], ...])
+
+
+def pairs(words: Words, pairs: Pairs) -> None:
+    assert_type(words | dm.WithKeys(len), dm.PCollection[tuple[int, str]])
+    assert_type(words | dm.WithKeys("field"), dm.PCollection[tuple[Any, str]])
+    assert_type(words | dm.WithKeys("field", value="other"), dm.PCollection[tuple[Any, Any]])
+    assert_type(pairs | dm.Keys(), dm.PCollection[str])
+    assert_type(pairs | dm.Values(), dm.PCollection[int])
+    assert_type(pairs | dm.KvSwap(), dm.PCollection[tuple[int, str]])
+    assert_type(dm.AsSingleton(words), dm.AsSingleton[str])
+    assert_type(dm.AsDict(pairs), dm.AsDict[str, int])
+
+
+def groupings(words: Words, pairs: Pairs) -> None:
+    assert_type(pairs | dm.GroupByKey(), dm.PCollection[tuple[str, list[int]]])
+    assert_type(pairs | dm.GroupIntoBatches(2), dm.PCollection[tuple[str, list[int]]])
+    assert_type(pairs | dm.Sum.per_key(), dm.PCollection[tuple[str, int]])
+    assert_type(pairs | "labelled" >> dm.Mean.per_key(), dm.PCollection[tuple[str, float]])
+    assert_type(pairs | dm.Count.per_key(), dm.PCollection[tuple[str, int]])
+    assert_type(pairs | dm.Top(3).per_key(), dm.PCollection[tuple[str, list[int]]])
+    assert_type(pairs | dm.ToSet.per_key(), dm.PCollection[tuple[str, set[int]]])
+    assert_type(words | dm.Count.globally(), dm.PCollection[int])
+    assert_type(words | dm.Max.globally(), dm.PCollection[str])
+    assert_type(words | dm.ToList.globally(), dm.PCollection[list[str]])
+    assert_type(words | dm.Count.per_element(), dm.PCollection[tuple[str, int]])
+    assert_type(pairs | dm.CombinePerKey(Total()), dm.PCollection[tuple[str, str]])
+    assert_type(pairs | dm.CombinePerKey(Total), dm.PCollection[tuple[str, str]])
+    assert_type(pairs | dm.CombinePerKey(sum), dm.PCollection[tuple[str, Any]])
+    assert_type(words | dm.CombineGlobally(longest), dm.PCollection[str])
+    _ = words | dm.GroupByKey()  # type: ignore[operator]
+
+
+def several(words: Words, pairs: Pairs, others: Others) -> None:
+    assert_type((words, words) | dm.Flatten(), dm.PCollection[str])
+    assert_type([words, words] | "labelled" >> dm.Flatten(), dm.PCollection[str])
+    assert_type({"a": words} | dm.Flatten(), dm.PCollection[str])
+    assert_type((pairs, others) | dm.CoGroupByKey(), dm.PCollection[tuple[str, tuple[list[int], list[bytes]]]])
+    assert_type({"a": pairs} | dm.CoGroupByKey(), dm.PCollection[tuple[str, dict[Any, list[int]]]])
+    assert_type((pairs, others) | dm.Join.inner(), dm.PCollection[tuple[str, tuple[int, bytes]]])
+    assert_type((pairs, others) | "labelled" >> dm.Join.left(), dm.PCollection[tuple[str, tuple[int, bytes | None]]])
+    assert_type((pairs, others) | dm.Join.full(), dm.PCollection[tuple[str, tuple[int | None, bytes | None]]])
+
+
+def results(p: dm.Pipeline) -> None:
+    assert_type(p.run(), PipelineResult)
+    assert_type(p.result, PipelineResult)
