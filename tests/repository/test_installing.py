@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -45,14 +46,26 @@ def test_what_needs_pyspark_says_how_to_install_it(make: Any) -> None:
     assert raised.value.name == "pyspark"
 
 
-def test_a_pyspark_that_is_too_old_is_rejected_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    pyspark = pytest.importorskip("pyspark")
-    monkeypatch.setattr(pyspark, "__version__", "3.5.9")
-    with pytest.raises(UnsupportedOnRunner, match=r"needs PySpark 4\.\d or newer, got 3\.5\.9\nHint: run pip install"):
-        dm.SparkRunner(None)
+@pytest.mark.parametrize(
+    ("mode", "too_old", "kind", "oldest"),
+    [
+        ("batch", "3.5.9", "batch", "4.0"),
+        ("streaming", "4.1.4", "streaming", "4.2"),
+        ("microbatch", "4.1.4", "streaming", "4.2"),
+    ],
+)
+def test_a_pyspark_that_is_too_old_is_rejected_with_its_version(
+    monkeypatch: pytest.MonkeyPatch, mode: str, too_old: str, kind: str, oldest: str
+) -> None:
+    monkeypatch.setattr(pytest.importorskip("pyspark"), "__version__", too_old)
+    options: dict[str, Any] = {} if mode == "batch" else {"checkpoint": "checkpoint"}
+    options |= {"interval": "1 minute"} if mode == "microbatch" else {}
+    expected = f"a {kind} run on Spark needs PySpark {oldest} or newer, got {too_old}\nHint: run pip install"
+    with pytest.raises(UnsupportedOnRunner, match=re.escape(expected)):
+        dm.SparkRunner(None, mode=mode, **options)
 
 
-@pytest.mark.parametrize("version", ["4.3.0", "4.10.0.dev1", "5.0.0"])
+@pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "4.10.0.dev1", "5.0.0"])
 def test_a_newer_pyspark_is_accepted(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(pytest.importorskip("pyspark"), "__version__", version)
     dm.SparkRunner(None)

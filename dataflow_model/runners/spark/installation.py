@@ -16,8 +16,8 @@ from dataflow_model.errors import UnsupportedOnRunner, explain
 
 __all__ = ["OLDEST_PYSPARK", "Missing", "check_pyspark", "missing_for_spark"]
 
-OLDEST_PYSPARK: Final = (4, 3)
-"""The oldest PySpark that the tests ran on."""
+OLDEST_PYSPARK: Final = {"batch": (4, 0), "streaming": (4, 2)}
+"""The oldest PySpark that each kind of run was tested on. Before 4.2, Spark does not tell a source where it stands."""
 _INSTALL_PYSPARK: Final = "run pip install 'dataflow-model[spark]'"
 
 
@@ -29,22 +29,22 @@ class Missing:
     hint: str
 
 
-def check_pyspark() -> None:
-    """Check that there is a PySpark that the runner can work with.
+def check_pyspark(kind: str = "batch") -> None:
+    """Check that there is a PySpark that can do a kind of run, `"batch"` or `"streaming"`.
 
     Raises:
         ModuleNotFoundError: if PySpark is not installed.
-        UnsupportedOnRunner: if it is older than `OLDEST_PYSPARK`.
+        UnsupportedOnRunner: if it is older than `OLDEST_PYSPARK` says.
     """
     if not _pyspark_is_there():
         raise ModuleNotFoundError(
             explain("SparkRunner needs PySpark, which is not installed", hint=_INSTALL_PYSPARK), name="pyspark"
         )
     version: str = importlib.import_module("pyspark").__version__
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_PYSPARK:
-        oldest = ".".join(map(str, OLDEST_PYSPARK))
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_PYSPARK[kind]:
+        oldest = ".".join(map(str, OLDEST_PYSPARK[kind]))
         raise UnsupportedOnRunner(
-            f"SparkRunner needs PySpark {oldest} or newer, got {version}",
+            f"a {kind} run on Spark needs PySpark {oldest} or newer, got {version}",
             hint=f"{_INSTALL_PYSPARK}, or on a cluster choose a release with Spark {oldest} or newer",
         )
 

@@ -93,7 +93,7 @@ class SparkRunner:
                 "mode='batch' has no weak productions: a bounded job publishes once, at its end",
                 hint="use mode='streaming', or leave `productions` out",
             )
-        check_pyspark()
+        check_pyspark("batch" if mode == "batch" else "streaming")
         self.spark = spark
         self.mode = mode
         self.productions = productions
@@ -113,7 +113,6 @@ class SparkRunner:
             CheckpointMismatch: for a checkpoint of another pipeline.
         """
         from dataflow_model.runners.sharded.unpicklable import check_functions
-        from dataflow_model.runners.spark import batch, streaming
 
         if self.interval is not None:
             plan = in_rounds(plan, self.interval)
@@ -124,7 +123,11 @@ class SparkRunner:
         check_sinks(plan)
         check_functions(plan)
         if self.mode == "batch":
+            from dataflow_model.runners.spark import batch
+
             return batch.start(self, cut_into_stages(plan))
+        from dataflow_model.runners.spark import streaming  # which a PySpark that can do batch alone cannot import
+
         return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
 
     def shards(self) -> int:

@@ -1,4 +1,4 @@
-"""What Spark calls in a streaming query: the source, the keyed stages, the sink."""
+"""What Spark calls in a query: the source and the keyed stages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import attrs
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
-    WriterCommitMessage,
 )
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
@@ -23,8 +21,8 @@ from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, p
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.publishing import Pending, Publisher, read_progress, write_pending
-from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Row, arrow_batches, dump, load, rows_of_batches
+from dataflow_model.runners.sharded.publishing import read_progress
+from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Row, arrow_batches, dump, load
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
@@ -41,10 +39,9 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import PackedProgram
     from dataflow_model.runners.sharded.work import Work
 
-__all__ = ["OUR_SINK", "OUR_SOURCE", "KeyedStage", "SinkProvider", "SourceProvider", "option_of", "program_options"]
+__all__ = ["OUR_SOURCE", "KeyedStage", "SourceProvider", "option_of", "program_options", "value_of"]
 
 OUR_SOURCE: Final = "dataflow_model_source"
-OUR_SINK: Final = "dataflow_model_sink"
 
 
 def program_options(packed: PackedProgram, **more: str) -> dict[str, str]:
@@ -57,7 +54,8 @@ def option_of(value: Any) -> str:
     return base64.b64encode(dump(value)).decode()
 
 
-def _option(options: Any, name: str) -> Any:
+def value_of(options: Any, name: str) -> Any:
+    """Return a value from the text of an option."""
     return load(base64.b64decode(options[name]))
 
 
@@ -149,12 +147,12 @@ class SourceProvider(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads in a bounded job."""
         del schema
-        return _JobReader(_option(self.options, "program"), _option(self.options, "works"))
+        return _JobReader(value_of(self.options, "program"), value_of(self.options, "works"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads in a stream."""
         del schema
-        return _StreamReader(_option(self.options, "program"), dict(self.options))
+        return _StreamReader(value_of(self.options, "program"), dict(self.options))
 
 
 class _SparkStore:
@@ -224,46 +222,3 @@ def _rows_of(frames: Iterator[pd.DataFrame]) -> Iterator[Row]:
             frame["shard"], frame["stage"], frame["kind"], frame["payload"], strict=True
         ):
             yield Row(int(shard), int(stage), kind, bytes(payload))
-
-
-class _Message(WriterCommitMessage):
-    def __init__(self, pending: Pending) -> None:
-        self.pending = pending
-
-
-class _StreamWriter(DataSourceStreamArrowWriter):
-    """Writes all sinks of a pipeline: what tasks write is pending until one commit publishes it."""
-
-    def __init__(self, packed: PackedProgram, options: dict[str, str]) -> None:
-        self.packed = packed
-        self.directory = options["directory"]
-
-    @reported
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _Message(write_pending(this_task(self.packed), rows_of_batches(iterator)))
-
-    @reported
-    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        Publisher(WORKER.program(self.packed), self.directory).commit(batchId, _pending(messages))
-
-    @reported
-    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        Publisher(WORKER.program(self.packed), self.directory).abort(batchId, _pending(messages))
-
-
-def _pending(messages: list[Any]) -> list[Pending]:
-    return [message.pending for message in messages if message is not None]
-
-
-class SinkProvider(DataSource):
-    """The sink that Spark is given."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the format's name."""
-        return OUR_SINK
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
-        """Return what writes in a stream."""
-        del schema, overwrite
-        return _StreamWriter(_option(self.options, "program"), dict(self.options))

@@ -32,12 +32,11 @@ from dataflow_model.runners.spark.failures import find_our_error, is_stopped, se
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.session import STREAM_SETTINGS, settings_of
 from dataflow_model.runners.spark.shipping import processor, register, ship_package, ship_program
+from dataflow_model.runners.spark.sink import OUR_SINK, SinkProvider
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed
 from dataflow_model.runners.spark.stages import (
-    OUR_SINK,
     OUR_SOURCE,
     KeyedStage,
-    SinkProvider,
     SourceProvider,
     program_options,
 )
