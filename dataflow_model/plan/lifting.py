@@ -43,6 +43,7 @@ class Lift:
         kernel: what combines them.
         unread: the column of the values where only their number counts: it is not read, and null in elements that go
             one by one after all.
+        windows: the label of the transform that assigns the windows; empty where none does.
     """
 
     label: str
@@ -51,6 +52,7 @@ class Lift:
     value: str | None
     kernel: str
     unread: str | None = None
+    windows: str = ""
 
 
 def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
@@ -104,13 +106,13 @@ def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | N
     if kernel is None or not _suits(plan, node, streaming=streaming):
         return None
     pairs: ToPairs | None = None
-    assigns = 0
+    assigning: list[str] = []
     at: Ref = node.input
     while True:
         before = plan[at.label]
         match before:
             case AssignWindows():
-                assigns += before.assigns
+                assigning += [before.label] * before.assigns
             case ToPairs() if pairs is None:
                 pairs = before
             case Read() if at.tag == MAIN and before.source.as_columns is not None:
@@ -118,11 +120,14 @@ def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | N
             case _:
                 return None
         at = before.input
-    if pairs is None or not isinstance(pairs.key, str) or assigns > 1 or (pairs.value is None and kernel != "count"):
+    if pairs is None or not isinstance(pairs.key, str) or len(assigning) > 1:
         return None
+    if pairs.value is None and kernel != "count":
+        return None
+    windows = assigning[0] if assigning else ""
     if kernel == "count":
-        return Lift(node.label, before.label, pairs.key, None, kernel, unread=pairs.value)
-    return Lift(node.label, before.label, pairs.key, pairs.value, kernel)
+        return Lift(node.label, before.label, pairs.key, None, kernel, unread=pairs.value, windows=windows)
+    return Lift(node.label, before.label, pairs.key, pairs.value, kernel, windows=windows)
 
 
 def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
+from tests.support.pipelines import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
 Raised = type[Exception]
 RAISED = pytest.mark.parametrize("raised", [StopIteration, ValueError], ids=lambda raised: raised.__name__)
@@ -223,6 +227,47 @@ def test_a_hint_for_a_transform_without_dead_letters_can_be_followed() -> None:
         "Hint: add .with_exception_handling() to it, or to a dm.Map(…) before it, "
         "to send such elements to a separate output"
     )
+
+
+@attrs.frozen
+class Columns(dm.WindowFn):
+    """Windows that are assigned a column at a time, by a function that is wrong."""
+
+    how: Callable[[Any], Any]
+    length: ClassVar[dm.Duration] = dm.Duration(60)
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.IntervalWindow]:
+        del element
+        start = int(event_time) // 60 * 60
+        return [dm.IntervalWindow(dm.EventTime(start), dm.EventTime(start + 60))]
+
+    def assign_many(self, event_times: Any) -> Any:
+        return self.how(event_times)
+
+
+@pytest.mark.parametrize(
+    ("how", "problem"),
+    [
+        (lambda times: 1 // 0, "ZeroDivisionError: .*"),
+        (lambda times: (None, times), r".*must assign a column of 3 event times to columns, got \(None, .*"),
+        (lambda times: (None, times[1:], times[1:] + 60), ".*must assign a column of 3 event times to columns.*"),
+        (lambda times: (None, times / 60, times), ".*must assign a column of 3 event times to columns.*"),
+        (lambda times: (None, [0, 0, 0], times), ".*must assign a column of 3 event times to columns.*"),
+    ],
+)
+def test_what_goes_wrong_while_a_column_is_assigned_carries_the_label_and_the_times(
+    tmp_path: Path, how: Callable[[Any], Any], problem: str
+) -> None:
+    pq.write_table(pa.table({"at": [70, 10, 80], "key": ["a", "a", "b"]}), tmp_path / "rows.parquet")
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | dm.io.ReadParquet(tmp_path / "rows.parquet", event_time="at")
+        windows = rows | dm.WithKeys("key") | "by minute" >> dm.Window.into(Columns(how))
+        _ = windows | dm.Count.per_key() | dm.io.Collect()
+
+    times = "3, from 1970-01-01T00:00:00.000010Z to 1970-01-01T00:00:00.000080Z"
+    with pytest.raises(dm.UserCodeError, match=rf"(?s){problem}\n  transform: 'by minute'\n  event times: {times}"):
+        run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)
 
 
 @pytest.mark.parametrize("key", [None, lambda value: value], ids=["no key", "key"])

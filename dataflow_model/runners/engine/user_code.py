@@ -10,14 +10,18 @@ import attrs
 
 from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, encodable, shown
 from dataflow_model.plan.dofn import DeadLetter
+from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from types import TracebackType
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dataflow_model.values import Window
 
-__all__ = ["at_window", "check_tag", "dead_letter", "life_cycle", "listed", "user_error"]
+__all__ = ["at_window", "check_tag", "column_error", "dead_letter", "life_cycle", "listed", "user_error"]
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
 _HINT: Final = (
@@ -28,6 +32,12 @@ _HINT: Final = (
 def user_error(error: Exception, label: str, element: Any, *, hint: str | None = _HINT) -> UserCodeError:
     """Return the error to raise in place of what user code raised for `element`; an error's own hint comes first."""
     return _report(error, f"  transform: {label!r}\n  element: {shown(element)}", hint)
+
+
+def column_error(error: Exception, label: str, times: NDArray[np.int64]) -> UserCodeError:
+    """Return the error to raise in place of what user code raised for a column of event times."""
+    span = f", from {format_instant(int(times.min()))} to {format_instant(int(times.max()))}" if len(times) else ""
+    return _report(error, f"  transform: {label!r}\n  event times: {len(times)}{span}", None)
 
 
 @attrs.frozen

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.errors import InvalidType, shown
 from dataflow_model.runners.engine.columns.accumulators import fits
 from dataflow_model.runners.engine.columns.partials import partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
+from dataflow_model.runners.engine.user_code import column_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.windowing import WindowFn
+    from dataflow_model.windowing.base import AssignedColumn
 
 __all__ = ["Chunk", "chunk_partials"]
 
@@ -56,7 +59,7 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | 
         return None  # a timestamp is a datetime, or a number where datetime ends: its rows know which
     if len(times) and not -_FAR < int(times.min()) <= int(times.max()) < _FAR:
         return None
-    assigned = window_fn.assign_many(times)
+    assigned = _assigned(window_fn, times, lift.windows or lift.label)
     if assigned is None:
         return None
     rows, starts, ends = assigned
@@ -75,6 +78,39 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | 
         return merge_sessions([table], lift.kernel) if window_fn.is_merging else table
     except OverflowError:
         return None
+
+
+def _assigned(window_fn: WindowFn, times: NDArray[np.int64], label: str) -> AssignedColumn | None:
+    """Return the windows of a column of event times, as a window function assigns them that may be a user's.
+
+    Raises:
+        UserCodeError: if it raises, or returns something else, with the label of the transform that it belongs to.
+    """
+    try:
+        return _checked_column(window_fn.assign_many(times), len(times), window_fn)
+    except Exception as error:
+        raise column_error(error, label, times) from error
+
+
+def _checked_column(assigned: Any, count: int, window_fn: WindowFn) -> AssignedColumn | None:
+    if assigned is not None and not _is_column(assigned, count):
+        raise InvalidType(
+            f"{window_fn!r} must assign a column of {count} event times to columns, got {shown(assigned)}",
+            hint="return (rows, starts, ends) from its assign_many: int64 arrays of one length, rows=None for one "
+            "window per event time; or return None to have assign called for each element",
+        )
+    columns: AssignedColumn | None = assigned
+    return columns
+
+
+def _is_column(assigned: Any, count: int) -> bool:
+    if not isinstance(assigned, tuple) or len(assigned) != 3:  # noqa: PLR2004 - rows, starts and ends
+        return False
+    rows, *bounds = assigned
+    columns = bounds if rows is None else [rows, *bounds]
+    if not all(isinstance(column, np.ndarray) and column.dtype.kind == "i" for column in columns):
+        return False
+    return {len(column) for column in bounds} == {count if rows is None else len(rows)}
 
 
 def _is_cut_off(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
