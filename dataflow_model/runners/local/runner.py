@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import DataflowError, InvalidArgument
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
+from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.local.support import BOUNDED, STREAMING
 from dataflow_model.runners.progress import Progress, live_progress
@@ -69,7 +70,8 @@ class LocalRunner:
         interval: how long a round is.
         checkpoint: a directory on a local disk, which keeps the state of a stream from one start to the next.
         poll_interval: with a checkpoint, how long a run without anything to do waits before it looks at its sources
-            and at requests again; 10 milliseconds by default.
+            and at requests again; 10 milliseconds by default. In the first second after a micro-batch it waits a
+            quarter of that.
         max_rows_per_batch: with a checkpoint, how many rows of files a micro-batch reads at most (steps of a script
             likewise); 400,000 by default.
 
@@ -184,32 +186,18 @@ def _path(checkpoint: object) -> str:
     return os.fspath(checkpoint)
 
 
-class LocalResult:
+class LocalResult(BackgroundRun):
     """A run of LocalRunner; see `PipelineResult`."""
 
     def __init__(self, execution: Execution) -> None:
+        super().__init__()
         self._execution = execution
-        self._state = RunnerState.RUNNING
         self._began = time.time_ns() // 1_000
         self._stop = threading.Event()
-        self._error: BaseException | None = None
         self._collected: dict[str, list[Record]] = {}
         self._run_id = uuid.uuid4().hex[:12]
         self._thread = threading.Thread(target=self._work, name="LocalRunner", daemon=True)
         self._thread.start()
-
-    @property
-    def state(self) -> RunnerState:
-        """How the run stands now."""
-        return self._state
-
-    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
-        self._thread.join(timeout)
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return self._state
 
     def stop(self) -> None:
         """Stop after the chunk of input in hand, without output: a local run commits at its end."""
@@ -257,14 +245,10 @@ class LocalResult:
         try:
             with live_progress(self._execution.staged) as progress, collecting(self._execution.tally):
                 self._execute(progress)
-        except DataflowError as error:
-            self._fail(error)
         except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
             self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        self._error = error
-        self._state = RunnerState.FAILED
+        finally:
+            self._over.set()
 
     def _execute(self, progress: Progress) -> None:
         records: defaultdict[str, list[Record]] = defaultdict(list)

@@ -36,22 +36,20 @@ class StoppedLocalRun:
 
     def last_committed(self) -> int | None:
         """Return the last committed micro-batch."""
-        commit = self._commit()
+        commit, _ = self._last()
         return None if commit is None else commit.number
 
     def half_published(self) -> int | None:
         """Return the last committed micro-batch, unless it is known to be published."""
-        file, commit = RunFile.read_only(self._own), self._commit()
-        if file is None or commit is None:
+        commit, is_published = self._last()
+        if commit is None or is_published:
             return None
-        with contextlib.closing(file):
-            noted = file.is_published()
         progress = read_progress(str(self.checkpoint / "dataflow"))
-        return None if noted or progress.get("batch", -1) >= commit.number else commit.number
+        return None if progress.get("batch", -1) >= commit.number else commit.number
 
     def offset(self, batch: int) -> tuple[Offset, int]:
         """Return where our sources stood; there are no others."""
-        commit = self._commit()
+        commit, _ = self._last()
         assert commit is not None  # noqa: S101 - the caller has its number
         assert commit.number == batch  # noqa: S101
         return commit.offset, 0
@@ -72,12 +70,13 @@ class StoppedLocalRun:
             for depth, label in sorted(expected):
                 yield read_shard(record, labels, label, file.store(depth, label))
 
-    def _commit(self) -> Commit | None:
+    def _last(self) -> tuple[Commit | None, bool]:
+        """Return the last commit, and whether it was noted as published."""
         file = RunFile.read_only(self._own)
         if file is None:
-            return None
+            return None, False
         with contextlib.closing(file):
-            return file.last_commit()
+            return file.last_commit(), file.is_published()
 
     @property
     def _own(self) -> str:

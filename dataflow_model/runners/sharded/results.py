@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import abc
-import threading
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.collecting import check_collected
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
+from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded.checkpoint.durable import touch
 from dataflow_model.runners.sharded.checkpoint.requests import request_signal
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamResult"]
 
 
-class StreamResult(abc.ABC):
+class StreamResult(BackgroundRun, abc.ABC):
     """A streaming run with a checkpoint; see `PipelineResult`.
 
     Args:
@@ -35,24 +35,9 @@ class StreamResult(abc.ABC):
     """
 
     def __init__(self, checkpoint: Checkpoint, staged: StagedPlan) -> None:
+        super().__init__()
         self._checkpoint = checkpoint
         self._staged = staged
-        self._state = RunnerState.RUNNING
-        self._error: BaseException | None = None
-        self._over = threading.Event()
-
-    @property
-    def state(self) -> RunnerState:
-        """How the run stands now."""
-        return self._state
-
-    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
-        self._over.wait(timeout)
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return self._state
 
     @abc.abstractmethod
     def stop(self) -> None:
@@ -99,10 +84,6 @@ class StreamResult(abc.ABC):
     @abc.abstractmethod
     def _pending_since(self) -> int | None:
         """Return when the micro-batch in hand saw its data, by the wall; `None` where there is none."""
-
-    def _fail(self, error: BaseException) -> None:
-        """Note that the run has failed; `wait_until_finish` raises the error in the caller's thread."""
-        self._error, self._state = error, RunnerState.FAILED
 
     def _finish(self) -> None:
         """Note that the input is over, and whether that was because somebody wanted it to be."""

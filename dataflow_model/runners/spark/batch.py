@@ -13,6 +13,7 @@ from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.sinks import DataFrameSink
+from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import PackedProgram, Program
@@ -105,34 +106,20 @@ def pending_of(kind: str, payload: Any) -> Pending:
     return payload if kind == Kind.PENDING else Pending(metrics=[payload])
 
 
-class BatchResult:
+class BatchResult(BackgroundRun):
     """A bounded run; see `PipelineResult`."""
 
     def __init__(self, spark: SparkSession, frame: DataFrame, program: Program, folder: RunFolder) -> None:
+        super().__init__()
         self._spark = spark
         self._folder = folder
         self._directory = str(folder.path)
         self._publisher = Publisher(program, self._directory)
         self._staged = program.staged
-        self._state = RunnerState.RUNNING
         self._began = time.time_ns() // 1_000
-        self._error: BaseException | None = None
         self._tag = f"dataflow_model-{uuid.uuid4().hex[:8]}"
         self._thread = threading.Thread(target=self._work, args=(frame,), name="SparkRunner batch", daemon=True)
         self._thread.start()
-
-    @property
-    def state(self) -> RunnerState:
-        """How the run stands now."""
-        return self._state
-
-    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
-        self._thread.join(timeout)
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return self._state
 
     def stop(self) -> None:
         """Cancel the job; nothing is published."""
@@ -192,7 +179,9 @@ class BatchResult:
         except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
             self._publisher.abort(_ONLY_COMMIT, [])
             if self._state is not RunnerState.STOPPED:
-                self._error, self._state = self._failure(error), RunnerState.FAILED
+                self._fail(self._failure(error))
+        finally:
+            self._over.set()
 
     def _failure(self, error: BaseException) -> BaseException:
         found = find_our_error(error)
