@@ -6,6 +6,9 @@ After the MillWheel paper's measurements (section 7). **Latency**: one keyed sta
 `transformWithStateInPandas`. **Lag**: three sums per second in a row; how far each one's watermark is behind the wall
 clock, beside the one watermark of `groupBy(window)` by hand. What runs on Spark runs in one session, one after the
 other, warm; micro-batches follow each other as fast as they can.
+
+`--sides` and `--what` measure a part of it, for instance without Spark: `--sides "in process"`. What is not measured
+stays in the file of results as it is.
 """
 
 from __future__ import annotations
@@ -23,11 +26,11 @@ from rich.console import Console
 from rich.table import Table
 
 import dataflow_model as dm
-from benchmarks.latency_feed import Feed, Watcher, published_by_spark, published_by_us, write_records
+from benchmarks.latency_feed import FILES_PER_SECOND, Feed, Watcher, published_by_spark, published_by_us, write_records
 from benchmarks.session import open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -38,7 +41,7 @@ SIDES: Final = ("in process", "in process, 10,000 files", "strong", "weak", "by 
 _RESULTS: Final = Path(__file__).resolve().parent / "results_latency.json"
 _WARM: Final = 100
 """How many records come first and are not measured: one of each key."""
-_FILES: Final = {"in process": 1, "in process, 10,000 files": 10_000}
+_FILES: Final = {"in process": 2, "in process, 10,000 files": 10_000}
 """In how many files they are: a reader has to tell new files from those that it has read."""
 _PATIENCE: Final = 60.0
 _LAG_RATE: Final = 1_000
@@ -52,6 +55,7 @@ class Latency:
     Attributes:
         side: one of `SIDES`.
         rate: records a second.
+        files_per_second: in how many files these came.
         records: how many were measured.
         p50_ms, p95_ms, p99_ms: percentiles, in milliseconds.
         complete: whether each record came once, with its number.
@@ -59,6 +63,7 @@ class Latency:
 
     side: str
     rate: int
+    files_per_second: int
     records: int
     p50_ms: float
     p95_ms: float
@@ -88,6 +93,12 @@ def main(arguments: list[str] | None = None) -> int:
         "--seconds", type=float, default=12.0, help="the time to measure each rate, in seconds (default: %(default)s)"
     )
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="measure only these sides")
+    parser.add_argument(
+        "--files-per-second", type=int, default=FILES_PER_SECOND, help="in how many files (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--what", nargs="+", choices=("latency", "lag"), default=["latency", "lag"], help="measure only this"
+    )
     parser.add_argument("--output", type=Path, default=_RESULTS, help="the JSON file to write (default: %(default)s)")
     options = parser.parse_args(arguments)
     console = Console()
@@ -100,16 +111,18 @@ def main(arguments: list[str] | None = None) -> int:
         for rate in options.rates:
             for side in sides:
                 with console.status(f"latency, {side}, {rate} records a second"):
-                    latencies.append(_latency(spark, side, rate, options.seconds))
+                    latencies.append(_latency(spark, side, rate, options.seconds, options.files_per_second))
 
-    measure([side for side in options.sides if side in _FILES])
-    on_spark = [side for side in options.sides if side not in _FILES]
-    if on_spark:
+    sides = options.sides if "latency" in options.what else []
+    measure([side for side in sides if side in _FILES])
+    on_spark = [side for side in sides if side not in _FILES]
+    lag_sides = ("ours", "by hand") if "lag" in options.what and set(options.sides) - _FILES.keys() else ()
+    if on_spark or lag_sides:
         spark = open_session(2)
         spark.sparkContext.setLogLevel("OFF")  # a query by hand that is stopped in a micro-batch logs an error
         try:
             measure(on_spark, spark)
-            for side in ("ours", "by hand"):
+            for side in lag_sides:
                 with console.status(f"watermark lag, {side}"):
                     lags += _lags(spark, side, options.seconds)
         finally:
@@ -118,15 +131,33 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(_latency_table(latencies))
     if lags:
         console.print(_lag_table(lags))
-    found = {"latency": [attrs.asdict(one) for one in latencies], "lag": [attrs.asdict(one) for one in lags]}
-    options.output.write_text(json.dumps(found, indent=2) + "\n")
+    _write(options.output, latencies, lags)
     return int(not all(one.complete for one in latencies))
 
 
-def _latency(spark: SparkSession | None, side: str, rate: int, seconds: float) -> Latency:
+def _write(output: Path, latencies: Sequence[Latency], lags: Sequence[Lag]) -> None:
+    """Write what was measured; what the file has of anything else stays."""
+    known = json.loads(output.read_text()) if output.exists() else {"latency": [], "lag": []}
+    measured = {_line(attrs.asdict(one)) for one in latencies}
+    lines = [one for one in known["latency"] if _line(one) not in measured]
+    lines += [attrs.asdict(one) for one in latencies]
+    lines.sort(key=_line)
+    lag = [attrs.asdict(one) for one in lags] or known["lag"]
+    output.write_text(json.dumps({"latency": lines, "lag": lag}, indent=2) + "\n")
+
+
+def _line(latency: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return which line of the table a latency is, in order."""
+    return latency["rate"], latency.get("files_per_second", FILES_PER_SECOND), SIDES.index(latency["side"])
+
+
+def _latency(spark: SparkSession | None, side: str, rate: int, seconds: float, files_per_second: int) -> Latency:
     files = _FILES.get(side, 1)
     warm = max(_WARM, files)
-    with tempfile.TemporaryDirectory() as scratch, Feed(Path(scratch, "in"), warm, rate, seconds) as feed:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Feed(Path(scratch, "in"), warm, rate, seconds, files_per_second) as feed,
+    ):
         source, out, checkpoint = (Path(scratch, name) for name in ("in", "out", "checkpoint"))
         source.mkdir()
         for file in range(files):
@@ -141,7 +172,9 @@ def _latency(spark: SparkSession | None, side: str, rate: int, seconds: float) -
             run.stop()
     latencies = [(seen - record["sent"]) / 1_000 for seen, record in outputs if record["n"] >= warm]
     p50, p95, p99 = _percentiles(latencies, (50, 95, 99))
-    return Latency(side, rate, len(latencies), p50, p95, p99, _is_complete(outputs, warm + feed.records))
+    return Latency(
+        side, rate, files_per_second, len(latencies), p50, p95, p99, _is_complete(outputs, warm + feed.records)
+    )
 
 
 def _started(spark: SparkSession | None, side: str, source: Path, out: Path, checkpoint: Path) -> Any:

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
     from pathlib import Path
 
-__all__ = ["KEYS", "Feed", "Watcher", "published_by_spark", "published_by_us", "write_records"]
+__all__ = ["FILES_PER_SECOND", "KEYS", "Feed", "Watcher", "published_by_spark", "published_by_us", "write_records"]
 
 KEYS: Final = 100
-_FILES_A_SECOND: Final = 10
+FILES_PER_SECOND: Final = 10
+"""How many files the records come in, unless a benchmark is told otherwise."""
 _LOOK_SECONDS: Final = 0.004
 
 
@@ -40,9 +41,8 @@ def write_records(folder: Path, first: int, count: int) -> None:
     hidden.rename(folder / f"{first:09}.parquet")
 
 
-def _feed(folder: Path, first: int, rate: int, seconds: float, go: Event) -> None:
+def _feed(folder: Path, first: int, rate: int, count: int, seconds: float, go: Event) -> None:
     go.wait()
-    count = max(1, rate // _FILES_A_SECOND)
     start = time.monotonic()
     for file in range(round(seconds * rate / count)):
         time.sleep(max(0.0, start + file * count / rate - time.monotonic()))
@@ -57,13 +57,17 @@ class Feed:
         first: the number of the first record.
         rate: how many a second.
         seconds: for how long.
+        files_per_second: in how many files at most.
     """
 
-    def __init__(self, folder: Path, first: int, rate: int, seconds: float) -> None:
+    def __init__(
+        self, folder: Path, first: int, rate: int, seconds: float, files_per_second: int = FILES_PER_SECOND
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self._go = context.Event()
-        self._process = context.Process(target=_feed, args=(folder, first, rate, seconds, self._go), daemon=True)
-        count = max(1, rate // _FILES_A_SECOND)
+        count = max(1, rate // files_per_second)
+        arguments = (folder, first, rate, count, seconds, self._go)
+        self._process = context.Process(target=_feed, args=arguments, daemon=True)
         self.records = count * round(seconds * rate / count)
 
     def __enter__(self) -> Self:

@@ -73,6 +73,21 @@ def test_of_sparks_files_those_are_seen_that_its_log_names(tmp_path: Path) -> No
     assert list(listed()) == [f"{tmp_path}/part-00000-x.json"]
 
 
+def test_results_of_what_was_not_measured_stay(tmp_path: Path) -> None:
+    output = tmp_path / "latency.json"
+    before = [latency.Latency(side, 1_000, 10, 9, 1.0, 2.0, 3.0, True) for side in ("in process", "strong")]
+    latency._write(output, before, [latency.Lag("ours", "all", 1_000, 1.0, 2.0, 9)])
+    latency._write(output, [latency.Latency("in process", 1_000, 10, 9, 0.5, 1.0, 1.5, True)], [])
+    latency._write(output, [latency.Latency("in process", 1_000, 40, 9, 0.1, 0.2, 0.3, True)], [])
+    found = json.loads(output.read_text())
+    assert [(one["side"], one["files_per_second"], one["p50_ms"]) for one in found["latency"]] == [
+        ("in process", 10, 0.5),
+        ("strong", 10, 1.0),
+        ("in process", 40, 0.1),
+    ]
+    assert [one["stage"] for one in found["lag"]] == ["all"]
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_it_runs_and_loses_nothing(tmp_path: Path, java_home: str) -> None:
