@@ -94,7 +94,7 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
     published = Path(path, COMMITS, safe_name(commit_id))
     manifest = published.with_name(published.name + "+pending")
     if published.exists():
-        discard(path, commit_id)
+        _discard(pending)
         return
     try:
         renamed = {name for source, name in files if not (pending / source).exists() and Path(path, name).exists()}
@@ -115,7 +115,7 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
             f"commit {commit_id} cannot be published in {path}: {error}",
             hint="make sure that workers and driver see the same directory and can write to it",
         ) from error
-    discard(path, commit_id)
+    _discard(pending)
 
 
 def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync: bool = False) -> None:
@@ -139,7 +139,10 @@ def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *,
 
 def discard(path: str, commit_id: str) -> None:
     """Remove the pending files of a commit, and the directory of pending files when nothing else is in it."""
-    pending = pending_directory(path, commit_id)
+    _discard(pending_directory(path, commit_id))
+
+
+def _discard(pending: Path) -> None:
     shutil.rmtree(pending, ignore_errors=True)
     try:
         pending.parent.rmdir()

@@ -213,10 +213,11 @@ class KeyStore(abc.ABC, Generic[KeyT]):
             self._deadlines.remove((encoded, None))
 
     def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> StoredKey | None:
+        """Return what is to be kept of a key whose deadlines are up to date; `None` if nothing is."""
         state = self.keys.get(encoded)
         if state is None:
             return None
-        dues = [due for window in self._windows(state) if (due := self._dues(state, window)) is not None]
+        dues = [self._deadlines.dues((encoded, window)) for window in self._windows(state)]
         if not dues:
             return None
         *least, hold = dues[0] if len(dues) == 1 else map(_least, zip(*dues, strict=True))

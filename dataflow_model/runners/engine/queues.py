@@ -62,6 +62,10 @@ class Deadlines(Generic[PlaceT]):
                 heap[:] = [known for some in self._entries.values() if (known := some[line]) is not None]
                 heapq.heapify(heap)
 
+    def dues(self, place: PlaceT) -> Dues:
+        """Return the deadlines of a place that is known."""
+        return tuple([None if entry is None else entry[0] for entry in self._entries[place]])
+
     def remove(self, place: PlaceT) -> None:
         """Forget a place, if it is known."""
         for entry in self._entries.pop(place, ()):

@@ -181,8 +181,10 @@ class UserCalls:
         """Call `process` for an element."""
         node = self._node
         kwargs = {name: self._told(what, call, element) for name, what in self._wanted.items()}
-        kwargs.update((name, self._handle(what, call)) for name, what in self._held.items())
-        kwargs.update((name, self._argument(given, call.window)) for name, given in node.kwargs.items())
+        for name, what in self._held.items():
+            kwargs[name] = self._handle(what, call)
+        for name, given in node.kwargs.items():
+            kwargs[name] = self._argument(given, call.window)
         args = [self._argument(given, call.window) for given in node.args]
         before = copy.deepcopy(call.cell) if node.dead_letters is not None else None
         try:

@@ -165,4 +165,4 @@ class LocalStream:
 
     @property
     def _publisher(self) -> Publisher:
-        return Publisher(self.program, self.checkpoint.ours, syncs=True)
+        return Publisher(self.program, self.checkpoint.ours, syncs=True, reruns=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -38,6 +39,9 @@ __all__ = ["LocalStreamResult", "Options", "open_stream", "start"]
 
 _LABELS = (0,)
 """Of the shards: one process gains nothing by several."""
+_EAGER_SECONDS: Final = 1.0
+_EAGER: Final = 4
+"""For so long after a micro-batch a run looks so many times as often as when it is idle: more data may be coming."""
 
 
 @attrs.frozen
@@ -160,11 +164,14 @@ class LocalStreamResult(StreamResult):
     def _run(self, progress: Progress) -> None:
         """Run micro-batches until the input is over, or somebody stops the run."""
         stream = self._stream
+        eager_until = 0.0
         stream.roll_forward()
         while not stream.is_over and not self._stopping.is_set():
             self._mark.beat()
             if stream.step():
                 progress.update(self.report)
+                eager_until = time.monotonic() + _EAGER_SECONDS
             else:
-                self._wake.wait(self._poll_seconds)
+                is_eager = time.monotonic() < eager_until
+                self._wake.wait(self._poll_seconds / _EAGER if is_eager else self._poll_seconds)
                 self._wake.clear()

@@ -195,11 +195,14 @@ class Publisher:
         directory: where the run keeps its own files.
         syncs: whether the records kept for `collected` are on disk when `commit` returns, as what sinks publish
             is once they are `synced`.
+        reruns: whether a micro-batch may be run again once its publishing has begun, which those who run it then have
+            to know; where it is committed before it is published, it is not.
     """
 
     program: Program
     directory: str
     syncs: bool = False
+    reruns: bool = True
 
     def commit(self, batch: int, pending: Sequence[Pending], before: dict[str, Any] | None = None) -> dict[str, Any]:
         """Publish what the tasks have written; again for the same micro-batch, it changes nothing.
@@ -221,7 +224,7 @@ class Publisher:
         if self.program.staged.stages and not any(part.metrics for part in pending):
             self.abort(batch, pending)  # no shard has run: a DataFrame's rows that came behind the end of the input
             return before
-        if self.program.sequencer:
+        if self.program.sequencer and self.reruns:
             write_file(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
         rows: dict[str, Counter[str]] = {}
         tally = Tally()
