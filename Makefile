@@ -17,10 +17,10 @@ SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all test-versions check format bench docs docs-serve docs-external mutation set-up
+.PHONY: help demo test test-all test-uncompiled test-versions check format bench docs docs-serve docs-external mutation set-up
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: set-up ## run the flights demo in process, as a stream in process, as a Spark batch job and stream (writes demo.png)
 	@scripts/java.sh demo $(VENV)/dataflow-model demo $(ARGS)
@@ -31,7 +31,7 @@ test: set-up ## run the tests that a change must pass before review
 test-all: set-up ## run every test, including the slow ones
 	@scripts/java.sh run $(VENV)/python -m pytest $(ARGS)
 
-test-versions: set-up ## run a few Spark tests on each older PySpark that is supported (downloads 450 MB for each)
+test-uncompiled test-versions: set-up ## run a few Spark tests on each older PySpark that is supported (downloads 450 MB for each)
 	@scripts/test_versions.sh $(ARGS)
 
 check: set-up ## lint and type-check everything, including tests, and check the layers

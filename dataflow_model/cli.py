@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_model import __version__
 from dataflow_model.errors import DataflowError, UnsupportedOnRunner
+from dataflow_model.runners.engine.core.build import build_of_core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="dataflow-model",
         description="Run the demo, draw figures, and upgrade checkpoints of the Dataflow Model in Python.",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}, core {build_of_core().value}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands.add_parser("demo", help="run one pipeline on real flights, on every runner"))
     _add_upgrade(commands.add_parser("upgrade", help="carry a stopped run's state over to a changed pipeline"))

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Make .venv and install the package into it, editable, with what developers need. Does nothing if that was done
-# before with the same pyproject.toml. $PYTHON names the interpreter to use; else one is found on the PATH.
+# before with the same pyproject.toml, but compiles the core again when its source has changed. $PYTHON names the
+# interpreter to use; else one is found on the PATH.
 set -eu
 cd "${0%/*}/.."
 
 venv=.venv
 stamp=$venv/.installed
+compiled=$venv/.compiled
 
 is_new_enough() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
@@ -34,6 +36,11 @@ state() {
 print(hashlib.sha256(pathlib.Path("pyproject.toml").read_bytes()).hexdigest(), sys.version_info[:2], pathlib.Path.cwd())'
 }
 
+# What the core is compiled from.
+source_of_core() {
+    "$venv/bin/python" -c 'import runpy; print(runpy.run_path("dataflow_model/runners/engine/core/build.py")["source_digest"]())'
+}
+
 if ! is_new_enough "$venv/bin/python"; then
     python=$(find_python)
     echo "Making $venv with $("$python" --version) ($python)" >&2
@@ -50,4 +57,12 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$(state)" ]; then
     if [ -t 2 ]; then quiet=--progress-bar=on; fi
     "$venv/bin/python" -m pip install --disable-pip-version-check "$quiet" --editable '.[dev]' >&2
     state >"$stamp"
+    source_of_core >"$compiled"
+fi
+
+# The installation compiles the core. Once its source has changed, that has to be done again.
+if [ "$(cat "$compiled" 2>/dev/null)" != "$(source_of_core)" ]; then
+    echo "Compiling the core, whose source has changed: about a minute" >&2
+    "$venv/bin/python" setup.py --quiet build_ext --inplace >&2
+    source_of_core >"$compiled"
 fi

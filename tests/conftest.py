@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from dataflow_model.runners.engine.core.build import build_of_core
 from tests.support.settings import REPOSITORY, SPARK_SETTINGS
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ settings.register_profile("dev", _CALM, max_examples=50)
 settings.register_profile("ci", _CALM, max_examples=100, derandomize=True, database=None, print_blob=True)
 settings.register_profile("nightly", _CALM, max_examples=2_000, phases=tuple(Phase))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+
+def pytest_report_header() -> str:
+    """Say whether the compiled core is what runs."""
+    return f"core: {build_of_core().value}"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,6 +11,7 @@ from rich.table import Table
 from dataflow_model.demo.answers import answer_of, by_place, differences, fold, pane_differences
 from dataflow_model.demo.choice import choose, local, worst_day
 from dataflow_model.demo.pipeline import DELAY, LATENESS
+from dataflow_model.runners.engine.core.build import build_of_core
 from dataflow_model.time import duration_text
 from dataflow_model.values import PaneTiming
 
@@ -49,6 +50,7 @@ def introduce(console: Console, path: Path) -> None:
         "delay per carrier and scheduled hour.\n"
         f"The watermark is {duration_text(DELAY)} behind the latest schedule, with {duration_text(LATENESS)} of "
         "allowed lateness and early, on-time and late panes that accumulate.\n"
+        f"The compiled core is {build_of_core().value}.\n"
     )
 
 

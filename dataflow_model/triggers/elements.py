@@ -123,13 +123,7 @@ class DataTrigger(Trigger):
 
     def on_element(self, context: TriggerContext) -> None:
         """Ask."""
-        answer: Any = self.should_emit(context.element, context.lookup_state(_TAG))
-        if not is_pair(answer):
-            raise InvalidType(
-                f"should_emit of {self!r} must return a pair, whether to fire and the new state, got {answer!r}",
-                hint="return (False, state) for an element that does not fire",
-            )
-        emits, state = answer
+        emits, state = checked_answer(self, self.should_emit(context.element, context.lookup_state(_TAG)))
         context.store_state(_TAG, state)
         if emits:
             context.trigger()
@@ -165,6 +159,21 @@ class DataTrigger(Trigger):
 
 
 _UNSEEN: Final = object()
+
+
+def checked_answer(trigger: DataTrigger, answer: Any) -> tuple[bool, Any]:
+    """Return what `should_emit` has returned, if it is a pair.
+
+    Raises:
+        InvalidType: when it is anything else.
+    """
+    if not is_pair(answer):
+        raise InvalidType(
+            f"should_emit of {trigger!r} must return a pair, whether to fire and the new state, got {answer!r}",
+            hint="return (False, state) for an element that does not fire",
+        )
+    emits, state = answer
+    return bool(emits), state
 
 
 @attrs.frozen

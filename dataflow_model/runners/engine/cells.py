@@ -12,6 +12,7 @@ from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain, TreeState
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneInfo, PaneTiming, Window
+from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -165,6 +166,13 @@ class CellsByKey(KeyStore[KeyState]):
         self._combiner = strategy.timestamp_combiner
         self._percentiles = percentiles
         self._reopened: Dues = (WHATEVER_COMES, *[None] * (2 + len(percentiles)))
+
+    def open(self, encoded: bytes, key: Any = None) -> KeyState:
+        """Return a key's state, which shows the key as it first came; without windows, a state is as good as new."""
+        state = super().open(encoded, key)
+        if key is not None and not state.cells and not state.reopened:
+            state.key = shown_key(key)
+        return state
 
     def _new(self, key: Any) -> KeyState:
         return KeyState(key)

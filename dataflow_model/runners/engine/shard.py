@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.metrics.collecting import gave, took
+from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.plan.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
 from dataflow_model.runners.engine.chunk import Chunk, PlacedBundle, SideChunk
 from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.grouping import GroupingEngine
@@ -59,6 +61,7 @@ class StageShard:
         thaw: turns a stored key's bytes into its state.
         lifts: the groupings that are fed in columns.
         follow: whether the job is bounded.
+        on_objects: whether every grouping runs on Python objects, those that the compiled core could run too.
 
     Attributes:
         engines: what runs each node, by label.
@@ -73,6 +76,7 @@ class StageShard:
     thaw: Callable[[bytes], KeyState] | None = None
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     follow: bool = False
+    on_objects: bool = True
     engines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
     panes: dict[str, list[tuple[int, PaneTable]]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
@@ -96,6 +100,8 @@ class StageShard:
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
+            case GroupByKeyAndWindow() if self._is_compiled(node):
+                return CoreMachine(node, self.staged.plan.late_data, self._awaited)
             case GroupByKeyAndWindow():
                 return GroupingEngine(
                     node,
@@ -125,6 +131,10 @@ class StageShard:
                 return SideJoinEngine(node, self.staged, self.side_values)
             case _:
                 raise AssertionError(f"{node!r} is not a keyed node")
+
+    def _is_compiled(self, node: GroupByKeyAndWindow) -> bool:
+        """Tell whether the compiled core runs a grouping: its state cannot be made durable yet."""
+        return self.thaw is None and not self.on_objects and why_not_compiled(self.staged.plan, node) is None
 
     def run(
         self,

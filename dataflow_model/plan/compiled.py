@@ -1,0 +1,100 @@
+"""Which groupings the compiled core runs; the others run on Python objects, with the same answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.triggering import asks_for_percentile
+from dataflow_model.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEach,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSignal,
+    AfterWatermark,
+    Always,
+    AtPeriod,
+    DataTrigger,
+    Never,
+    OrFinally,
+    RepeatCount,
+    Repeatedly,
+)
+from dataflow_model.windowing import Sessions
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.triggers import Trigger
+
+__all__ = ["trigger_outside", "why_not_compiled", "why_strategy_not_compiled"]
+
+_LEAVES: Final = frozenset(
+    {
+        AfterBytes,
+        AfterCount,
+        AfterEventTime,
+        AfterProcessingTime,
+        AfterPunctuation,
+        AfterSignal,
+        AfterWatermark,
+        Always,
+        AtPeriod,
+        Never,
+    }
+)
+_COMPOSITES: Final = frozenset({AfterAll, AfterAny, AfterEach, OrFinally, RepeatCount, Repeatedly})
+_CALLBACKS: Final = ("on_element", "on_retraction", "on_signal", "on_merge", "on_timer", "reset", "lowered")
+
+
+def why_not_compiled(plan: Plan, node: GroupByKeyAndWindow) -> str | None:
+    """Return why the compiled core does not run a grouping; `None` if it does.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([("UA", 1)]) | dm.Sum.per_key()
+        >>> plan = p.plan()
+        >>> why_not_compiled(plan, plan["Sum.PerKey"]) is None
+        True
+    """
+    if node.inputs[0] in retracted_collections(plan):
+        return "its input takes values back"
+    if asks_for_percentile(plan):
+        return "a function of the pipeline asks for the watermark's percentile"
+    return why_strategy_not_compiled(node.strategy)
+
+
+def why_strategy_not_compiled(strategy: WindowingStrategy) -> str | None:
+    """Return why the compiled core runs no grouping of a strategy; `None` if it does.
+
+    Example:
+        >>> from dataflow_model.plan.strategy import WindowingStrategy
+        >>> why_strategy_not_compiled(WindowingStrategy()) is None
+        True
+    """
+    if strategy.merges and type(strategy.window_fn) is not Sessions:
+        return f"{strategy.window_fn!r} merges windows in a way of its own"
+    outside = trigger_outside(strategy.trigger)
+    return None if outside is None else f"{outside!r} is a trigger with callbacks of its own"
+
+
+def trigger_outside(trigger: Trigger) -> Trigger | None:
+    """Return the first trigger of a tree that the compiled core does not run; `None` if it runs them all."""
+    tree = trigger.lowered()
+    if type(tree) not in _LEAVES | _COMPOSITES and not _is_plain_data_trigger(tree):
+        return tree
+    return next((found for found in map(trigger_outside, tree.children) if found is not None), None)
+
+
+def _is_plain_data_trigger(tree: Trigger) -> bool:
+    """Tell whether a trigger is a user's condition and no more: it leaves the callbacks as they are."""
+    return isinstance(tree, DataTrigger) and all(
+        getattr(type(tree), name) is getattr(DataTrigger, name) for name in _CALLBACKS
+    )

@@ -1,0 +1,119 @@
+"""Whether the compiled core is what runs, and whether it was made from the source that is there.
+
+`setup.py` runs this file by itself, so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+__all__ = [
+    "RECORD",
+    "SWITCH",
+    "CoreBuild",
+    "build_of_core",
+    "choose_modules",
+    "compiled_modules",
+    "has_extensions",
+    "is_fresh",
+    "source_digest",
+]
+
+RECORD: Final = "compiled.txt"
+"""The file beside the extensions with the digest of the source that they were made from."""
+SWITCH: Final = "DATAFLOW_MODEL_COMPILED"
+"""An environment variable: with `no` the core runs as Python, even where it is compiled."""
+_HERE: Final = pathlib.Path(__file__).parent
+
+
+class CoreBuild(enum.Enum):
+    """What the core runs as."""
+
+    COMPILED = "compiled"
+    STALE = "not compiled from its present source, and so runs as Python, slower; install the package again"
+    SWITCHED_OFF = f"switched off by {SWITCH}, and so runs as Python, slower"
+    PYTHON = "not compiled, and so runs as Python, slower; install the package where there is a C compiler"
+
+
+def compiled_modules(folder: pathlib.Path = _HERE) -> list[str]:
+    """Return the names of the modules that are compiled: those with C types in a `.pxd` beside them.
+
+    Example:
+        >>> "machine" in compiled_modules(), "grouping" in compiled_modules()
+        (True, False)
+    """
+    return sorted(path.stem for path in folder.glob("*.pxd"))
+
+
+def source_digest(folder: pathlib.Path = _HERE) -> str:
+    """Return a digest of the source of the compiled modules."""
+    digest = hashlib.sha256()
+    for name in compiled_modules(folder):
+        for suffix in (".py", ".pxd"):
+            text = (folder / (name + suffix)).read_text(encoding="utf-8")
+            digest.update(f"{name}{suffix} {len(text)}\n{text}".encode())
+    return digest.hexdigest()
+
+
+def has_extensions(folder: pathlib.Path = _HERE) -> bool:
+    """Tell whether every compiled module has its extension in a folder, whatever that was made from."""
+    suffixes = importlib.machinery.EXTENSION_SUFFIXES
+    return all(any((folder / (name + suffix)).is_file() for suffix in suffixes) for name in compiled_modules())
+
+
+def is_fresh(folder: pathlib.Path = _HERE) -> bool:
+    """Tell whether a folder has extensions that were made from the source in it."""
+    record = folder / RECORD
+    if not record.is_file() or record.read_text(encoding="utf-8").strip() != source_digest(folder):
+        return False
+    return has_extensions(folder)
+
+
+def choose_modules() -> None:
+    """Let the Python files be imported where the extensions beside them are stale or switched off."""
+    if os.environ.get(SWITCH) == "no" or not is_fresh():
+        sys.meta_path.insert(0, _SourceFinder())
+
+
+def build_of_core() -> CoreBuild:
+    """Return what the core runs as in this process.
+
+    Example:
+        >>> build_of_core() in CoreBuild
+        True
+    """
+    suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    files = [importlib.import_module(f"{__package__}.{name}").__file__ or "" for name in compiled_modules()]
+    if files and all(file.endswith(suffixes) for file in files):
+        return CoreBuild.COMPILED
+    if os.environ.get(SWITCH) == "no":
+        return CoreBuild.SWITCHED_OFF
+    return CoreBuild.STALE if has_extensions() and files else CoreBuild.PYTHON
+
+
+class _SourceFinder(importlib.abc.MetaPathFinder):
+    """Finds the Python file of a module that is compiled."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where a module of this package is, if there is an extension beside it."""
+        del path, target
+        package, _, name = fullname.rpartition(".")
+        if package != __package__ or name not in compiled_modules():
+            return None
+        return importlib.util.spec_from_file_location(fullname, _HERE / f"{name}.py")

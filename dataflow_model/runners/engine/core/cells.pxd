@@ -1,0 +1,33 @@
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+
+cdef int64_t _FIRST_CAPACITY
+cdef int64_t _NONE
+cdef int64_t _REOPENED
+cdef int64_t _BIT_SETS
+
+@cython.final
+cdef class CellTable:
+    cdef public int64_t words, stride, counts, waits, lines, never, capacity, used, live, free_count, freed_count
+    cdef public bint linked
+    cdef public int64_t[::1] key, start, end, kind, pending, held, index, on_time_index, flags, earliest, latest
+    cdef public int64_t[::1] standing, held_at, bits, counters, deadlines, queued
+    cdef public int64_t[::1] chain, after, before, heads, cells_of_key, first_of_key, last_of_key, free, freed, keys_freed
+
+    @cython.locals(mixed=uint64_t)
+    cpdef int64_t bucket(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
+    @cython.locals(slot=int64_t, is_window=cython.bint)
+    cpdef int64_t find(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
+    @cython.locals(slot=int64_t, at=int64_t, head=int64_t)
+    cpdef int64_t open(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
+    @cython.locals(key=int64_t, head=int64_t, other=int64_t)
+    cpdef void close(self, int64_t slot) noexcept
+    @cython.locals(place=int64_t)
+    cpdef void recycle(self) noexcept
+    @cython.locals(key=int64_t, start=int64_t, before=int64_t, after=int64_t)
+    cpdef void link(self, int64_t slot) noexcept
+    @cython.locals(before=int64_t, after=int64_t)
+    cpdef void unlink(self, int64_t slot, int64_t key) noexcept
+    cpdef admit_keys(self, int64_t count)
+    @cython.locals(size=int64_t, slot=int64_t, head=int64_t)
+    cpdef grow(self)

@@ -1,0 +1,32 @@
+"""Columns of 64-bit integers, for state that compiled code reads and writes."""
+
+from __future__ import annotations
+
+from array import array
+
+__all__ = ["column", "lengthened"]
+
+_BYTES = 8
+
+
+def column(length: int, value: int = 0) -> array[int]:
+    """Return a column of equal values.
+
+    Example:
+        >>> column(3, 7)
+        array('q', [7, 7, 7])
+    """
+    return array("q", [value]) * length
+
+
+def lengthened(values: array[int], length: int, value: int = 0) -> array[int]:
+    """Return a column with the same values in front, and `value` behind them.
+
+    Example:
+        >>> lengthened(column(2, 1), 4)
+        array('q', [1, 1, 0, 0])
+    """
+    longer = array("q")
+    longer.frombytes(memoryview(values).cast("B"))
+    longer.extend(column(length - len(values), value))
+    return longer

@@ -1,0 +1,91 @@
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+
+from dataflow_model.runners.engine.core.cells cimport CellTable
+
+cdef int64_t _ALWAYS, _COUNT, _WEIGH, _TEST, _ASK, _SIGNAL, _WATERMARK, _DELAY, _PERIOD, _REPEATEDLY, _REPEAT_COUNT
+cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_LINE, _ELEMENT, _TIMER, _SIGNALLED, _FIRED, _FINISHED, _DONE, _SET, _MET
+cdef int64_t _SCRATCH
+
+@cython.final
+cdef class TreeEvaluator:
+    cdef public CellTable cells
+    cdef public int64_t latest, words, places, timer_count, event, number, row, event_time, signal, source_count
+    cdef public int64_t[::1] operation, argument, last, line, counter, deadline, first_child, children, child, word, mask
+    cdef public int64_t[::1] timers, now, due_in, due_at, fired_in, fired_at, sources
+    cdef public tuple calls, merges
+    cdef public object values
+    cdef public dict memory
+
+    cpdef int64_t element(self, int64_t slot, int64_t row, int64_t event_time) except -1
+    cpdef int64_t signalled(self, int64_t slot, int64_t signal) except -1
+    @cython.locals(number=int64_t, place=int64_t, time=int64_t, found=cython.bint)
+    cpdef int64_t due(self, int64_t slot, bint clock, int64_t until) except -1
+    @cython.locals(number=int64_t, place=int64_t, earliest=int64_t)
+    cpdef int64_t next_due(self, int64_t slot, int64_t line) noexcept
+    @cython.locals(number=int64_t, place=int64_t, line=int64_t)
+    cpdef bint is_overdue(self, int64_t slot) noexcept
+    cpdef bint is_finished(self, int64_t slot) noexcept
+    @cython.locals(place=int64_t)
+    cpdef int forget(self, int64_t slot) except -1
+
+    @cython.locals(result=int64_t, is_named=cython.bint)
+    cpdef int64_t invoke(self, int64_t place, int64_t slot) except -1
+    @cython.locals(operation=int64_t, at=int64_t, total=int64_t)
+    cpdef int64_t leaf(self, int64_t place, int64_t slot) except -1
+    @cython.locals(first=int64_t, delay=int64_t)
+    cpdef int64_t deadline_from_now(self, int64_t place) except? -1
+    @cython.locals(operation=int64_t)
+    cpdef int64_t composite(self, int64_t place, int64_t slot) except -1
+    @cython.locals(child=int64_t, result=int64_t, done=cython.bint)
+    cpdef int64_t repeat(self, int64_t place, int64_t slot) except -1
+    @cython.locals(first=int64_t, count=int64_t, number=int64_t, child=int64_t, result=int64_t)
+    cpdef int64_t show_in_turn(self, int64_t place, int64_t slot) except -1
+    @cython.locals(first=int64_t, count=int64_t, is_timed=cython.bint, latest=int64_t, number=int64_t, child=int64_t, fired=cython.bint)
+    cpdef int64_t show_all(self, int64_t place, int64_t slot) except -1
+    @cython.locals(first=int64_t, count=int64_t, fired=cython.bint, done=cython.bint, ends=cython.bint, number=int64_t, child=int64_t, result=int64_t, until=int64_t)
+    cpdef int64_t show_any(self, int64_t place, int64_t slot) except -1
+    cpdef bint concerns(self, int64_t child) noexcept
+    @cython.locals(at=int64_t, completions=int64_t)
+    cpdef bint child_finished(self, int64_t place, int64_t slot, int64_t child) except -1
+    @cython.locals(number=int64_t)
+    cpdef bint is_due_below(self, int64_t place) noexcept
+    @cython.locals(first=int64_t, earlier=int64_t)
+    cpdef bint has_begun(self, int64_t place, int64_t slot, int64_t number) noexcept
+    @cython.locals(first=int64_t, any_met=cython.bint, number=int64_t, child=int64_t)
+    cpdef bint is_ready(self, int64_t place, int64_t slot) noexcept
+    cpdef bint all_finished(self, int64_t place, int64_t slot) noexcept
+    @cython.locals(first=int64_t, number=int64_t, child=int64_t)
+    cpdef void stamp(self, int64_t place) noexcept
+
+    cpdef int64_t weight(self, int64_t place) except -1
+    cpdef int64_t test(self, int64_t place) except -1
+    cpdef int64_t ask(self, int64_t place, int64_t slot) except -1
+    cpdef int64_t following(self, int64_t place, int64_t first) except? -1
+
+    @cython.locals(number=int64_t)
+    cpdef int clear(self, int64_t place, int64_t slot) except -1
+    @cython.locals(number=int64_t)
+    cpdef int reset(self, int64_t place, int64_t slot) except -1
+
+    @cython.locals(place=int64_t)
+    cpdef int merge_collected(self, int64_t target, int64_t[::1] slots, int64_t count) except -1
+    cpdef int add_source(self, int64_t slot) except -1
+    @cython.locals(first=int64_t, count=int64_t, number=int64_t, child=int64_t, base=int64_t, at=int64_t, slot=int64_t)
+    cpdef int merge_place(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
+    @cython.locals(operation=int64_t, first=int64_t, count=int64_t, at=int64_t, finished=int64_t, number=int64_t)
+    cpdef bint finishes_merged(self, int64_t place, int64_t target, int64_t begin, int64_t end) noexcept
+    @cython.locals(operation=int64_t, column=int64_t, waits=int64_t, at=int64_t, slot=int64_t, time=int64_t)
+    cpdef void merge_leaf(self, int64_t place, int64_t target, int64_t begin, int64_t end) except *
+    @cython.locals(operation=int64_t, first=int64_t, count=int64_t, begun=cython.bint, number=int64_t, child=int64_t, at=int64_t)
+    cpdef int merge_composite(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
+    @cython.locals(is_open=cython.bint, at=int64_t, child=int64_t, counter=int64_t, number=int64_t)
+    cpdef void merge_completions(self, int64_t place, int64_t target, int64_t begin, int64_t end) except *
+    @cython.locals(total=int64_t, at=int64_t)
+    cpdef void add_counters(self, int64_t place, int64_t target, int64_t begin, int64_t end) noexcept
+    cpdef int merge_memory(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
+
+    cpdef bint has(self, int64_t slot, int64_t of, int64_t place) noexcept
+    cpdef void put(self, int64_t slot, int64_t of, int64_t place) noexcept
+    cpdef void take(self, int64_t slot, int64_t of, int64_t place) noexcept
+    cpdef int64_t time_of(self, int64_t slot, int64_t place) noexcept

@@ -1,0 +1,577 @@
+"""One event through the trigger tree of one cell: the evaluator, over a `Program` and cells in columns.
+
+`triggers.evaluator` is what it has to agree with: the same rules, with the callbacks of the built-in triggers written
+out for each operation.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.runners.engine.core import operations, program
+from dataflow_model.runners.engine.core.columns import column, lengthened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dataflow_model.runners.engine.core.cells import CellTable
+    from dataflow_model.runners.engine.core.program import Program
+
+__all__ = ["TreeEvaluator"]
+
+_ALWAYS: Final = program.ALWAYS
+_COUNT: Final = program.COUNT
+_WEIGH: Final = program.WEIGH
+_TEST: Final = program.TEST
+_ASK: Final = program.ASK
+_SIGNAL: Final = program.SIGNAL
+_WATERMARK: Final = program.WATERMARK
+_DELAY: Final = program.DELAY
+_PERIOD: Final = program.PERIOD
+_REPEATEDLY: Final = program.REPEATEDLY
+_REPEAT_COUNT: Final = program.REPEAT_COUNT
+_EACH: Final = program.EACH
+_ALL: Final = program.ALL
+_OR_FINALLY: Final = program.OR_FINALLY
+_CLOCK_LINE: Final = operations.CLOCK_LINE
+
+# Events.
+_ELEMENT: Final = 0
+_TIMER: Final = 1
+_SIGNALLED: Final = 2
+
+# Results.
+_FIRED: Final = 1
+_FINISHED: Final = 2
+
+# Sets of places.
+_DONE: Final = 0
+_SET: Final = 1
+_MET: Final = 2
+
+_SCRATCH: Final = 4
+
+
+class TreeEvaluator:
+    """Runs one program; what it remembers of a window is in the window's cell.
+
+    Args:
+        program: the tree.
+        cells: the cells, which must have been made for it.
+        latest: +∞, where sums stop.
+
+    Attributes:
+        now: the clocks by line: low watermark, processing clock, further percentiles of the watermark.
+        fired_at: by place, the deadline that fired it in the event at hand.
+        values: the elements by row, for what calls back.
+    """
+
+    def __init__(self, program: Program, cells: CellTable, latest: int) -> None:
+        self.cells = cells
+        self.latest = latest
+        self.operation = program.operation
+        self.argument = program.argument
+        self.last = program.last
+        self.line = program.line
+        self.counter = program.counter
+        self.deadline = program.deadline
+        self.first_child = program.first_child
+        self.children = program.children
+        self.child = program.child
+        self.word = program.word
+        self.mask = program.mask
+        self.words = program.words
+        self.calls: Sequence[Callable[..., Any] | None] = program.calls
+        self.merges: Sequence[Callable[..., Any] | None] = program.merges
+        self.places = len(program.operation)
+        timers = [place for place in range(self.places) if program.line[place] >= 0]
+        self.timers: array[int] = array("q", [*timers, 0])
+        self.timer_count = len(timers)
+        self.now: array[int] = column(program.lines)
+        self.event = _ELEMENT
+        self.number = 0
+        self.row = 0
+        self.event_time = 0
+        self.signal = 0
+        self.due_in: array[int] = column(self.places)
+        self.due_at: array[int] = column(self.places)
+        self.fired_in: array[int] = column(self.places)
+        self.fired_at: array[int] = column(self.places)
+        self.sources: array[int] = column(_SCRATCH)
+        self.source_count = 0
+        self.values: Sequence[Any] = ()
+        self.memory: dict[tuple[int, int], Any] = {}
+
+    # Events --------------------------------------------------------------------------------------------------------
+
+    def element(self, slot: int, row: int, event_time: int) -> int:
+        """Show an element to the tree of a cell; return 1 if it fired, plus 2 if it finished."""
+        self.event = _ELEMENT
+        self.row = row
+        self.event_time = event_time
+        return self.invoke(0, slot)
+
+    def signalled(self, slot: int, signal: int) -> int:
+        """Show a signal to the tree of a cell."""
+        self.event = _SIGNALLED
+        self.signal = signal
+        return self.invoke(0, slot)
+
+    def due(self, slot: int, clock: bool, until: int) -> int:
+        """Run the timers of a cell that are due: those of the processing clock, else those of the watermark.
+
+        `until` counts for the processing clock; `fired_at[0]` is the deadline that fired the root, if one did.
+        """
+        if self.has(slot, _DONE, 0):
+            return 0
+        self.number += 1
+        found = False
+        for number in range(self.timer_count):
+            place = self.timers[number]
+            if (self.line[place] == _CLOCK_LINE) != clock or not self.has(slot, _SET, place):
+                continue
+            time = self.time_of(slot, place)
+            if time <= (until if clock else self.now[self.line[place]]):
+                found = True
+                self.due_in[place] = self.number
+                self.due_at[place] = time
+                self.take(slot, _SET, place)
+        if not found:
+            return 0
+        self.event = _TIMER
+        return self.invoke(0, slot)
+
+    def next_due(self, slot: int, line: int) -> int:
+        """Return the earliest deadline of a cell on one line; +∞ if there is none."""
+        earliest = self.latest
+        for number in range(self.timer_count):
+            place = self.timers[number]
+            if self.line[place] == line and self.has(slot, _SET, place):
+                earliest = min(earliest, self.time_of(slot, place))
+        return earliest
+
+    def is_overdue(self, slot: int) -> bool:
+        """Tell whether a timer of a cell is set at or behind its watermark."""
+        for number in range(self.timer_count):
+            place = self.timers[number]
+            line = self.line[place]
+            if line != _CLOCK_LINE and self.has(slot, _SET, place) and self.time_of(slot, place) <= self.now[line]:
+                return True
+        return False
+
+    def is_finished(self, slot: int) -> bool:
+        """Tell whether the root has finished."""
+        return self.has(slot, _DONE, 0)
+
+    def forget(self, slot: int) -> None:
+        """Forget what a cell that is given up has remembered beside its columns."""
+        if self.memory:
+            for place in range(self.places):
+                self.memory.pop((slot, place), None)
+
+    # One place -----------------------------------------------------------------------------------------------------
+
+    def invoke(self, place: int, slot: int) -> int:
+        """Show the event at hand to one place."""
+        if self.has(slot, _DONE, place):
+            return _FINISHED
+        if self.operation[place] >= _REPEATEDLY:
+            result = self.composite(place, slot)
+        elif self.event == _ELEMENT:
+            result = self.leaf(place, slot)
+        elif self.event == _TIMER:
+            result = 0
+            if self.due_in[place] == self.number:
+                result = _FIRED | _FINISHED
+                self.fired_in[place] = self.number
+                self.fired_at[place] = self.due_at[place]
+        else:
+            is_named = self.operation[place] == _SIGNAL and self.argument[place] == self.signal
+            result = _FIRED | _FINISHED if is_named else 0
+        if result & _FINISHED:
+            self.clear(place, slot)
+            self.put(slot, _DONE, place)
+        return result
+
+    def leaf(self, place: int, slot: int) -> int:
+        """Show an element to a leaf."""
+        operation = self.operation[place]
+        if operation in (_COUNT, _WEIGH):
+            at = slot * self.cells.counts + self.counter[place]
+            total = self.cells.counters[at] + (1 if operation == _COUNT else self.weight(place))
+            if total >= self.argument[place]:
+                return _FIRED | _FINISHED
+            self.cells.counters[at] = total
+            return 0
+        if operation == _WATERMARK:
+            if self.now[self.line[place]] >= self.cells.end[slot]:
+                return _FIRED | _FINISHED
+            self.put(slot, _SET, place)
+            return 0
+        if operation in (_DELAY, _PERIOD):
+            if not self.has(slot, _SET, place):
+                self.put(slot, _SET, place)
+                self.cells.deadlines[slot * self.cells.waits + self.deadline[place]] = self.deadline_from_now(place)
+            return 0
+        if operation == _ALWAYS:
+            return _FIRED
+        if operation == _TEST:
+            return self.test(place)
+        if operation == _ASK:
+            return self.ask(place, slot)
+        return 0
+
+    def deadline_from_now(self, place: int) -> int:
+        """Return the deadline that the element at hand sets."""
+        first = self.now[_CLOCK_LINE] if self.line[place] == _CLOCK_LINE else self.event_time
+        if self.operation[place] == _PERIOD:
+            return self.following(place, first)
+        delay = self.argument[place]
+        return self.latest if delay > 0 and first > self.latest - delay else first + delay
+
+    def composite(self, place: int, slot: int) -> int:
+        """Show the event at hand to the children of a place that it concerns."""
+        operation = self.operation[place]
+        if operation in (_REPEATEDLY, _REPEAT_COUNT):
+            return self.repeat(place, slot)
+        if operation == _EACH:
+            return self.show_in_turn(place, slot)
+        if operation == _ALL:
+            return self.show_all(place, slot)
+        return self.show_any(place, slot)
+
+    def repeat(self, place: int, slot: int) -> int:
+        """Fire with the one child, and begin another turn of it when it finishes."""
+        child = self.child[self.first_child[place]]
+        result = self.invoke(child, slot)
+        done = (result & _FINISHED) != 0 and self.child_finished(place, slot, child)
+        if result & _FIRED:
+            self.stamp(place)
+        return (result & _FIRED) | (_FINISHED if done else 0)
+
+    def show_in_turn(self, place: int, slot: int) -> int:
+        """Fire with the child whose turn it is; with the last one's finish, finish."""
+        first, count = self.first_child[place], self.children[place]
+        for number in range(count):
+            child = self.child[first + number]
+            if self.has(slot, _DONE, child) or not self.concerns(child):
+                continue
+            if not self.has_begun(place, slot, number):
+                return 0
+            result = self.invoke(child, slot)
+            if result & _FIRED:
+                self.stamp(place)
+            if result & _FINISHED and number < count - 1:
+                self.reset(self.child[first + number + 1], slot)
+                return result & _FIRED
+            return result
+        return 0
+
+    def show_all(self, place: int, slot: int) -> int:
+        """Fire once every child that has not finished has met its condition; finish when all have."""
+        first, count = self.first_child[place], self.children[place]
+        is_timed, latest = False, 0
+        for number in range(count):
+            child = self.child[first + number]
+            if not self.concerns(child) or not self.invoke(child, slot) & _FIRED or self.has(slot, _MET, child):
+                continue
+            self.put(slot, _MET, child)
+            if self.event == _TIMER and (not is_timed or self.fired_at[child] > latest):
+                is_timed, latest = True, self.fired_at[child]
+        fired = self.is_ready(place, slot)
+        if fired:
+            for number in range(count):
+                self.take(slot, _MET, self.child[first + number])
+            if is_timed:
+                self.fired_in[place] = self.number
+                self.fired_at[place] = latest
+            else:
+                self.stamp(place)
+        return (_FIRED if fired else 0) | (_FINISHED if self.all_finished(place, slot) else 0)
+
+    def show_any(self, place: int, slot: int) -> int:
+        """Fire with any child, and finish with one that fires and finishes; `until` of the two finishes by firing."""
+        first, count = self.first_child[place], self.children[place]
+        fired = done = False
+        ends = self.operation[place] == _OR_FINALLY
+        for number in range(count):
+            child = self.child[first + number]
+            if not self.concerns(child):
+                continue
+            result = self.invoke(child, slot)
+            if result & _FIRED:
+                fired = True
+                done = done or (result & _FINISHED) != 0 or (ends and number == 1)
+        if fired:
+            self.stamp(place)
+            until = self.child[first + 1] if ends else place
+            if ends and self.fired_in[until] == self.number:  # the deadline of `until` wins
+                self.fired_at[place] = self.fired_at[until]
+        return (_FIRED if fired else 0) | (_FINISHED if done else 0)
+
+    def concerns(self, child: int) -> bool:
+        """Tell whether the event at hand is shown to a child: timers only to those that have them."""
+        return self.event != _TIMER or self.is_due_below(child)
+
+    def child_finished(self, place: int, slot: int, child: int) -> bool:
+        """Begin another turn of a repeated child; return whether its parent has finished instead."""
+        if self.operation[place] == _REPEAT_COUNT:
+            at = slot * self.cells.counts + self.counter[place]
+            completions = 1 + self.cells.counters[at]
+            if completions >= self.argument[place]:
+                return True
+            self.reset(child, slot)
+            self.cells.counters[at] = completions
+            return False
+        self.reset(child, slot)
+        return False
+
+    def is_due_below(self, place: int) -> bool:
+        """Tell whether a timer of the event at hand is at a place or below it."""
+        for number in range(place, self.last[place] + 1):
+            if self.due_in[number] == self.number:
+                return True
+        return False
+
+    def has_begun(self, place: int, slot: int, number: int) -> bool:
+        """Tell whether the turn of a child has begun: all before it have finished."""
+        first = self.first_child[place]
+        for earlier in range(number):
+            if not self.has(slot, _DONE, self.child[first + earlier]):
+                return False
+        return True
+
+    def is_ready(self, place: int, slot: int) -> bool:
+        """Tell whether each child has met its condition or finished, and one has met it since the last firing."""
+        first, any_met = self.first_child[place], False
+        for number in range(self.children[place]):
+            child = self.child[first + number]
+            if self.has(slot, _MET, child):
+                any_met = True
+            elif not self.has(slot, _DONE, child):
+                return False
+        return any_met
+
+    def all_finished(self, place: int, slot: int) -> bool:
+        """Tell whether every child has finished."""
+        return self.has_begun(place, slot, self.children[place])
+
+    def stamp(self, place: int) -> None:
+        """Note the deadline that fired a composite: the earliest of its children's."""
+        if self.event != _TIMER:
+            return
+        first = self.first_child[place]
+        for number in range(self.children[place]):
+            child = self.child[first + number]
+            if self.fired_in[child] == self.number:
+                if self.fired_in[place] != self.number or self.fired_at[child] < self.fired_at[place]:
+                    self.fired_at[place] = self.fired_at[child]
+                self.fired_in[place] = self.number
+
+    # What calls back -----------------------------------------------------------------------------------------------
+
+    def weight(self, place: int) -> int:
+        """Return how many bytes the element at hand has."""
+        call = self.calls[place]
+        assert call is not None  # noqa: S101 - there is one at each place of such an operation
+        return min(int(call(self.values[self.row])), self.latest >> 1)
+
+    def test(self, place: int) -> int:
+        """Fire if the element at hand satisfies a predicate."""
+        call = self.calls[place]
+        assert call is not None  # noqa: S101
+        return _FIRED | _FINISHED if call(self.values[self.row]) else 0
+
+    def ask(self, place: int, slot: int) -> int:
+        """Fire if a user's condition says so."""
+        call = self.calls[place]
+        assert call is not None  # noqa: S101
+        emits, self.memory[slot, place] = call(self.values[self.row], self.memory.get((slot, place)))
+        return _FIRED if emits else 0
+
+    def following(self, place: int, first: int) -> int:
+        """Return the next time of a period."""
+        call = self.calls[place]
+        assert call is not None  # noqa: S101
+        return int(call(first))
+
+    # Turns ---------------------------------------------------------------------------------------------------------
+
+    def clear(self, place: int, slot: int) -> None:
+        """Forget the state and timers of a place and all below it; who has finished stays known."""
+        for number in range(place, self.last[place] + 1):
+            self.take(slot, _SET, number)
+            if number > place:  # whether it is met itself is for the place above to remember
+                self.take(slot, _MET, number)
+            if self.counter[number] >= 0:
+                self.cells.counters[slot * self.cells.counts + self.counter[number]] = 0
+            elif self.operation[number] == _ASK:
+                self.memory.pop((slot, number), None)
+
+    def reset(self, place: int, slot: int) -> None:
+        """Begin a new turn of a place and all below it; what waits for the window's end does so from then on."""
+        self.clear(place, slot)
+        for number in range(place, self.last[place] + 1):
+            self.take(slot, _DONE, number)
+            if self.operation[number] == _WATERMARK and self.now[self.line[number]] < self.cells.end[slot]:
+                self.put(slot, _SET, number)
+
+    # Merging -------------------------------------------------------------------------------------------------------
+
+    def merge_collected(self, target: int, slots: array[int], count: int) -> None:
+        """Give a new cell what the trees of others had come to; these stand in reverse order of their windows."""
+        self.source_count = 0
+        for place in range(count - 1, -1, -1):
+            self.add_source(slots[place])
+        self.merge_place(0, target, 0, self.source_count)
+
+    def add_source(self, slot: int) -> None:
+        """Note one more cell that is merged."""
+        if self.source_count == len(self.sources):
+            self.sources = lengthened(self.sources, 2 * self.source_count)
+        self.sources[self.source_count] = slot
+        self.source_count += 1
+
+    def merge_place(self, place: int, target: int, begin: int, end: int) -> None:
+        """Merge one place from those of the sources that count for it."""
+        first, count = self.first_child[place], self.children[place]
+        for number in range(count):
+            child, base = self.child[first + number], self.source_count
+            for at in range(begin, end):
+                slot = self.sources[at]
+                if not self.has(slot, _DONE, place) or self.has(slot, _DONE, child):
+                    self.add_source(slot)
+            self.merge_place(child, target, base, self.source_count)
+            self.source_count = base
+        if self.finishes_merged(place, target, begin, end):
+            self.put(target, _DONE, place)
+        if count:
+            self.merge_composite(place, target, begin, end)
+        else:
+            self.merge_leaf(place, target, begin, end)
+        if self.has(target, _DONE, place):
+            self.clear(place, target)
+
+    def finishes_merged(self, place: int, target: int, begin: int, end: int) -> bool:
+        """Tell whether a place is finished after a merge: a leaf if every source is, a composite by its children."""
+        operation, first, count = self.operation[place], self.first_child[place], self.children[place]
+        if not count:
+            for at in range(begin, end):
+                if not self.has(self.sources[at], _DONE, place):
+                    return False
+            return end > begin
+        if operation == _REPEATEDLY:
+            return False
+        finished = 0
+        for number in range(count):
+            if self.has(target, _DONE, self.child[first + number]):
+                finished += 1
+        if operation in (_EACH, _ALL, _REPEAT_COUNT):
+            return finished == count
+        return finished > 0
+
+    def merge_leaf(self, place: int, target: int, begin: int, end: int) -> None:
+        """Add counts up, keep the earliest deadline, wait for the end of the new window."""
+        operation = self.operation[place]
+        if operation == _WATERMARK:
+            if self.now[self.line[place]] < self.cells.end[target]:
+                self.take(target, _DONE, place)
+            if not self.has(target, _DONE, place):
+                self.put(target, _SET, place)
+        elif operation == _ASK:
+            self.merge_memory(place, target, begin, end)
+        elif self.has(target, _DONE, place):
+            return
+        elif operation in (_COUNT, _WEIGH):
+            self.add_counters(place, target, begin, end)
+        elif operation in (_DELAY, _PERIOD):
+            column, waits = self.deadline[place], self.cells.waits
+            for at in range(begin, end):
+                slot = self.sources[at]
+                if self.has(slot, _SET, place):
+                    time = self.cells.deadlines[slot * waits + column]
+                    if not self.has(target, _SET, place) or time < self.cells.deadlines[target * waits + column]:
+                        self.cells.deadlines[target * waits + column] = time
+                        self.put(target, _SET, place)
+
+    def merge_composite(self, place: int, target: int, begin: int, end: int) -> None:
+        """Leave the children of a merged composite in their turns, and unite what they had met."""
+        operation, first, count = self.operation[place], self.first_child[place], self.children[place]
+        if operation == _REPEATEDLY:
+            if self.has(target, _DONE, self.child[first]):
+                self.reset(self.child[first], target)
+        elif operation == _REPEAT_COUNT:
+            self.merge_completions(place, target, begin, end)
+        elif operation == _EACH:
+            begun = True
+            for number in range(count):
+                child = self.child[first + number]
+                if not begun:
+                    self.reset(child, target)
+                elif not self.has(target, _DONE, child):
+                    begun = False
+        elif operation == _ALL:
+            for number in range(count):
+                child = self.child[first + number]
+                for at in range(begin, end):
+                    if self.has(self.sources[at], _MET, child):
+                        self.put(target, _MET, child)
+
+    def merge_completions(self, place: int, target: int, begin: int, end: int) -> None:
+        """Add up the completions of the sources that were unfinished; if there are none the child says it all."""
+        is_open = False
+        for at in range(begin, end):
+            if not self.has(self.sources[at], _DONE, place):
+                is_open = True
+        if not is_open:
+            return
+        child = self.child[self.first_child[place]]
+        counter = target * self.cells.counts + self.counter[place]
+        self.add_counters(place, target, begin, end)
+        self.take(target, _DONE, place)
+        if self.has(target, _DONE, child):
+            self.cells.counters[counter] += 1
+        if self.cells.counters[counter] >= self.argument[place]:
+            self.put(target, _DONE, place)
+            self.clear(child, target)
+            for number in range(child, self.last[child] + 1):  # a later merge finds all of it finished
+                self.put(target, _DONE, number)
+        elif self.has(target, _DONE, child):
+            self.reset(child, target)
+
+    def add_counters(self, place: int, target: int, begin: int, end: int) -> None:
+        """Add up what the sources had counted."""
+        total = 0
+        for at in range(begin, end):
+            total += self.cells.counters[self.sources[at] * self.cells.counts + self.counter[place]]
+        self.cells.counters[target * self.cells.counts + self.counter[place]] = total
+
+    def merge_memory(self, place: int, target: int, begin: int, end: int) -> None:
+        """Merge the states that a user's condition has kept."""
+        slots = [self.sources[at] for at in range(begin, end)]
+        states = [self.memory[slot, place] for slot in slots if (slot, place) in self.memory]
+        merge = self.merges[place]
+        if states:
+            assert merge is not None  # noqa: S101
+            self.memory[target, place] = states[0] if len(states) == 1 else merge(states)
+
+    # Sets of places ------------------------------------------------------------------------------------------------
+
+    def has(self, slot: int, of: int, place: int) -> bool:
+        """Tell whether a place is in one of a cell's sets."""
+        return (self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] & self.mask[place]) != 0
+
+    def put(self, slot: int, of: int, place: int) -> None:
+        """Put a place into one of a cell's sets."""
+        self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] |= self.mask[place]
+
+    def take(self, slot: int, of: int, place: int) -> None:
+        """Take a place out of one of a cell's sets."""
+        self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] &= ~self.mask[place]
+
+    def time_of(self, slot: int, place: int) -> int:
+        """Return when the timer of a place is due, if it is set: the window's end, or a deadline of its own."""
+        if self.deadline[place] < 0:
+            return self.cells.end[slot]
+        return self.cells.deadlines[slot * self.cells.waits + self.deadline[place]]

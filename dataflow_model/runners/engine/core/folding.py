@@ -1,0 +1,80 @@
+"""Values from the log: the accumulators of any combiner, one operation after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.runners.engine.core.operations import ADD, CLEAR, EXPIRE, FIRE, MERGE, REPLACE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.runners.engine.core.log import OperationLog
+
+__all__ = ["PythonFold"]
+
+
+class PythonFold:
+    """A combiner's accumulators by slot, and by standing entry the values that have been emitted.
+
+    Args:
+        combine: the combiner.
+
+    Attributes:
+        place: behind the operation at hand in the log, for whoever reports what the combiner raises.
+    """
+
+    def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
+        self.place = 0
+        self._combine = combine
+        self._accumulators: dict[int, Any] = {}
+        self._standing: dict[int, Any] = {}
+
+    def take_over(self, accumulators: Sequence[Any], standing: Sequence[Any]) -> None:
+        """Go on from what another fold has, by slot and by standing entry; 0 is the accumulator of nothing."""
+        self._accumulators = {slot: accumulator for slot, accumulator in enumerate(accumulators) if accumulator}
+        self._standing = dict(enumerate(standing))
+
+    def fold(self, log: OperationLog, values: Sequence[Any], panes: int) -> list[Any]:
+        """Return the value of each pane.
+
+        Args:
+            log: the operations of a chunk.
+            values: the elements by row.
+            panes: how many panes the log makes.
+        """
+        combine, accumulators, standing = self._combine, self._accumulators, self._standing
+        count = log.count
+        kinds, slots, arguments = list(log.kind[:count]), list(log.slot[:count]), list(log.argument[:count])
+        emitted: list[Any] = [None] * panes
+        place = 0
+        while place < count:
+            kind, slot, argument = kinds[place], slots[place], arguments[place]
+            self.place = place = place + 1
+            if kind == ADD:
+                if slot in accumulators:
+                    accumulators[slot] = combine.add_input(accumulators[slot], values[argument])
+                else:
+                    accumulators[slot] = combine.add_input(combine.create_accumulator(), values[argument])
+            elif kind == FIRE:
+                accumulator = accumulators[slot] if slot in accumulators else combine.create_accumulator()
+                emitted[argument] = combine.extract_output(accumulator)
+            elif kind in {CLEAR, EXPIRE}:
+                accumulators.pop(slot, None)
+            elif kind == MERGE:
+                sources = [argument]
+                while place < count and kinds[place] == MERGE and slots[place] == slot:
+                    sources.append(arguments[place])
+                    place += 1
+                accumulators[slot] = combine.merge_accumulators([self._taken(source) for source in sources])
+            elif kind == REPLACE:
+                standing[slot] = emitted[argument]
+            else:
+                emitted[argument] = standing.pop(slot)
+        return emitted
+
+    def _taken(self, slot: int) -> Any:
+        if slot in self._accumulators:
+            return self._accumulators.pop(slot)
+        return self._combine.create_accumulator()

@@ -1,0 +1,438 @@
+"""One grouping on one shard, run by the core: chunks of events go in, panes in columns come out."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from dataflow_model.plan.compiled import why_strategy_not_compiled
+from dataflow_model.plan.strategy import LateData
+from dataflow_model.runners.engine.core.cells import REOPENED
+from dataflow_model.runners.engine.core.columns import column
+from dataflow_model.runners.engine.core.folding import PythonFold
+from dataflow_model.runners.engine.core.keys import KeyTable
+from dataflow_model.runners.engine.core.machine import GroupingMachine
+from dataflow_model.runners.engine.core.operations import (
+    CLOCK_LINE,
+    GLOBAL_KIND,
+    INTERVAL_KIND,
+    PANE_BY_TRIGGER,
+    PANE_FIRST,
+    PANE_LAST,
+    PANE_LATE,
+    PANE_ON_TIME,
+)
+from dataflow_model.runners.engine.core.program import compile_tree
+from dataflow_model.runners.engine.core.rules import Rules
+from dataflow_model.runners.engine.core.sums import SumFold
+from dataflow_model.runners.engine.order import ELEMENT
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.values import GLOBAL_WINDOW, PaneInfo, PaneTiming, Window, encode_window, interval
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+
+__all__ = ["Chunk", "CoreGrouping", "Panes"]
+
+_FIRST: Final = int(MIN_TIMESTAMP)
+_LATEST: Final = int(MAX_TIMESTAMP)
+_BOUND: Final = 2.0**61
+"""Sums stay below it, with room to spare for what is lost when a bound is computed in floating point."""
+
+
+@attrs.frozen(eq=False)
+class Chunk:
+    """Instants in order, and the elements in each.
+
+    Attributes:
+        keys: by row.
+        values: by row; an array of 64-bit integers where the values are that.
+        row, start, end, kind, time: each element in each of its windows, a row's windows side by side.
+        clock, watermark, closes, until: by instant: the clocks, whether its tick is complete, and how many elements
+            there are up to its end.
+        further: by percentile of the watermark below 100 that the trigger waits for, then by instant.
+        signals: by instant, the names of those that take effect at its beginning.
+    """
+
+    keys: Sequence[Any]
+    values: Sequence[Any] | NDArray[np.int64]
+    row: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    time: NDArray[np.int64]
+    clock: NDArray[np.int64]
+    watermark: NDArray[np.int64]
+    closes: NDArray[np.int64]
+    until: NDArray[np.int64]
+    further: Sequence[NDArray[np.int64]] = ()
+    signals: Sequence[Collection[str]] | None = None
+
+
+@attrs.frozen(eq=False)
+class Panes:
+    """What a grouping has emitted, in columns, in the total order of events.
+
+    Attributes:
+        values: what each pane holds.
+        instant: the place of each pane's instant in the chunk.
+        phase, at, number: what caused it, as in `bundle.Order`; `at` is a row if an element did, else a deadline.
+        cause_start, cause_end, cause_kind: the window whose timer caused it.
+        emission: names the firing of a retraction and of what replaces it, among those of the cause; else −1.
+        key, start, end, kind, index, on_time_index, flags, time, produced: the rest.
+        hold: by instant, the earliest event time of what is still to come; +∞ if there is nothing.
+        shown: the keys as they are shown, where equal keys may look different; else `KeyTable.shown` has them.
+    """
+
+    values: Sequence[Any] | NDArray[np.int64]
+    instant: NDArray[np.int64]
+    phase: NDArray[np.int64]
+    at: NDArray[np.int64]
+    number: NDArray[np.int64]
+    cause_start: NDArray[np.int64]
+    cause_end: NDArray[np.int64]
+    cause_kind: NDArray[np.int64]
+    emission: NDArray[np.int64]
+    key: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    index: NDArray[np.int64]
+    on_time_index: NDArray[np.int64]
+    flags: NDArray[np.int64]
+    time: NDArray[np.int64]
+    produced: NDArray[np.int64]
+    hold: NDArray[np.int64]
+    shown: Sequence[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+class CoreGrouping:
+    """A grouping that the core runs; see `plan.compiled`.
+
+    Args:
+        node: the grouping.
+        late_data: the pipeline's default for expired windows.
+
+    Attributes:
+        keys: the keys by number.
+        machine: the compiled machine.
+        percentiles: those of the watermark below 100 that the trigger waits for, lowest first.
+        fold: what calls the combiner.
+    """
+
+    def __init__(self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP) -> None:
+        assert why_strategy_not_compiled(node.strategy) is None  # noqa: S101 - else the object engine runs it
+        program = compile_tree(node.strategy.trigger)
+        self.percentiles = program.percentiles
+        self.keys = KeyTable()
+        self.machine = GroupingMachine(program, Rules.of(node.strategy, late_data), _FIRST, _LATEST)
+        self.trigger = repr(node.strategy.trigger)
+        self._signals = {name: number for number, name in enumerate(program.signals)}
+        self._combine = node.combine
+        self._numbers = np.empty(0, np.int64)
+        self._windows: list[Window] = []
+        self._kinds: dict[Window, int] = {}
+        self.fold = PythonFold(node.combine)
+        self._sums = SumFold() if vars(type(node.combine)).get("kernel") == "sum" else None
+        self._largest = 0.0
+        self._several_signals = False
+
+    # Windows -------------------------------------------------------------------------------------------------------
+
+    def kind(self, window: Window) -> int:
+        """Return the number of a window's kind: a plain interval, the global window, or one of a class of its own."""
+        if encode_window(window) == b"":
+            return GLOBAL_KIND if window == GLOBAL_WINDOW else INTERVAL_KIND
+        number = self._kinds.get(window)
+        if number is None:
+            number = self._kinds[window] = GLOBAL_KIND + 1 + len(self._windows)
+            self._windows.append(window)
+        return number
+
+    def window(self, start: int, end: int, kind: int) -> Window:
+        """Return the window of these bounds and this kind."""
+        if kind == INTERVAL_KIND:
+            return interval(start, end)
+        return GLOBAL_WINDOW if kind == GLOBAL_KIND else self._windows[kind - GLOBAL_KIND - 1]
+
+    def info(self, flags: int, index: int, on_time_index: int) -> PaneInfo:
+        """Return the info of a pane."""
+        timing = PaneTiming.EARLY
+        if flags & PANE_ON_TIME:
+            timing = PaneTiming.ON_TIME
+        elif flags & PANE_LATE:
+            timing = PaneTiming.LATE
+        return PaneInfo(
+            index,
+            on_time_index,
+            bool(flags & PANE_FIRST),
+            bool(flags & PANE_LAST),
+            timing,
+            self.trigger if flags & PANE_BY_TRIGGER else None,
+        )
+
+    # Running -------------------------------------------------------------------------------------------------------
+
+    def run(self, chunk: Chunk) -> Panes:
+        """Run a chunk of instants."""
+        numbers = self._begin(chunk.keys)
+        hold = column(len(chunk.clock))
+        names, named_until = self._numbered(chunk.signals, len(chunk.clock))
+        elements = (numbers[chunk.row], chunk.start, chunk.end, chunk.kind, chunk.time, chunk.row)
+        instants = (chunk.clock, chunk.watermark, chunk.closes, chunk.until, named_until, *chunk.further)
+        live = self._live()
+        self.machine.run(
+            list(map(_column, elements)),
+            list(map(_column, instants)),
+            _column(names),
+            chunk.values,
+            hold,
+        )
+        return self._panes(chunk.keys, chunk.values, chunk.row, live, np.frombuffer(hold, np.int64))
+
+    def run_by_key(self, chunk: Chunk) -> Panes:
+        """Run all that some keys have, one key after the other: the watermark follows its rows, then goes to +∞.
+
+        Args:
+            chunk: its rows are the instants, and `watermark` the event time of each; `closes` marks a key's first row.
+        """
+        numbers = self._begin(chunk.keys)
+        elements = (numbers[chunk.row], chunk.start, chunk.end, chunk.kind, chunk.time, chunk.row)
+        self.machine.run_by_key(
+            list(map(_column, elements)),
+            list(map(_column, (chunk.watermark, chunk.closes, chunk.until))),
+            chunk.values,
+        )
+        return self._panes(chunk.keys, chunk.values, chunk.row, {}, np.empty(0, np.int64))
+
+    def _begin(self, keys: Sequence[Any]) -> NDArray[np.int64]:
+        """Return the numbers of a chunk's keys, with room made for them."""
+        self.recycle()
+        numbers = self._numbers = self.keys.numbers(keys)
+        self.machine.cells.admit_keys(len(self.keys))
+        return numbers
+
+    def recycle(self) -> None:
+        """Forget the last chunk: its panes have been taken, and the numbers of keys in them are used again.
+
+        The next `run` does so too.
+        """
+        cells = self.machine.cells
+        touched = np.concatenate([self._numbers, _taken(cells.keys_freed, cells.freed_count)])
+        self.keys.release(touched[_taken(cells.cells_of_key, len(self.keys))[touched] == 0])
+        self._numbers = touched[:0]
+        self.machine.recycle()
+
+    def _numbered(
+        self, signals: Sequence[Collection[str]] | None, instants: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the numbers of the signals that the trigger waits for, and how many there are up to each instant."""
+        self._several_signals = False
+        if not signals or not self._signals:
+            return np.empty(0, np.int64), np.zeros(instants, np.int64)
+        waited = [[self._signals[name] for name in sorted(set(names)) if name in self._signals] for names in signals]
+        self._several_signals = any(len(numbers) > 1 for numbers in waited)
+        until = np.cumsum([len(numbers) for numbers in waited], dtype=np.int64)
+        return np.array([number for numbers in waited for number in numbers], np.int64), until
+
+    def stand_at(self, watermark: int, clock: int, percentiles: Sequence[int]) -> None:
+        """Set the clocks; `percentiles` are those that the trigger waits for."""
+        self.machine.stand_at(watermark, clock)
+        for number, percentile in enumerate(percentiles):
+            self.machine.trees.now[CLOCK_LINE + 1 + number] = percentile
+
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return when a timer, or an expiry, is next due in event time and on the processing clock."""
+        machine = self.machine
+        slots = [slot for slot in range(machine.cells.used) if machine.cells.key[slot] >= 0]
+        reopened = machine.reopened_count > 0
+        event = [_FIRST] if reopened else []
+        slots = [slot for slot in slots if not machine.cells.flags[slot] & REOPENED]
+        event += [machine.due_on(slot, line) for slot in slots for line in range(machine.lines) if line != CLOCK_LINE]
+        clock = [due for due in (machine.due_on(slot, CLOCK_LINE) for slot in slots) if due < _LATEST]
+        return min(event, default=None), min(clock, default=None)
+
+    def _live(self) -> dict[int, int]:
+        """Return the key of each slot in use, if it matters how a key is shown."""
+        if not self.keys.varied:
+            return {}
+        keys = _taken(self.machine.cells.key, self.machine.cells.used)
+        return {slot: key for slot, key in enumerate(keys.tolist()) if key >= 0}
+
+    def _panes(
+        self,
+        keys: Sequence[Any],
+        values: Sequence[Any] | NDArray[np.int64],
+        rows: NDArray[np.int64],
+        live: dict[int, int],
+        hold: NDArray[np.int64],
+    ) -> Panes:
+        """Return the panes of the chunk that has been run.
+
+        Args:
+            keys: the key of each row.
+            values: the value of each row.
+            rows: the row of each element in each of its windows.
+            live: the key of each slot that was in use before, if it matters how a key is shown.
+            hold: by instant, the earliest event time of what is still to come.
+        """
+        panes = _taken(self.machine.panes.key, self.machine.panes.count)
+        shown = None
+        if self.keys.varied:
+            shown = self.keys.shown_by_pane(self.machine.log, self._numbers, keys, live, panes)
+        return self._ordered(self._values(values, rows), shown, hold)
+
+    def _values(
+        self, values: Sequence[Any] | NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> Sequence[Any] | NDArray[np.int64]:
+        """Return the value of each pane, in the order of the log."""
+        log, panes = self.machine.log, self.machine.panes.count
+        if self._sums is None:
+            return self.fold.fold(log, values.tolist() if isinstance(values, np.ndarray) else values, panes)
+        numbers = _whole_numbers(values)
+        if numbers is None or not self._fit(numbers, rows):
+            self._leave_arrays()
+            return self._values(values, rows)
+        self._sums.admit(self.machine.cells.used, self.machine.standing.panes.count)
+        emitted = column(panes)
+        self._sums.fold(log, _column(numbers), emitted)
+        return np.frombuffer(emitted, np.int64)
+
+    def _fit(self, values: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
+        """Tell whether the sums in arrays stay within their bound, whatever comes of these elements.
+
+        Merging sums, and clearing one, adds nothing to what all of them come to. What was once added is counted until
+        the bound is reached; only then the sums that there are are added up anew.
+        """
+        more = float(np.abs(values.astype(np.float64))[rows].sum())
+        if self._largest + more >= _BOUND:
+            assert self._sums is not None  # noqa: S101 - asked only where there are sums in arrays
+            used = min(self.machine.cells.used, len(self._sums.sums))
+            self._largest = float(np.abs(_taken(self._sums.sums, used).astype(np.float64)).sum())
+        self._largest += more
+        return self._largest < _BOUND
+
+    def _leave_arrays(self) -> None:
+        """Go on with Python's numbers, which have no bound and may be of any kind."""
+        assert self._sums is not None  # noqa: S101 - called only where there are sums in arrays
+        self.fold.take_over(list(self._sums.sums), list(self._sums.standing))
+        self._sums = None
+
+    def _ordered(
+        self, values: Sequence[Any] | NDArray[np.int64], shown: list[Any] | None, hold: NDArray[np.int64]
+    ) -> Panes:
+        """Return the panes in the total order of events: those of one event by what caused them."""
+        panes, causes = self.machine.panes, self.machine.causes
+        cause = _taken(panes.cause, panes.count)
+        phase = _taken(causes.phase, causes.count)
+        order: NDArray[np.int64] | None = None
+        if (phase != ELEMENT).any():
+            ranks = self._cause_ranks()
+            order = np.argsort(ranks[cause], kind="stable")
+            cause = cause[order]
+            values = values[order] if isinstance(values, np.ndarray) else [values[place] for place in order.tolist()]
+            shown = None if shown is None else [shown[place] for place in order.tolist()]
+
+        def by_pane(values: Any) -> NDArray[np.int64]:
+            taken = _taken(values, panes.count)
+            return taken.copy() if order is None else taken[order]
+
+        number, emission = by_pane(panes.number), by_pane(panes.emission)
+        if self._several_signals:
+            further = self._counted_on(cause, number)
+            number, emission = number + further, np.where(emission < 0, emission, emission + further)
+
+        def by_cause(values: Any) -> NDArray[np.int64]:
+            return _taken(values, causes.count)[cause]
+
+        return Panes(
+            values=values,
+            instant=by_cause(causes.instant),
+            phase=phase[cause],
+            at=by_cause(causes.at),
+            number=number,
+            cause_start=by_cause(causes.start),
+            cause_end=by_cause(causes.end),
+            cause_kind=by_cause(causes.kind),
+            emission=emission,
+            key=by_pane(panes.key),
+            start=by_pane(panes.start),
+            end=by_pane(panes.end),
+            kind=by_pane(panes.kind),
+            index=by_pane(panes.index),
+            on_time_index=by_pane(panes.on_time_index),
+            flags=by_pane(panes.flags),
+            time=by_pane(panes.time),
+            produced=by_pane(panes.produced),
+            hold=hold,
+            shown=shown,
+        )
+
+    def _counted_on(self, cause: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many emissions each pane's cause had before: two signals of an instant are one to a window.
+
+        Args:
+            cause: of each pane, in order.
+            number: of each pane among those of its cause.
+        """
+        causes = self.machine.causes
+        columns = (causes.instant, causes.phase, causes.at, causes.key, causes.start, causes.end, causes.kind)
+        same = [_taken(column, causes.count) for column in columns]
+        further = np.zeros(len(cause), np.int64)
+        ends = np.flatnonzero(np.diff(cause)) + 1
+        bounds = [0, *ends.tolist(), len(cause)]
+        for (begin, until), (_, end) in itertools.pairwise(itertools.pairwise(bounds)):
+            one, other = cause[begin], cause[until]
+            if all(column[one] == column[other] for column in same) and same[1][one] != ELEMENT:
+                further[until:end] = further[begin] + number[until - 1] + 1
+        return further
+
+    def _cause_ranks(self) -> NDArray[np.int64]:
+        """Return where each cause stands: by event, then deadline, window end, start, encoded window, encoded key."""
+        causes = self.machine.causes
+        count = causes.count
+        key, start, end, kind = (_taken(of, count) for of in (causes.key, causes.start, causes.end, causes.kind))
+        if self._windows:
+            windows = zip(start.tolist(), end.tolist(), kind.tolist(), strict=True)
+            encoded = [encode_window(self.window(*window)) for window in windows]
+            _, kind = np.unique(np.array(encoded, object), return_inverse=True)
+        event, at = _taken(causes.event, count), _taken(causes.at, count)
+        order = np.lexsort((self.keys.ranks()[key], kind, start, end, at, event))
+        ranks = np.empty(count, np.int64)
+        ranks[order] = np.arange(count)
+        return ranks
+
+
+def _whole_numbers(values: Sequence[Any] | NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Return values as an array, if all are Python ints of 64 bits."""
+    if isinstance(values, np.ndarray):
+        return values if values.dtype == np.int64 else None
+    if not set(map(type, values)) <= {int}:
+        return None
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        return None
+
+
+def _column(values: NDArray[np.int64]) -> array[int]:
+    """Return an array as a column, whose elements are Python numbers where the core runs uncompiled."""
+    column = array("q")
+    column.frombytes(np.ascontiguousarray(values, np.int64).view(np.uint8).data)
+    return column
+
+
+def _taken(values: Any, count: int) -> NDArray[np.int64]:
+    """Return the front of a column as an array that shares its memory."""
+    return np.frombuffer(values, np.int64)[:count]

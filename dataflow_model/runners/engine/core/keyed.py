@@ -1,0 +1,397 @@
+"""The core as a machine of a stage: chunks and buckets of elements go in, panes come out.
+
+It gives what `engine.grouping` gives, element for element and in the same order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from dataflow_model.errors import UserCodeError
+from dataflow_model.metrics.collecting import SlowestKeys, current, enter, took
+from dataflow_model.metrics.tally import SLOW_KEPT
+from dataflow_model.plan.nodes import MAIN
+from dataflow_model.plan.strategy import LateData
+from dataflow_model.runners.engine.bundle import Bundle, Update
+from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
+from dataflow_model.runners.engine.core.grouping import Chunk as ColumnChunk
+from dataflow_model.runners.engine.core.grouping import CoreGrouping
+from dataflow_model.runners.engine.core.operations import (
+    ADD,
+    FIRE,
+    PANE_BY_TRIGGER,
+    PANE_FIRST,
+    PANE_LAST,
+    PANE_LATE,
+    PANE_ON_TIME,
+    PANE_RETRACTION,
+)
+from dataflow_model.runners.engine.lifetimes import Lifetime
+from dataflow_model.runners.engine.order import ELEMENT, Order, of_timer, rising
+from dataflow_model.runners.engine.sharding import encoded_key
+from dataflow_model.runners.engine.user_code import at_window, user_error
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
+from dataflow_model.time import MAX_TIMESTAMP
+from dataflow_model.values import PaneInfo, PaneTiming, Window, as_pair, encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk
+    from dataflow_model.runners.engine.core.grouping import Panes
+    from dataflow_model.runners.engine.resharding import Share
+
+__all__ = ["CoreMachine"]
+
+_FEW: Final = 20_000
+"""A bucket is run in parts of at least so many elements, which bounds the cells that there are at a time."""
+_NO_ROW: Final = -1
+_TIMINGS: Final = {0: PaneTiming.EARLY, PANE_ON_TIME: PaneTiming.ON_TIME, PANE_LATE: PaneTiming.LATE}
+_COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
+
+
+class CoreMachine:
+    """One grouping on one shard, run by the core, whose state is not made durable; see `plan.compiled`.
+
+    Args:
+        node: the grouping.
+        late_data: the pipeline's default for expired windows.
+        percentiles: those below 100 that any trigger of the plan waits for, in order.
+
+    Attributes:
+        label: the grouping's.
+        counters: what has been counted, by name.
+        watermarks: those of the input.
+    """
+
+    def __init__(
+        self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP, percentiles: tuple[float, ...] = ()
+    ) -> None:
+        self.label = node.label
+        self.counters: Counter[str] = Counter()
+        self.watermarks = MIN_WATERMARKS
+        self._core = CoreGrouping(node, late_data)
+        self._lifetime = Lifetime(node.label, node.combine)
+        everywhere = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
+        self._width = len(everywhere)
+        self._lines = [everywhere.index(percentile) for percentile in self._core.percentiles]
+        self._hold = int(MAX_TIMESTAMP)
+        self._infos: dict[tuple[int, int, int], PaneInfo] = {}
+
+    # Running -------------------------------------------------------------------------------------------------------
+
+    def run(self, chunk: Chunk) -> Produced:
+        """Run the instants of a chunk in order; see `KeyedMachine`."""
+        enter(self.label)
+        bundle, places = chunk.elements.bundle, chunk.elements.places
+        for count in Counter(places).values():
+            took(self.label, count)
+        began = time.perf_counter()
+        watermarks = list(itertools.accumulate(chunk.watermarks, Watermarks.advance, initial=self.watermarks))[1:]
+        rows = self._rows(bundle)
+        row, start, end, kind = self._placed(bundle.windows)
+        instants = chunk.instants
+        further = np.array([watermark.further(self._width) for watermark in watermarks], np.int64)
+        columns = ColumnChunk(
+            keys=[key for key, _ in rows],
+            values=[value for _, value in rows],
+            row=row,
+            start=start,
+            end=end,
+            kind=kind,
+            time=np.array(bundle.times, np.int64)[row],
+            clock=np.array(instants.clocks, np.int64),
+            watermark=np.array([watermark.low for watermark in watermarks], np.int64),
+            closes=np.array(instants.closes, np.int64),
+            until=np.searchsorted(np.array(places, np.int64)[row], np.arange(len(instants)), side="right"),
+            further=[further[:, line] for line in self._lines] if watermarks else [],
+            signals=[instants.signals.get(place, ()) for place in range(len(instants))] if instants.signals else None,
+        )
+        panes = self._run(columns, rows, self._core.run)
+        self._note_slowest(columns.keys, time.perf_counter() - began)
+        produced = Produced()
+        if len(panes):
+            produced.outputs[MAIN] = PlacedBundle(self._bundle(panes, bundle.orders), panes.instant.tolist())
+        holds = panes.hold.tolist()
+        produced.watermarks = [watermark.held(hold) for watermark, hold in zip(watermarks, holds, strict=True)]
+        if watermarks:
+            self.watermarks, self._hold = watermarks[-1], holds[-1]
+        return produced
+
+    def run_bounded(self, bucket: Bucket) -> Produced:
+        """Run a bucket's keys one after the other; see `KeyedMachine` and `by_key.run_by_key`."""
+        elements = bucket.elements
+        encoded = [encoded_key(self.label, value) for value in elements.values]
+        rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], elements.times[row], elements.orders[row]))
+        firsts = [at for at, row in enumerate(rows) if not at or encoded[row] != encoded[rows[at - 1]]]
+        slowest = SlowestKeys()
+        output = Bundle()
+        begin = 0
+        while begin < len(firsts):
+            end = begin + 1
+            while end < len(firsts) and firsts[end] - firsts[begin] < _FEW:
+                end += 1
+            until = firsts[end] if end < len(firsts) else len(rows)
+            part = elements.take(rows[firsts[begin] : until])
+            bounds = [first - firsts[begin] for first in firsts[begin:end]]
+            output.extend(self._run_keys(part, bounds, slowest))
+            begin = end
+        slowest.tell(self.label)
+        produced = Produced()
+        produced.add(0, {MAIN: output})
+        return produced
+
+    def _run_keys(self, elements: Bundle, firsts: Sequence[int], slowest: SlowestKeys) -> Bundle:
+        """Run some keys whose rows follow one another; `firsts` are the places where each begins."""
+        began = time.perf_counter()
+        bounds = list(itertools.pairwise([*firsts, len(elements)]))
+        elements.orders = [order for begin, end in bounds for order in rising(elements.orders[begin:end])]
+        rows = self._rows(elements)
+        row, start, end, kind = self._placed(elements.windows)
+        times = np.array(elements.times, np.int64)
+        begins = np.zeros(len(elements), np.int64)
+        begins[np.array(firsts, np.int64)] = 1
+        columns = ColumnChunk(
+            keys=[key for key, _ in rows],
+            values=[value for _, value in rows],
+            row=row,
+            start=start,
+            end=end,
+            kind=kind,
+            time=times[row],
+            clock=times,
+            watermark=times,
+            closes=begins,
+            until=np.searchsorted(row, np.arange(len(elements)), side="right"),
+        )
+        panes = self._run(columns, rows, self._core.run_by_key)
+        output = self._bundle(panes, elements.orders)
+        of_key = np.searchsorted(panes.instant, np.array([*firsts, len(elements)]))  # instants are rows here
+        pairs = itertools.pairwise(of_key.tolist())
+        output.orders = [order for begin, end in pairs for order in rising(output.orders[begin:end])]
+        seconds = (time.perf_counter() - began) / len(elements)
+        for first, until in bounds:
+            slowest.offer(rows[first][0], seconds * (until - first), until - first)
+        return output
+
+    def _run(self, columns: ColumnChunk, rows: Sequence[tuple[Any, Any]], run: Callable[[ColumnChunk], Panes]) -> Panes:
+        """Run a chunk, count what it did, and report what functions of the user's raise."""
+        machine = self._core.machine
+        late, closed = machine.dropped_because_late, machine.dropped_because_closed
+        machine.begin(ELEMENT, _NO_ROW)
+        self._core.fold.place = 0
+        if rows:
+            self._lifetime.set_up()
+        try:
+            panes = run(columns)
+        except UserCodeError:
+            raise
+        except Exception as error:
+            raise self._reported(error, rows) from error
+        self._count("elements_in", len(rows))
+        self._count("dropped_because_late", machine.dropped_because_late - late)
+        self._count("dropped_because_closed", machine.dropped_because_closed - closed)
+        return panes
+
+    def _rows(self, bundle: Bundle) -> list[tuple[Any, Any]]:
+        """Return the elements, if all are pairs."""
+        assert not bundle.updates, f"{self.label!r} takes nothing back"  # noqa: S101 - the plan says so
+        return [as_pair(value, self.label) for value in bundle.values]
+
+    def _placed(
+        self, windows: Sequence[tuple[Window, ...]]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the row of each element in each of its windows, and the window's start, end and kind."""
+        bounds: dict[Window, tuple[int, int, int]] = {}
+        rows: list[int] = []
+        placed: list[tuple[int, int, int]] = []
+        for row, several in enumerate(windows):
+            for window in several:
+                at = bounds.get(window)
+                if at is None:
+                    at = bounds[window] = int(window.start), int(window.end), self._core.kind(window)
+                rows.append(row)
+                placed.append(at)
+        columns = np.array(placed, np.int64).reshape(-1, 3)
+        return np.array(rows, np.int64), columns[:, 0], columns[:, 1], columns[:, 2]
+
+    # Panes ---------------------------------------------------------------------------------------------------------
+
+    def _bundle(self, panes: Panes, orders: Sequence[Order]) -> Bundle:
+        """Return panes as elements.
+
+        Args:
+            panes: the panes.
+            orders: where each row of the input stands.
+        """
+        core = self._core
+        values = panes.values.tolist() if isinstance(panes.values, np.ndarray) else panes.values
+        numbers, phases, flags = panes.key.tolist(), panes.phase.tolist(), panes.flags.tolist()
+        keys = panes.shown or list(map(core.keys.shown.__getitem__, numbers))
+        windows: dict[tuple[int, int, int], tuple[Window, ...]] = {}
+        output = Bundle(list(zip(keys, values, strict=True)), panes.time.tolist(), produced=panes.produced.tolist())
+        for bounds in zip(panes.start.tolist(), panes.end.tolist(), panes.kind.tolist(), strict=True):
+            if bounds not in windows:
+                windows[bounds] = (core.window(*bounds),)
+            output.windows.append(windows[bounds])
+        infos = zip(flags, panes.index.tolist(), panes.on_time_index.tolist(), strict=True)
+        output.panes = [self._info(flag & ~PANE_RETRACTION, index, on_time) for flag, index, on_time in infos]
+        causes = zip(
+            phases,
+            panes.at.tolist(),
+            panes.cause_start.tolist(),
+            panes.cause_end.tolist(),
+            panes.cause_kind.tolist(),
+            numbers,
+            strict=True,
+        )
+        heads = [
+            (phase, *orders[at]) if phase == ELEMENT else (phase, self._timer(at, (start, end, kind), number))
+            for phase, at, start, end, kind, number in causes
+        ]
+        output.orders = [Order((*head, number)) for head, number in zip(heads, panes.number.tolist(), strict=True)]
+        for place, emission in enumerate(panes.emission.tolist()):
+            if emission >= 0:
+                named = (self.label, (*heads[place], emission))
+                output.updates[place] = Update(named, is_retraction=bool(flags[place] & PANE_RETRACTION))
+        self._count_panes(panes.flags)
+        return output
+
+    def _timer(self, at: int, bounds: tuple[int, int, int], key: int) -> tuple[Any, ...]:
+        start, end, kind = bounds
+        window = self._core.window(start, end, kind if kind >= 0 else ~kind)
+        return of_timer(at, window, self._core.keys.encoded[key])
+
+    def _info(self, flags: int, index: int, on_time_index: int) -> PaneInfo:
+        """Return the info of a pane; equal ones share an object."""
+        info = self._infos.get((flags, index, on_time_index))
+        if info is None:
+            info = PaneInfo(
+                index,
+                on_time_index,
+                bool(flags & PANE_FIRST),
+                bool(flags & PANE_LAST),
+                _TIMINGS[flags & (PANE_ON_TIME | PANE_LATE)],
+                self._core.trigger if flags & PANE_BY_TRIGGER else None,
+            )
+            if len(self._infos) < _FEW:
+                self._infos[flags, index, on_time_index] = info
+        return info
+
+    def _count_panes(self, flags: NDArray[np.int64]) -> None:
+        retracted = (flags & PANE_RETRACTION) != 0
+        self._count("retractions", int(retracted.sum()))
+        for flag, timing in _TIMINGS.items():
+            is_timed = (flags & (PANE_ON_TIME | PANE_LATE)) == flag
+            self._count(_COUNTERS[timing], int((is_timed & ~retracted).sum()))
+
+    def _count(self, name: str, count: int) -> None:
+        if count:
+            self.counters[name] += count
+
+    def _note_slowest(self, keys: Sequence[Any], seconds: float) -> None:
+        """Have the tally know the keys with most elements: a chunk's time is shared out by their number."""
+        tally = current()
+        if tally is not None and keys and tally.times_a_bundle():
+            numbers, counts = np.unique(self._core.keys.numbers(keys), return_counts=True)
+            for place in np.argsort(-counts, kind="stable")[:SLOW_KEPT].tolist():
+                count = int(counts[place])
+                tally.spent(self.label, self._core.keys.shown[int(numbers[place])], seconds * count / len(keys), count)
+
+    # Errors --------------------------------------------------------------------------------------------------------
+
+    def _reported(self, error: Exception, rows: Sequence[tuple[Any, Any]]) -> Exception:
+        """Return what to raise in place of an error: it names the element, or else the window, that was at hand."""
+        core, machine = self._core, self._core.machine
+        log, place = machine.log, core.fold.place
+        if place:
+            kinds, arguments = list(log.kind[: log.count]), list(log.argument[: log.count])
+            if kinds[place - 1] == FIRE:
+                pane = arguments[place - 1]
+                cause = machine.panes.cause[pane]
+                if machine.causes.phase[cause] == ELEMENT:
+                    return user_error(error, self.label, rows[machine.causes.at[cause]], hint=None)
+                return self._at_window(error, pane)
+            number = next((arguments[at] for at in range(place - 1, log.count) if kinds[at] == ADD), None)
+            return error if number is None else user_error(error, self.label, rows[number], hint=None)
+        if machine.at != _NO_ROW:
+            return user_error(error, self.label, rows[machine.at], hint=None)
+        for row in rows:
+            try:
+                encode_key(row[0])
+            except Exception as refused:  # noqa: BLE001 - it is reported
+                return user_error(refused, self.label, row, hint=None)
+        return error
+
+    def _at_window(self, error: Exception, pane: int) -> Exception:
+        panes = self._core.machine.panes
+        window = self._core.window(panes.start[pane], panes.end[pane], panes.kind[pane])
+        try:
+            with at_window(self.label, self._core.keys.shown[panes.key[pane]], window):
+                raise error
+        except UserCodeError as reported:
+            return reported
+
+    # What a host reads off -----------------------------------------------------------------------------------------
+
+    def output_watermarks(self) -> Watermarks:
+        """Return the input's watermarks, held by what is still to come."""
+        return self.watermarks.held(self._hold)
+
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return at which watermark, and at which time of the clock, something next happens by itself."""
+        return self._core.next_moments()
+
+    def position(self) -> dict[str, Any]:
+        """Return its clocks, for `stand_at`."""
+        machine = self._core.machine
+        further = self.watermarks.further(self._width)
+        return {"watermark": self.watermarks.low, "clock": int(machine.clock), "percentiles": further}
+
+    def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
+        """Set its clocks, as `position` gave them."""
+        self.watermarks = Watermarks.of(watermark, percentiles)
+        further = self.watermarks.further(self._width)
+        self._core.stand_at(watermark, clock, [further[line] for line in self._lines])
+
+    def state_size(self) -> tuple[int, int] | None:
+        """Return how many keys there are; none of them is settled."""
+        return self._core.keys.in_use(), 0
+
+    def tear_down(self) -> None:
+        """Let the combiner go."""
+        self._lifetime.tear_down()
+
+    # Durable state: there is none ----------------------------------------------------------------------------------
+
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
+        """Refuse: only machines whose state is made durable are asked for it."""
+        raise AssertionError(f"{self.label!r} keeps no durable state, so {freeze!r} has nothing to freeze")
+
+    def stored(self, name: bytes) -> Any:
+        """Return no entry."""
+        del name
+
+    def apply(self, changes: Mapping[bytes, Any]) -> None:
+        """Take in no entries."""
+        assert not changes, f"{self.label!r} keeps no durable state"  # noqa: S101
+
+    def whole(self) -> Any:
+        """Return nothing."""
+
+    def resume(self, whole: Any) -> None:
+        """Refuse: there is nothing to go on with."""
+        raise AssertionError(f"{self.label!r} keeps no durable state, got {whole!r}")
+
+    def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+        """Return no entries."""
+        del parts, share
+        return {}

@@ -1,0 +1,164 @@
+"""Which number stands for which key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT
+from dataflow_model.values import encode_key
+from dataflow_model.values.keys import shown_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.runners.engine.core.log import OperationLog
+
+__all__ = ["KeyTable"]
+
+_PLAIN: Final = frozenset({int, str, bytes})
+"""Types whose values are the same key just if they are equal."""
+_ONE_WAY: Final = frozenset({int, str, bytes, bool, type(None)})
+"""Types whose equal values look the same."""
+
+
+class KeyTable:
+    """Numbers for keys, given out when a key is first seen and taken back when it has no cells left.
+
+    Attributes:
+        shown: the keys by number, each as it is shown in the output.
+        encoded: the keys by number, as bytes.
+        varied: whether a key has come that may look different from one that is equal to it.
+
+    Example:
+        >>> table = KeyTable()
+        >>> table.numbers(["b"]).tolist(), table.numbers(["a", "b"]).tolist()
+        ([0], [1, 0])
+        >>> table.ranks().tolist()
+        [1, 0]
+    """
+
+    def __init__(self) -> None:
+        self.varied = False
+        self.shown: list[Any] = []
+        self.encoded: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+        self._plain: dict[type, dict[Any, int]] = {kind: {} for kind in _PLAIN}
+        self._free: list[int] = []
+        self._ranks: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        """Return how many numbers have been given out, those taken back included."""
+        return len(self.shown)
+
+    def in_use(self) -> int:
+        """Return how many keys have a number."""
+        return len(self._numbers)
+
+    def numbers(self, keys: Sequence[Any]) -> NDArray[np.int64]:
+        """Return the number of each key; a key that is new gets one."""
+        kinds = set(map(type, keys))
+        plain = self._plain.get(kinds.pop()) if len(kinds) == 1 else None
+        if plain is None:
+            return np.fromiter(map(self.number, keys), np.int64, len(keys))
+        for key in set(keys).difference(plain):
+            self.number(key)
+        return np.fromiter(map(plain.__getitem__, keys), np.int64, len(keys))
+
+    def number(self, key: Any) -> int:
+        """Return the number of a key."""
+        encoded = encode_key(key)
+        number = self._numbers.get(encoded)
+        if number is None:
+            self._ranks = None
+            if self._free:
+                number = self._free.pop()
+                self.shown[number], self.encoded[number] = shown_key(key), encoded
+            else:
+                number = len(self.shown)
+                self.shown.append(shown_key(key))
+                self.encoded.append(encoded)
+            self._numbers[encoded] = number
+        elif not self.varied:
+            self.varied = not _looks_one_way(key)
+        if type(key) in _PLAIN:
+            self._plain[type(key)][key] = number
+        return number
+
+    def shown_by_pane(
+        self,
+        log: OperationLog,
+        numbers: NDArray[np.int64],
+        keys: Sequence[Any],
+        live: Mapping[int, int],
+        panes: NDArray[np.int64],
+    ) -> list[Any]:
+        """Return the key of each pane as it is shown: as the element looked that opened the first of its cells.
+
+        Args:
+            log: the operations of a chunk.
+            numbers: the number of each row's key.
+            keys: the key of each row.
+            live: the key's number of each slot that was in use before.
+            panes: the number of each pane's key.
+        """
+        slots = dict(live)
+        cells = Counter(live.values())
+        shown: list[Any] = [None] * len(panes)
+        number_of_row, number_of_pane = numbers.tolist(), panes.tolist()
+        count = log.count
+        operations = zip(list(log.kind[:count]), list(log.slot[:count]), list(log.argument[:count]), strict=True)
+        for kind, slot, argument in operations:
+            if kind == ADD and slot not in slots:
+                number = slots[slot] = number_of_row[argument]
+                if not cells[number]:
+                    self.shown[number] = shown_key(keys[argument])
+                cells[number] += 1
+            elif kind == MERGE:
+                number = slots.pop(argument)
+                cells[number] -= slot in slots
+                slots[slot] = number
+            elif kind == EXPIRE:
+                cells[slots.pop(slot)] -= 1
+            elif kind in {FIRE, RETRACT}:
+                shown[argument] = self.shown[number_of_pane[argument]]
+        return shown
+
+    def release(self, numbers: NDArray[np.int64]) -> None:
+        """Take back numbers: their keys have no cells left."""
+        for number in np.unique(numbers).tolist():
+            encoded = self.encoded[number]
+            if self._numbers.pop(encoded, None) is not None:
+                key = self.shown[number]
+                if type(key) in _PLAIN:
+                    self._plain[type(key)].pop(key, None)
+                self._free.append(number)
+                self.shown[number], self.encoded[number] = None, b""
+
+    def ranks(self) -> NDArray[np.int64]:
+        """Return where each number's key stands among the encoded keys."""
+        if self._ranks is None:
+            order = sorted(range(len(self.encoded)), key=self.encoded.__getitem__)
+            self._ranks = np.empty(len(order), np.int64)
+            self._ranks[order] = np.arange(len(order))
+        return self._ranks
+
+
+def _looks_one_way(key: Any) -> bool:
+    """Tell whether every key that is equal to this one is shown as this one is.
+
+    Example:
+        >>> _looks_one_way(("UA", 7)), _looks_one_way((0.0, 7))  # -0.0 in its place is the same key
+        (True, False)
+    """
+    if type(key) is tuple:
+        return all(map(_looks_one_way_within, key))
+    return type(key) is float or type(key) in _ONE_WAY
+
+
+def _looks_one_way_within(part: Any) -> bool:
+    return all(map(_looks_one_way_within, part)) if type(part) is tuple else type(part) in _ONE_WAY

@@ -1,0 +1,185 @@
+"""What a grouping did, in order: the operations that values are folded from, and the panes that they made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.runners.engine.core.columns import column, lengthened
+
+if TYPE_CHECKING:
+    from array import array
+
+__all__ = ["CauseLog", "OperationLog", "PaneLog", "StandingTable"]
+
+_FIRST_CAPACITY: Final = 8
+
+
+class OperationLog:
+    """Operations on cells, in order: `kind` (see `operations`), the slot, and an argument.
+
+    Attributes:
+        count: how many there are; the columns may be longer.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kind: array[int] = column(_FIRST_CAPACITY)
+        self.slot: array[int] = column(_FIRST_CAPACITY)
+        self.argument: array[int] = column(_FIRST_CAPACITY)
+
+    def add(self, kind: int, slot: int, argument: int) -> None:
+        """Add one operation."""
+        place = self.count
+        if place == len(self.kind):
+            self.kind = lengthened(self.kind, 2 * place)
+            self.slot = lengthened(self.slot, 2 * place)
+            self.argument = lengthened(self.argument, 2 * place)
+        self.kind[place] = kind
+        self.slot[place] = slot
+        self.argument[place] = argument
+        self.count = place + 1
+
+
+class PaneLog:
+    """Panes, and what takes earlier ones back, in order of emission within one cause.
+
+    Attributes:
+        count: how many there are; the columns may be longer.
+        cause: the place of the cause in the `CauseLog`.
+        number: counts the emissions of one cause.
+        emission: for a value that is taken back and for what replaces it, the number that names the firing; else −1.
+        key, start, end, kind: the key and window.
+        index, on_time_index, flags: the rest of the pane's info.
+        time: the event time.
+        produced: the processing time.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        size = _FIRST_CAPACITY
+        self.cause: array[int] = column(size)
+        self.number: array[int] = column(size)
+        self.emission: array[int] = column(size)
+        self.key: array[int] = column(size)
+        self.start: array[int] = column(size)
+        self.end: array[int] = column(size)
+        self.kind: array[int] = column(size)
+        self.index: array[int] = column(size)
+        self.on_time_index: array[int] = column(size)
+        self.flags: array[int] = column(size)
+        self.time: array[int] = column(size)
+        self.produced: array[int] = column(size)
+
+    def open(self) -> int:
+        """Return the place of a new pane, to be filled in."""
+        place = self.count
+        if place == len(self.cause):
+            size = 2 * place
+            self.cause = lengthened(self.cause, size)
+            self.number = lengthened(self.number, size)
+            self.emission = lengthened(self.emission, size)
+            self.key = lengthened(self.key, size)
+            self.start = lengthened(self.start, size)
+            self.end = lengthened(self.end, size)
+            self.kind = lengthened(self.kind, size)
+            self.index = lengthened(self.index, size)
+            self.on_time_index = lengthened(self.on_time_index, size)
+            self.flags = lengthened(self.flags, size)
+            self.time = lengthened(self.time, size)
+            self.produced = lengthened(self.produced, size)
+        self.count = place + 1
+        return place
+
+    def copy(self, place: int, other: PaneLog, source: int) -> None:
+        """Fill in what a pane has in common with one of another log: key, window, info and event time."""
+        self.key[place] = other.key[source]
+        self.start[place] = other.start[source]
+        self.end[place] = other.end[source]
+        self.kind[place] = other.kind[source]
+        self.index[place] = other.index[source]
+        self.on_time_index[place] = other.on_time_index[source]
+        self.flags[place] = other.flags[source]
+        self.time[place] = other.time[source]
+
+
+class CauseLog:
+    """What made panes: an element, or a timer of one cell.
+
+    Attributes:
+        count: how many there are; the columns may be longer.
+        event: counts the events; within one, causes are put in order afterwards.
+        instant: the place of its instant in the chunk.
+        phase: of the instant, as in `bundle.Order`.
+        at: the row of the element; or the deadline.
+        key, start, end, kind: the key and window of the timer.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.event: array[int] = column(_FIRST_CAPACITY)
+        self.instant: array[int] = column(_FIRST_CAPACITY)
+        self.phase: array[int] = column(_FIRST_CAPACITY)
+        self.at: array[int] = column(_FIRST_CAPACITY)
+        self.key: array[int] = column(_FIRST_CAPACITY)
+        self.start: array[int] = column(_FIRST_CAPACITY)
+        self.end: array[int] = column(_FIRST_CAPACITY)
+        self.kind: array[int] = column(_FIRST_CAPACITY)
+
+    def open(self) -> int:
+        """Return the place of a new cause, to be filled in."""
+        place = self.count
+        if place == len(self.event):
+            size = 2 * place
+            self.event = lengthened(self.event, size)
+            self.instant = lengthened(self.instant, size)
+            self.phase = lengthened(self.phase, size)
+            self.at = lengthened(self.at, size)
+            self.key = lengthened(self.key, size)
+            self.start = lengthened(self.start, size)
+            self.end = lengthened(self.end, size)
+            self.kind = lengthened(self.kind, size)
+        self.count = place + 1
+        return place
+
+
+class StandingTable:
+    """Values that have been emitted and not been taken back, as linked lists: one a cell, several after a merge.
+
+    Entries that were taken back are used again only after `recycle`, as slots of cells are.
+
+    Attributes:
+        panes: key, window, info and event time of each entry; the other columns mean nothing.
+        following: the next entry of the same cell; −1 at the end.
+    """
+
+    def __init__(self) -> None:
+        self.panes = PaneLog()
+        self.following: array[int] = column(_FIRST_CAPACITY)
+        self.free: array[int] = column(_FIRST_CAPACITY)
+        self.free_count = 0
+        self.freed: array[int] = column(_FIRST_CAPACITY)
+        self.freed_count = 0
+
+    def open(self) -> int:
+        """Return a new entry, to be filled in."""
+        if self.free_count > 0:
+            self.free_count -= 1
+            return self.free[self.free_count]
+        entry = self.panes.open()
+        if entry == len(self.following):
+            self.following = lengthened(self.following, 2 * entry)
+            self.free = lengthened(self.free, 2 * entry)
+            self.freed = lengthened(self.freed, 2 * entry)
+        return entry
+
+    def close(self, entry: int) -> None:
+        """Give an entry up; it is used again after `recycle`."""
+        self.freed[self.freed_count] = entry
+        self.freed_count += 1
+
+    def recycle(self) -> None:
+        """Let the entries that were given up be used again: nothing refers to them any more."""
+        for place in range(self.freed_count):
+            self.free[self.free_count] = self.freed[place]
+            self.free_count += 1
+        self.freed_count = 0

@@ -1,0 +1,98 @@
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+
+from dataflow_model.runners.engine.core.cells cimport CellTable
+from dataflow_model.runners.engine.core.deadlines cimport DeadlineHeap
+from dataflow_model.runners.engine.core.evaluation cimport TreeEvaluator
+from dataflow_model.runners.engine.core.log cimport CauseLog, OperationLog, PaneLog, StandingTable
+
+cdef int64_t _ADD, _MERGE, _CLEAR, _FIRE, _REPLACE, _RETRACT, _EXPIRE
+cdef int64_t _EARLY, _ON_TIME, _LATE, _FIRST, _LAST, _BY_TRIGGER, _RETRACTION, _LOW_LINE, _CLOCK_LINE
+cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT, _EARLIEST, _LATEST
+cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _FEW
+
+@cython.final
+cdef class GroupingMachine:
+    cdef public CellTable cells
+    cdef public TreeEvaluator trees
+    cdef public OperationLog log
+    cdef public PaneLog panes
+    cdef public CauseLog causes
+    cdef public StandingTable standing
+    cdef public list heaps
+    cdef public DeadlineHeap holds
+    cdef public int64_t first, latest, lines, lateness, times, watermark, clock, events, phase, at, cause, number, instant
+    cdef public bint passes_always, closes_always, clears, retracts, reopens, merges, rebounded
+    cdef public int64_t[::1] collected, reopened
+    cdef public int64_t collected_count, reopened_count, dropped_because_late, dropped_because_closed
+
+    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
+    cpdef run(self, object elements, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
+    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
+    cpdef run_by_key(self, object elements, object rows, object values)
+    @cython.locals(line=int64_t)
+    cpdef int follow(self, int64_t watermark) except -1
+    @cython.locals(line=int64_t)
+    cpdef void stand_at(self, int64_t watermark, int64_t clock) noexcept
+    cpdef recycle(self)
+
+    @cython.locals(table=CellTable, slot=int64_t, result=int64_t, forced=cython.bint, fired=int64_t)
+    cpdef void element(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
+    @cython.locals(table=CellTable, flags=int64_t)
+    cpdef void incorporate(self, int64_t slot, int64_t time, bint on_time) noexcept
+    @cython.locals(slot=int64_t)
+    cpdef int64_t opened(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
+    @cython.locals(slot=int64_t)
+    cpdef void expired(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
+
+    @cython.locals(table=CellTable, slot=int64_t, first=int64_t, last=int64_t, count=int64_t)
+    cpdef int64_t merged(self, int64_t key, int64_t start, int64_t end) except -2
+    @cython.locals(table=CellTable, target=int64_t, pending=int64_t, held=int64_t, flags=int64_t, standing=int64_t, place=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
+    cpdef int64_t merge_collected(self, int64_t count, int64_t key, int64_t start, int64_t end) except -1
+
+    cpdef void begin(self, int64_t phase, int64_t at) noexcept
+    @cython.locals(table=CellTable)
+    cpdef int fire(self, int64_t slot, int64_t produced, bint by_trigger, bint passing, bint forced, bint last) except -1
+    @cython.locals(table=CellTable, panes=PaneLog, flags=int64_t, info=int64_t, is_first=cython.bint, time=int64_t, taken_back=int64_t, pane=int64_t, entry=int64_t)
+    cpdef int emit(self, int64_t slot, int64_t produced, bint by_trigger, bint passing, bint last) except -1
+    @cython.locals(table=CellTable, standing=StandingTable, named=int64_t, before=int64_t, earliest=int64_t, previous=int64_t, entry=int64_t, pane=int64_t)
+    cpdef int64_t take_back(self, int64_t slot, int64_t produced) except -2
+    @cython.locals(panes=PaneLog)
+    cpdef bint is_earlier(self, int64_t entry, int64_t other) noexcept
+    @cython.locals(causes=CauseLog, table=CellTable, pane=int64_t)
+    cpdef int64_t appended(self, int64_t slot, int64_t produced, int64_t named) except -1
+    @cython.locals(table=CellTable, pane=int64_t)
+    cpdef int emit_reopened(self, int64_t slot) except -1
+    @cython.locals(table=CellTable, end=int64_t)
+    cpdef int64_t output_time(self, int64_t slot) noexcept
+
+    cpdef int64_t expiry(self, int64_t end) noexcept
+    cpdef int advance_clock(self, int64_t time) except -1
+    @cython.locals(place=int64_t, slot=int64_t, at=int64_t, forced=cython.bint)
+    cpdef int run_clock(self, int64_t until, int64_t phase) except -1
+    @cython.locals(number=int64_t, percentile=int64_t, line=int64_t, reached=int64_t, moved=cython.bint)
+    cpdef bint reach(self, object percentiles, int64_t watermark) except -1
+    @cython.locals(previous=int64_t, line=int64_t, place=int64_t, slot=int64_t, fired=cython.bint)
+    cpdef int advance_watermark(self, int64_t watermark) except -1
+    @cython.locals(place=int64_t)
+    cpdef int run_reopened(self) except -1
+    @cython.locals(table=CellTable, end=int64_t, passing=cython.bint, expiring=cython.bint, forced=cython.bint)
+    cpdef bint watermark_reaches(self, int64_t slot, int64_t previous, bint fired) except -1
+    @cython.locals(entry=int64_t, following=int64_t)
+    cpdef int expire(self, int64_t slot) except -1
+    @cython.locals(slot=int64_t, forced=cython.bint)
+    cpdef int signal(self, int64_t name) except -1
+
+    @cython.locals(due=int64_t)
+    cpdef int64_t due_on(self, int64_t slot, int64_t line) noexcept
+    @cython.locals(table=CellTable, line=int64_t, due=int64_t, hold=int64_t)
+    cpdef int schedule(self, int64_t slot) except -1
+    @cython.locals(table=CellTable, other=int64_t, queued=int64_t)
+    cpdef int enqueue(self, DeadlineHeap heap, int64_t time, int64_t slot, int64_t line) except -1
+    @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, due=int64_t)
+    cpdef int collect(self, int64_t line, int64_t until) except -1
+    cpdef int collect_cell(self, int64_t slot) except -1
+    @cython.locals(hold=int64_t, entry=int64_t)
+    cpdef int64_t hold_of(self, int64_t slot) noexcept
+    @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, is_current=cython.bint, hold=int64_t)
+    cpdef int64_t held(self) except? -1

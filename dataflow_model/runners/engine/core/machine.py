@@ -1,0 +1,686 @@
+"""One grouping's events, in order: elements, clocks, watermarks and signals, over cells in columns.
+
+It decides when panes are emitted and what is in them, and writes both to logs; values are folded from these afterwards.
+`engine.grouping` is what it has to agree with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.runners.engine import order
+from dataflow_model.runners.engine.core import cells, operations, rules
+from dataflow_model.runners.engine.core.cells import CellTable
+from dataflow_model.runners.engine.core.columns import column, lengthened
+from dataflow_model.runners.engine.core.deadlines import DeadlineHeap
+from dataflow_model.runners.engine.core.evaluation import TreeEvaluator
+from dataflow_model.runners.engine.core.log import CauseLog, OperationLog, PaneLog, StandingTable
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+
+    from dataflow_model.runners.engine.core.program import Program
+    from dataflow_model.runners.engine.core.rules import Rules
+
+__all__ = ["GroupingMachine"]
+
+_ADD: Final = operations.ADD
+_MERGE: Final = operations.MERGE
+_CLEAR: Final = operations.CLEAR
+_FIRE: Final = operations.FIRE
+_REPLACE: Final = operations.REPLACE
+_RETRACT: Final = operations.RETRACT
+_EXPIRE: Final = operations.EXPIRE
+_EARLY: Final = operations.PANE_EARLY
+_ON_TIME: Final = operations.PANE_ON_TIME
+_LATE: Final = operations.PANE_LATE
+_FIRST: Final = operations.PANE_FIRST
+_LAST: Final = operations.PANE_LAST
+_BY_TRIGGER: Final = operations.PANE_BY_TRIGGER
+_RETRACTION: Final = operations.PANE_RETRACTION
+_LOW_LINE: Final = operations.LOW_LINE
+_CLOCK_LINE: Final = operations.CLOCK_LINE
+_BEFORE: Final = order.BEFORE
+_ELEMENT: Final = order.ELEMENT
+_WATERMARK: Final = order.WATERMARK
+_AT: Final = order.AT
+_EARLIEST: Final = rules.EARLIEST
+_LATEST: Final = rules.LATEST
+_PENDING_ON_TIME: Final = cells.PENDING_ON_TIME
+_HAD_ON_TIME: Final = cells.HAD_ON_TIME
+_HAS_CLOSED: Final = cells.HAS_CLOSED
+_REOPENED: Final = cells.REOPENED
+_TIMED: Final = cells.TIMED
+_COLLECTED: Final = cells.COLLECTED
+_NONE: Final = -1
+_SCRATCH: Final = 4
+_FEW: Final = 16
+
+
+class GroupingMachine:
+    """The machine of one grouping on one shard.
+
+    Args:
+        program: its trigger.
+        rules: the rest of its strategy.
+        first: −∞.
+        latest: +∞.
+
+    Attributes:
+        cells: the state of its windows.
+        trees: what runs the trigger.
+        log, panes, causes, standing: what it did since the last `recycle`, and what has been emitted and still stands.
+        dropped_because_late, dropped_because_closed: how many (element, window) it has dropped.
+    """
+
+    def __init__(self, program: Program, rules: Rules, first: int, latest: int) -> None:
+        self.cells = CellTable(program.words, program.counters, program.deadlines, program.lines, latest, rules.merges)
+        self.trees = TreeEvaluator(program, self.cells, latest)
+        self.log = OperationLog()
+        self.panes = PaneLog()
+        self.causes = CauseLog()
+        self.standing = StandingTable()
+        self.heaps = [DeadlineHeap() for _ in range(program.lines)]
+        self.holds = DeadlineHeap()
+        self.first = first
+        self.latest = latest
+        self.lines = program.lines
+        self.lateness = rules.allowed_lateness
+        self.passes_always = rules.passes_always
+        self.closes_always = rules.closes_always
+        self.clears = rules.clears
+        self.retracts = rules.retracts
+        self.times = rules.times
+        self.reopens = rules.reopens
+        self.merges = rules.merges
+        self.watermark = first
+        self.clock = 0
+        for line in range(self.lines):
+            self.trees.now[line] = first
+        self.trees.now[_CLOCK_LINE] = 0
+        self.events = 0
+        self.phase = _ELEMENT
+        self.at = 0
+        self.cause = _NONE
+        self.number = 0
+        self.rebounded = False
+        self.instant = 0
+        self.collected: array[int] = column(_SCRATCH)
+        self.collected_count = 0
+        self.reopened: array[int] = column(_SCRATCH)
+        self.reopened_count = 0
+        self.dropped_because_late = 0
+        self.dropped_because_closed = 0
+
+    # Chunks --------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        elements: Sequence[array[int]],
+        instants: Sequence[array[int]],
+        signals: array[int],
+        values: Any,
+        hold: array[int],
+    ) -> None:
+        """Run a chunk of instants.
+
+        Args:
+            elements: the columns key, start, end, kind, event time and row of each element in each of its windows.
+            instants: the columns clock, low watermark, whether its tick is complete, and how many elements and how many
+                signals there are up to its end; then each further percentile of the watermark.
+            signals: the signals of the instants.
+            values: the values of the rows, for triggers that look at them.
+            hold: takes for each instant the earliest event time of what is still to come, +∞ if there is nothing.
+        """
+        keys, starts, ends, kinds, times, rows = elements
+        clocks, watermarks, closes, until, signalled_until, *further = instants
+        self.trees.values = values
+        place = signal = 0
+        for instant in range(len(clocks)):
+            self.instant = instant
+            self.advance_clock(clocks[instant])
+            while signal < signalled_until[instant]:
+                self.signal(signals[signal])
+                signal += 1
+            last_row = -1
+            while place < until[instant]:
+                row = rows[place]
+                if row != last_row:
+                    self.begin(_ELEMENT, row)
+                    self.events += 1
+                    last_row = row
+                self.element(row, keys[place], starts[place], ends[place], kinds[place], times[place])
+                place += 1
+            reached = [percentile[instant] for percentile in further]
+            moved = self.reach(reached, watermarks[instant]) if reached else False
+            if moved or watermarks[instant] > self.watermark:
+                self.advance_watermark(watermarks[instant])
+            if closes[instant]:
+                self.run_clock(self.clock, _AT)
+            hold[instant] = self.held()
+
+    def run_by_key(self, elements: Sequence[array[int]], rows: Sequence[array[int]], values: Any) -> None:
+        """Run all that some keys have, one key after the other; afterwards there are no cells.
+
+        The watermark follows the event times of a key's rows, then goes to +∞. The clock stands at −∞.
+
+        Args:
+            elements: as for `run`.
+            rows: the columns event time, whether it is a key's first row, and how many elements there are up to it.
+            values: as for `run`.
+        """
+        keys, starts, ends, kinds, times, numbers = elements
+        at, begins, until = rows
+        self.trees.values = values
+        place = 0
+        for row in range(len(at)):
+            if begins[row]:
+                if row > 0:
+                    self.follow(self.latest)
+                self.stand_at(self.first, self.first)
+            self.instant = row
+            self.follow(at[row])
+            self.begin(_ELEMENT, row)
+            self.events += 1
+            while place < until[row]:
+                self.element(numbers[place], keys[place], starts[place], ends[place], kinds[place], times[place])
+                place += 1
+        if len(at):
+            self.follow(self.latest)
+
+    def follow(self, watermark: int) -> None:
+        """Take the watermark forward, and all its percentiles with it."""
+        if watermark > self.watermark:
+            for line in range(self.lines):
+                if line != _CLOCK_LINE:
+                    self.trees.now[line] = watermark
+            self.advance_watermark(watermark)
+
+    def stand_at(self, watermark: int, clock: int) -> None:
+        """Set the clocks; all percentiles of the watermark are where it is."""
+        self.watermark = watermark
+        self.clock = clock
+        for line in range(self.lines):
+            self.trees.now[line] = clock if line == _CLOCK_LINE else watermark
+
+    def recycle(self) -> None:
+        """Forget the logs, which have been taken, and let what they name be used again."""
+        self.log.count = self.panes.count = self.causes.count = 0
+        self.cells.recycle()
+        self.standing.recycle()
+
+    # Elements ------------------------------------------------------------------------------------------------------
+
+    def element(self, row: int, key: int, start: int, end: int, kind: int, time: int) -> None:
+        """Incorporate an element into one of its windows."""
+        table = self.cells
+        if self.watermark >= self.expiry(end):
+            self.expired(row, key, start, end, kind, time)
+            return
+        self.rebounded = False
+        slot = self.merged(key, start, end) if self.merges else table.find(key, start, end, kind)
+        if slot < 0:
+            slot = self.opened(key, start, end, kind)
+        elif self.trees.is_finished(slot):
+            self.dropped_because_closed += 1
+            if self.rebounded:
+                self.schedule(slot)
+            return
+        self.log.add(_ADD, slot, row)
+        self.incorporate(slot, time, self.watermark < table.end[slot])
+        result = self.trees.element(slot, row, time)
+        if result & 1:
+            forced = self.closes_always and self.trees.is_finished(slot)
+            self.fire(slot, self.clock, True, False, forced, False)
+        if self.trees.is_overdue(slot) or (self.rebounded and self.watermark >= self.expiry(table.end[slot])):
+            fired = self.trees.due(slot, False, 0) & 1
+            if self.watermark_reaches(slot, self.watermark, fired != 0):
+                return
+        self.schedule(slot)
+
+    def incorporate(self, slot: int, time: int, on_time: bool) -> None:
+        """Note one more element of a cell."""
+        table = self.cells
+        table.held[slot] += 1
+        table.pending[slot] += 1
+        flags = table.flags[slot]
+        if on_time:
+            flags |= _PENDING_ON_TIME
+        if time >= self.watermark:
+            if not flags & _TIMED:
+                table.earliest[slot] = table.latest[slot] = time
+            else:
+                table.earliest[slot] = min(table.earliest[slot], time)
+                table.latest[slot] = max(table.latest[slot], time)
+            flags |= _TIMED
+        table.flags[slot] = flags
+
+    def opened(self, key: int, start: int, end: int, kind: int) -> int:
+        """Return a new cell."""
+        slot = self.cells.open(key, start, end, kind)
+        if self.merges:
+            self.cells.link(slot)
+        return slot
+
+    def expired(self, row: int, key: int, start: int, end: int, kind: int, time: int) -> None:
+        """Drop and count a late element, or reopen its window for one more pane."""
+        if not self.reopens:
+            self.dropped_because_late += 1
+            return
+        slot = self.cells.find(key, start, end, ~kind)
+        if slot < 0:
+            slot = self.cells.open(key, start, end, ~kind)
+            self.cells.flags[slot] |= _REOPENED
+            if self.reopened_count == len(self.reopened):
+                self.reopened = lengthened(self.reopened, 2 * self.reopened_count)
+            self.reopened[self.reopened_count] = slot
+            self.reopened_count += 1
+        self.log.add(_ADD, slot, row)
+        self.incorporate(slot, time, False)
+        if self.watermark == self.latest:  # no further watermark will come
+            self.reopened_count -= 1
+            self.emit_reopened(slot)
+
+    # Merging -------------------------------------------------------------------------------------------------------
+
+    def merged(self, key: int, start: int, end: int) -> int:
+        """Return the cell that an arriving window is in once it has merged with those it intersects; −1 if with none.
+
+        `rebounded` says whether that cell is a new one.
+        """
+        table = self.cells
+        slot = table.last_of_key[key]
+        while slot >= 0 and table.start[slot] >= end:
+            slot = table.before[slot]
+        first, last, count = start, end, 0
+        while slot >= 0 and table.end[slot] > start:
+            if count == len(self.collected):
+                self.collected = lengthened(self.collected, 2 * count)
+            self.collected[count] = slot
+            count += 1
+            first, last = min(first, table.start[slot]), max(last, table.end[slot])
+            slot = table.before[slot]
+        if count == 0:
+            return _NONE
+        slot = self.collected[0]
+        if count == 1 and table.start[slot] == first and table.end[slot] == last:
+            return slot
+        return self.merge_collected(count, key, first, last)
+
+    def merge_collected(self, count: int, key: int, start: int, end: int) -> int:
+        """Return a new cell made of those collected, which stand in reverse order of time."""
+        table = self.cells
+        target = table.open(key, start, end, 0)
+        pending = held = flags = 0
+        standing = _NONE
+        for place in range(count):
+            slot = self.collected[place]
+            pending += table.pending[slot]
+            held += table.held[slot]
+            if table.flags[slot] & _TIMED:
+                if not flags & _TIMED:
+                    table.earliest[target], table.latest[target] = table.earliest[slot], table.latest[slot]
+                else:
+                    table.earliest[target] = min(table.earliest[target], table.earliest[slot])
+                    table.latest[target] = max(table.latest[target], table.latest[slot])
+            flags |= table.flags[slot] & (_PENDING_ON_TIME | _HAD_ON_TIME | _TIMED)
+            entry = table.standing[slot]
+            while entry >= 0:
+                following = self.standing.following[entry]
+                self.standing.following[entry] = standing
+                standing = entry
+                entry = following
+            table.standing[slot] = _NONE
+        table.held[target] = held
+        table.flags[target] = flags
+        table.standing[target] = standing
+        for place in range(count - 1, -1, -1):
+            self.log.add(_MERGE, target, self.collected[place])
+        self.trees.merge_collected(target, self.collected, count)
+        for place in range(count):
+            self.trees.forget(self.collected[place])
+            table.close(self.collected[place])
+        table.link(target)
+        table.pending[target] = pending
+        self.rebounded = True
+        return target
+
+    # Firing --------------------------------------------------------------------------------------------------------
+
+    def begin(self, phase: int, at: int) -> None:
+        """Say what causes the panes to come."""
+        self.phase = phase
+        self.at = at
+        self.cause = _NONE
+        self.number = 0
+
+    def fire(self, slot: int, produced: int, by_trigger: bool, passing: bool, forced: bool, last: bool) -> None:
+        """Emit what is new in a window, or forced; then clear what the mode clears."""
+        table = self.cells
+        if table.pending[slot] > 0 or forced:
+            if self.retracts and table.held[slot] == 0:
+                self.take_back(slot, produced)
+            else:
+                self.emit(slot, produced, by_trigger, passing, last)
+        if self.clears:
+            self.log.add(_CLEAR, slot, 0)
+            table.held[slot] = 0
+        table.pending[slot] = 0
+        table.flags[slot] &= ~(_PENDING_ON_TIME | _TIMED)
+
+    def emit(self, slot: int, produced: int, by_trigger: bool, passing: bool, last: bool) -> None:
+        """Emit a pane, and before it the retractions of what stands."""
+        table = self.cells
+        flags = table.flags[slot]
+        info = _BY_TRIGGER if by_trigger else 0
+        if self.watermark >= table.end[slot]:
+            is_first = table.on_time_index[slot] < 0 and not flags & _HAD_ON_TIME
+            info |= _ON_TIME if is_first and (passing or flags & _PENDING_ON_TIME) else _LATE
+            table.on_time_index[slot] += 1
+            if info & _ON_TIME:
+                flags |= _HAD_ON_TIME
+        if last or self.trees.is_finished(slot):
+            info |= _LAST
+            flags |= _HAS_CLOSED
+        if table.index[slot] == 0:
+            info |= _FIRST
+        time = self.output_time(slot)
+        taken_back = self.take_back(slot, produced)
+        pane = self.appended(slot, produced, taken_back)
+        panes = self.panes
+        panes.key[pane] = table.key[slot]
+        panes.start[pane] = table.start[slot]
+        panes.end[pane] = table.end[slot]
+        panes.kind[pane] = table.kind[slot]
+        panes.index[pane] = table.index[slot]
+        panes.on_time_index[pane] = table.on_time_index[slot]
+        panes.flags[pane] = info
+        panes.time[pane] = time
+        table.index[slot] += 1
+        table.flags[slot] = flags
+        self.log.add(_FIRE, slot, pane)
+        if self.retracts:
+            entry = self.standing.open()
+            self.standing.panes.copy(entry, panes, pane)
+            self.standing.following[entry] = _NONE
+            table.standing[slot] = entry
+            self.log.add(_REPLACE, entry, pane)
+
+    def take_back(self, slot: int, produced: int) -> int:
+        """Emit the retractions of what stands, by source window; return the number that names the emission, or −1."""
+        table, standing = self.cells, self.standing
+        named = _NONE
+        while table.standing[slot] >= 0:
+            if named < 0:
+                named = self.number
+                self.number += 1
+            before, earliest = _NONE, table.standing[slot]
+            previous, entry = earliest, standing.following[earliest]
+            while entry >= 0:
+                if self.is_earlier(entry, earliest):
+                    before, earliest = previous, entry
+                previous, entry = entry, standing.following[entry]
+            if before < 0:
+                table.standing[slot] = standing.following[earliest]
+            else:
+                standing.following[before] = standing.following[earliest]
+            pane = self.appended(slot, produced, named)
+            self.panes.copy(pane, standing.panes, earliest)
+            self.panes.flags[pane] |= _RETRACTION
+            self.log.add(_RETRACT, earliest, pane)
+            standing.close(earliest)
+        return named
+
+    def is_earlier(self, entry: int, other: int) -> bool:
+        """Tell whether a standing value's window comes before another's: by end, then start."""
+        panes = self.standing.panes
+        if panes.end[entry] != panes.end[other]:
+            return panes.end[entry] < panes.end[other]
+        return panes.start[entry] < panes.start[other]
+
+    def appended(self, slot: int, produced: int, named: int) -> int:
+        """Return the place of a new pane of the cause at hand."""
+        if self.cause < 0:
+            causes, table = self.causes, self.cells
+            self.cause = causes.open()
+            causes.event[self.cause] = self.events
+            causes.instant[self.cause] = self.instant
+            causes.phase[self.cause] = self.phase
+            causes.at[self.cause] = self.at
+            causes.key[self.cause] = table.key[slot]
+            causes.start[self.cause] = table.start[slot]
+            causes.end[self.cause] = table.end[slot]
+            causes.kind[self.cause] = table.kind[slot]
+        pane = self.panes.open()
+        self.panes.cause[pane] = self.cause
+        self.panes.number[pane] = self.number
+        self.panes.emission[pane] = named
+        self.panes.produced[pane] = produced
+        self.number += 1
+        return pane
+
+    def emit_reopened(self, slot: int) -> None:
+        """Emit the one pane of a reopened window, and forget it."""
+        table = self.cells
+        pane = self.appended(slot, self.clock, _NONE)
+        self.panes.key[pane] = table.key[slot]
+        self.panes.start[pane] = table.start[slot]
+        self.panes.end[pane] = table.end[slot]
+        self.panes.kind[pane] = ~table.kind[slot]
+        self.panes.index[pane] = self.panes.on_time_index[pane] = 0
+        self.panes.flags[pane] = _LATE | _FIRST | _LAST
+        self.panes.time[pane] = self.output_time(slot)
+        self.log.add(_FIRE, slot, pane)
+        self.log.add(_EXPIRE, slot, 0)
+        table.close(slot)
+
+    def output_time(self, slot: int) -> int:
+        """Return the event time of the next pane; it does not depend on when the pane fires."""
+        table = self.cells
+        end = table.end[slot] - 1
+        if table.flags[slot] & _TIMED:
+            if self.times == _EARLIEST:
+                return min(table.earliest[slot], end)
+            if self.times == _LATEST:
+                return min(table.latest[slot], end)
+        return end
+
+    # Clocks --------------------------------------------------------------------------------------------------------
+
+    def expiry(self, end: int) -> int:
+        """Return the watermark at which a window expires; at +∞ every window does."""
+        return self.latest if end > self.latest - self.lateness else end + self.lateness
+
+    def advance_clock(self, time: int) -> None:
+        """Take the processing clock forward: the timers before `time` run, then it is that time."""
+        if time > self.clock:
+            self.run_clock(time - 1, _BEFORE)
+            self.clock = time
+            self.trees.now[_CLOCK_LINE] = time
+
+    def run_clock(self, until: int, phase: int) -> None:
+        """Run the timers of the processing clock that are due."""
+        self.collected_count = 0
+        self.collect(_CLOCK_LINE, until)
+        self.events += 1
+        for place in range(self.collected_count):
+            slot = self.collected[place]
+            self.cells.flags[slot] &= ~_COLLECTED
+            if self.trees.due(slot, True, until) & 1:
+                at = self.trees.fired_at[0]
+                self.begin(phase, at)
+                forced = self.closes_always and self.trees.is_finished(slot)
+                self.fire(slot, at, True, False, forced, False)
+            self.schedule(slot)
+
+    def reach(self, percentiles: Sequence[int], watermark: int) -> bool:
+        """Take the further percentiles of the watermark forward; return whether any has moved.
+
+        They never go back, and none is behind the low watermark.
+        """
+        moved = False
+        for number, percentile in enumerate(percentiles):
+            line = _CLOCK_LINE + 1 + number
+            reached = max(percentile, watermark)
+            if reached > self.trees.now[line]:
+                self.trees.now[line] = reached
+                moved = True
+        return moved
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Let a watermark take effect: event-time timers at or before it run, windows pass and expire."""
+        previous = self.watermark
+        if watermark > previous:
+            self.watermark = watermark
+            self.trees.now[_LOW_LINE] = watermark
+        self.events += 1
+        self.collected_count = 0
+        for line in range(self.lines):
+            if line != _CLOCK_LINE:
+                self.collect(line, self.trees.now[line])
+        if self.watermark > previous:
+            self.run_reopened()
+        for place in range(self.collected_count):
+            slot = self.collected[place]
+            self.cells.flags[slot] &= ~_COLLECTED
+            fired = (self.trees.due(slot, False, 0) & 1) != 0
+            self.begin(_WATERMARK, self.trees.fired_at[0] if fired else self.expiry(self.cells.end[slot]))
+            if not self.watermark_reaches(slot, previous, fired):
+                self.schedule(slot)
+
+    def run_reopened(self) -> None:
+        """Emit the panes of the windows that late data have opened again."""
+        for place in range(self.reopened_count):
+            self.begin(_WATERMARK, self.first)
+            self.emit_reopened(self.reopened[place])
+        self.reopened_count = 0
+
+    def watermark_reaches(self, slot: int, previous: int, fired: bool) -> bool:
+        """Do what a new watermark brings for one window; return whether it expired."""
+        table = self.cells
+        end = table.end[slot]
+        passing = previous < end <= self.watermark
+        expiring = self.watermark >= self.expiry(end)
+        forced = fired and passing and self.passes_always
+        if expiring or (fired and self.trees.is_finished(slot)):
+            forced = forced or (self.closes_always and not table.flags[slot] & _HAS_CLOSED)
+        if fired or (expiring and (table.pending[slot] > 0 or forced)):
+            self.fire(slot, self.clock, fired, passing, forced, expiring)
+        if expiring:
+            self.expire(slot)
+        return expiring
+
+    def expire(self, slot: int) -> None:
+        """Forget a cell; what has been emitted of it stands for good."""
+        self.log.add(_EXPIRE, slot, 0)
+        entry = self.cells.standing[slot]
+        while entry >= 0:
+            following = self.standing.following[entry]
+            self.standing.close(entry)
+            entry = following
+        self.trees.forget(slot)
+        self.cells.close(slot)
+
+    def signal(self, name: int) -> None:
+        """Show a signal to every open window."""
+        self.events += 1
+        for slot in range(self.cells.used):
+            if self.cells.key[slot] < 0 or self.cells.flags[slot] & _REOPENED:
+                continue
+            if self.trees.signalled(slot, name) & 1:
+                self.begin(_BEFORE, self.clock)
+                forced = self.closes_always and self.trees.is_finished(slot)
+                self.fire(slot, self.clock, True, False, forced, False)
+            self.schedule(slot)
+
+    # Queues --------------------------------------------------------------------------------------------------------
+
+    def due_on(self, slot: int, line: int) -> int:
+        """Return when a line is next of interest to a cell; +∞ if never."""
+        due = self.trees.next_due(slot, line)
+        return min(due, self.expiry(self.cells.end[slot])) if line == _LOW_LINE else due
+
+    def schedule(self, slot: int) -> None:
+        """Put a cell that has changed into the queues, where it comes up earlier than it did."""
+        table = self.cells
+        for line in range(self.lines):
+            due = self.due_on(slot, line)
+            if due < table.queued[slot * self.lines + line]:
+                table.queued[slot * self.lines + line] = due
+                self.enqueue(self.heaps[line], due, slot, line)
+        if table.pending[slot] > 0:
+            hold = self.hold_of(slot)
+            if hold < table.held_at[slot]:
+                table.held_at[slot] = hold
+                self.enqueue(self.holds, hold, slot, _NONE)
+
+    def enqueue(self, heap: DeadlineHeap, time: int, slot: int, line: int) -> None:
+        """Add to a queue, which is made anew once most of it does not hold any more."""
+        table = self.cells
+        if heap.size > _FEW + 4 * table.live:
+            heap.clear()
+            for other in range(table.used):
+                if table.key[other] >= 0 and other != slot:
+                    queued = table.held_at[other] if line < 0 else table.queued[other * self.lines + line]
+                    if queued != self.latest:
+                        heap.push(queued, other)
+        heap.push(time, slot)
+
+    def collect(self, line: int, until: int) -> None:
+        """Add the cells that are due on a line to those collected, and take them out of its queue."""
+        table = self.cells
+        heap = self.heaps[line]
+        while heap.size > 0 and heap.first_time() <= until:
+            time, slot = heap.first_time(), heap.first_slot()
+            heap.pop()
+            if table.key[slot] < 0 or table.queued[slot * self.lines + line] != time:
+                continue
+            table.queued[slot * self.lines + line] = self.latest
+            due = self.due_on(slot, line)
+            if due <= until:
+                self.collect_cell(slot)
+            elif due < self.latest:
+                table.queued[slot * self.lines + line] = due
+                heap.push(due, slot)
+        if until == self.latest:  # what waits for +∞ is in no queue
+            for slot in range(table.used):
+                if table.key[slot] >= 0 and not table.flags[slot] & _REOPENED:
+                    self.collect_cell(slot)
+
+    def collect_cell(self, slot: int) -> None:
+        """Add a cell to those collected, once."""
+        if not self.cells.flags[slot] & _COLLECTED:
+            self.cells.flags[slot] |= _COLLECTED
+            if self.collected_count == len(self.collected):
+                self.collected = lengthened(self.collected, 2 * self.collected_count)
+            self.collected[self.collected_count] = slot
+            self.collected_count += 1
+
+    def hold_of(self, slot: int) -> int:
+        """Return the earliest event time of what is still to come of a cell: its next pane, or what that takes back."""
+        hold = self.output_time(slot)
+        entry = self.cells.standing[slot]
+        while entry >= 0:
+            hold = min(hold, self.standing.panes.time[entry])
+            entry = self.standing.following[entry]
+        return hold
+
+    def held(self) -> int:
+        """Return the earliest event time of what is still to come; +∞ if there is nothing."""
+        table, heap = self.cells, self.holds
+        while heap.size > 0:
+            time, slot = heap.first_time(), heap.first_slot()
+            is_current = table.key[slot] >= 0 and table.held_at[slot] == time
+            if is_current and table.pending[slot] > 0:
+                hold = self.hold_of(slot)
+                if hold == time:
+                    return time
+                heap.pop()
+                table.held_at[slot] = hold
+                heap.push(hold, slot)
+                continue
+            heap.pop()
+            if is_current:
+                table.held_at[slot] = self.latest
+        return self.latest

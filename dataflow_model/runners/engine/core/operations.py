@@ -1,0 +1,59 @@
+"""What the numbers mean that the compiled modules share with the others."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "ADD",
+    "CLEAR",
+    "CLOCK_LINE",
+    "EXPIRE",
+    "FIRE",
+    "GLOBAL_KIND",
+    "INTERVAL_KIND",
+    "LOW_LINE",
+    "MERGE",
+    "PANE_BY_TRIGGER",
+    "PANE_EARLY",
+    "PANE_FIRST",
+    "PANE_LAST",
+    "PANE_LATE",
+    "PANE_ON_TIME",
+    "PANE_RETRACTION",
+    "REPLACE",
+    "RETRACT",
+]
+
+# Operations on a cell, in the log. The argument is
+ADD: Final = 0
+"""the row of the element that its accumulator takes in;"""
+MERGE: Final = 1
+"""the slot of a cell that is merged into it; the sources of one merge follow one another;"""
+CLEAR: Final = 2
+"""nothing: it begins again with an empty accumulator;"""
+FIRE: Final = 3
+"""the pane whose value it is now;"""
+REPLACE: Final = 4
+"""the pane whose value it is now, in `slot` the standing entry that keeps it; it follows a `FIRE` of the same pane;"""
+RETRACT: Final = 5
+"""the pane that takes a value back, in `slot` the standing entry that has kept it;"""
+EXPIRE: Final = 6
+"""nothing: the cell is gone."""
+
+# Flags of a pane.
+PANE_EARLY: Final = 0
+PANE_ON_TIME: Final = 1
+PANE_LATE: Final = 2
+PANE_FIRST: Final = 4
+PANE_LAST: Final = 8
+PANE_BY_TRIGGER: Final = 16
+PANE_RETRACTION: Final = 32
+
+# Kinds of windows; users' classes have further numbers.
+INTERVAL_KIND: Final = 0
+GLOBAL_KIND: Final = 1
+
+# Lines: the clocks that a cell waits for. The percentiles of the watermark below 100 have further numbers.
+LOW_LINE: Final = 0
+CLOCK_LINE: Final = 1

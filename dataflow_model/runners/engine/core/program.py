@@ -1,0 +1,245 @@
+"""A trigger tree as a program: what is at each place of it, in arrays."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.runners.engine.core.operations import CLOCK_LINE, LOW_LINE
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterBytes,
+    AfterCount,
+    AfterEach,
+    AfterEventTime,
+    AfterProcessingTime,
+    AfterPunctuation,
+    AfterSignal,
+    AfterWatermark,
+    Always,
+    AtPeriod,
+    DataTrigger,
+    OrFinally,
+    RepeatCount,
+    Repeatedly,
+    TimeDomain,
+    Trigger,
+)
+from dataflow_model.triggers.contexts import LOW_WATERMARK
+from dataflow_model.triggers.elements import checked_answer
+from dataflow_model.triggers.local_times import next_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Program", "compile_tree"]
+
+(
+    NEVER,
+    ALWAYS,
+    COUNT,
+    WEIGH,
+    TEST,
+    ASK,
+    SIGNAL,
+    WATERMARK,
+    DELAY,
+    PERIOD,
+    REPEATEDLY,
+    REPEAT_COUNT,
+    EACH,
+    ANY,
+    ALL,
+    OR_FINALLY,
+) = range(16)
+"""What a place does; from `REPEATEDLY` on it has places below it."""
+_BITS_A_WORD: Final = 62
+_MOST: Final = 2**63 - 1
+
+
+@attrs.frozen
+class Program:
+    """A trigger tree as arrays over its places, which are numbered in preorder.
+
+    Attributes:
+        operation: what each place does.
+        argument: its number: how many, how long, which signal.
+        last: the greatest number below it.
+        line: the clock that its timer waits for; −1 where it has none.
+        counter: which of a cell's counters is its own; −1 where it has none.
+        deadline: which of a cell's deadlines is its own; −1 where it has none.
+        first_child, children: where its children begin in `child`, and how many they are.
+        child: the places of all children, side by side.
+        word, mask: its bit in a set of places.
+        words: how many words such a set has.
+        counters, deadlines: how many a cell has.
+        calls: by place, what it calls in Python; `None` for most.
+        merges: by place, what merges states that a user's condition has kept.
+        percentiles: those of the watermark below 100 that it waits for, lowest first; their lines follow the clock's.
+        signals: the names that it waits for, in order; a signal's number is its place among them.
+    """
+
+    operation: array[int]
+    argument: array[int]
+    last: array[int]
+    line: array[int]
+    counter: array[int]
+    deadline: array[int]
+    first_child: array[int]
+    children: array[int]
+    child: array[int]
+    word: array[int]
+    mask: array[int]
+    words: int
+    counters: int
+    deadlines: int
+    calls: tuple[Callable[..., Any] | None, ...]
+    merges: tuple[Callable[..., Any] | None, ...]
+    percentiles: tuple[float, ...]
+    signals: tuple[str, ...]
+
+    @property
+    def lines(self) -> int:
+        """How many clocks a cell may wait for."""
+        return CLOCK_LINE + 1 + len(self.percentiles)
+
+
+@attrs.define
+class _Place:
+    operation: int
+    argument: int = 0
+    line: int = -1
+    counts: bool = False
+    waits: bool = False
+    call: Callable[..., Any] | None = None
+    merge: Callable[..., Any] | None = None
+    children: list[int] = attrs.field(factory=list)
+    last: int = 0
+
+
+def compile_tree(trigger: Trigger) -> Program:
+    """Return a trigger tree as a program; `plan.compiled` says which trees there are programs for.
+
+    Example:
+        >>> from dataflow_model.triggers import AfterCount
+        >>> program = compile_tree(AfterWatermark(early=AfterCount(10), late=AfterCount(1)))
+        >>> program.operation.tolist() == [EACH, OR_FINALLY, REPEATEDLY, COUNT, WATERMARK, REPEATEDLY, COUNT]
+        True
+        >>> program.last.tolist(), program.counters
+        ([6, 4, 3, 3, 4, 6, 6], 2)
+    """
+    places: list[_Place] = []
+    triggers = _gather(trigger)
+    percentiles = tuple(sorted({float(one) for tree in triggers for one in tree.percentiles} - {LOW_WATERMARK}))
+    signals = tuple(sorted(frozenset[str]().union(*(tree.signals for tree in triggers))))
+    _place(trigger, places, percentiles, signals)
+    child = [number for place in places for number in place.children]
+    first_child = [sum(len(place.children) for place in places[:number]) for number in range(len(places))]
+    counting = [number for number, place in enumerate(places) if place.counts]
+    waiting = [number for number, place in enumerate(places) if place.waits]
+    return Program(
+        operation=array("q", [place.operation for place in places]),
+        argument=array("q", [place.argument for place in places]),
+        last=array("q", [place.last for place in places]),
+        line=array("q", [place.line for place in places]),
+        counter=_numbered(counting, len(places)),
+        deadline=_numbered(waiting, len(places)),
+        first_child=array("q", first_child),
+        children=array("q", [len(place.children) for place in places]),
+        child=array("q", child or [0]),
+        word=array("q", [number // _BITS_A_WORD for number in range(len(places))]),
+        mask=array("q", [1 << number % _BITS_A_WORD for number in range(len(places))]),
+        words=(len(places) - 1) // _BITS_A_WORD + 1,
+        counters=len(counting),
+        deadlines=len(waiting),
+        calls=tuple(place.call for place in places),
+        merges=tuple(place.merge for place in places),
+        percentiles=percentiles,
+        signals=signals,
+    )
+
+
+def _numbered(chosen: list[int], places: int) -> array[int]:
+    """Number some of the places; the others get −1."""
+    return array("q", [chosen.index(place) if place in chosen else -1 for place in range(places)])
+
+
+def _gather(trigger: Trigger) -> list[Trigger]:
+    """Return the triggers of a tree."""
+    tree = trigger.lowered()
+    return [tree, *(one for child in tree.children for one in _gather(child))]
+
+
+def _place(trigger: Trigger, places: list[_Place], percentiles: tuple[float, ...], signals: tuple[str, ...]) -> int:
+    """Add a tree to the places; return the number of its root."""
+    tree = trigger.lowered()
+    number = len(places)
+    place = _leaf(tree, percentiles, signals)
+    places.append(place)
+    place.children = [_place(child, places, percentiles, signals) for child in tree.children]
+    place.last = len(places) - 1
+    return number
+
+
+def _leaf(tree: Trigger, percentiles: tuple[float, ...], signals: tuple[str, ...]) -> _Place:
+    """Return what is at a place, without what is below it."""
+    match tree:
+        case Always():
+            return _Place(ALWAYS)
+        case AfterCount(n):
+            return _Place(COUNT, min(n, _MOST), counts=True)
+        case AfterBytes(n):
+            return _Place(WEIGH, min(n, _MOST), counts=True, call=tree._weight)  # noqa: SLF001 - the trigger's own measure
+        case AfterPunctuation(predicate):
+            return _Place(TEST, call=predicate)
+        case DataTrigger():
+            return _Place(ASK, call=_asker(tree), merge=tree.merge_state)
+        case AfterSignal(name):
+            return _Place(SIGNAL, signals.index(name))
+        case AfterWatermark():
+            share = tree.percentile
+            line = LOW_LINE if share == LOW_WATERMARK else CLOCK_LINE + 1 + percentiles.index(float(share))
+            return _Place(WATERMARK, line=line)
+        case AfterProcessingTime(delay):
+            return _Place(DELAY, int(delay), CLOCK_LINE, waits=True)
+        case AfterEventTime(delay):
+            return _Place(DELAY, int(delay), LOW_LINE, waits=True)
+        case AtPeriod():
+            line = LOW_LINE if tree.domain is TimeDomain.EVENT_TIME else CLOCK_LINE
+            return _Place(PERIOD, line=line, waits=True, call=_next_time(tree))
+        case RepeatCount():
+            return _Place(REPEAT_COUNT, min(tree.n, _MOST), counts=True)
+        case _:
+            return _Place(_COMPOSITES.get(type(tree), NEVER))
+
+
+def _asker(tree: DataTrigger) -> Callable[[Any, Any], tuple[bool, Any]]:
+    """Return what asks a user's condition, and checks the answer."""
+
+    def ask(element: Any, state: Any) -> tuple[bool, Any]:
+        return checked_answer(tree, tree.should_emit(element, state))
+
+    return ask
+
+
+def _next_time(tree: AtPeriod) -> Callable[[int], int]:
+    """Return what gives the time of a period that follows an instant."""
+
+    def after(micros: int) -> int:
+        at = next_time(micros, int(tree.reference), tree.period, tree.timezone)
+        return max(int(MIN_TIMESTAMP), min(at, int(MAX_TIMESTAMP)))
+
+    return after
+
+
+_COMPOSITES: Final[dict[type[Trigger], int]] = {
+    Repeatedly: REPEATEDLY,
+    AfterEach: EACH,
+    AfterAny: ANY,
+    AfterAll: ALL,
+    OrFinally: OR_FINALLY,
+}

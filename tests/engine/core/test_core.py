@@ -1,0 +1,217 @@
+"""The core emits what the object engine emits: panes, their order, what is counted, and the output's watermarks."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.combine import GroupFn
+from dataflow_model.plan.compiled import why_strategy_not_compiled
+from dataflow_model.testing import strategies
+from tests.support import scripting
+from tests.support.core_driving import Element, Instant, answer_of, bounded_answer, instants_of, joined, machines
+from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, windowing_strategy
+from tests.support.spec.drawing import script as drawn_script
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.testing import TestStream
+    from tests.support.spec.drawing import Pick
+
+LATE = st.sampled_from(dm.LateData)
+COMBINERS = [dm.Sum(), dm.Max(), dm.Mean(), GroupFn()]
+PERCENTILES = tuple(sorted(float(one) for one in strategies.PERCENTILES))
+FAST = int(os.environ.get("CORE_CASES", "200"))
+MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
+PARTS = 10
+
+
+def check(pick: Pick, script: TestStream, strategy: WindowingStrategy) -> None:
+    """Run a script through both machines: in chunks, and as one bucket of a bounded job."""
+    assert why_strategy_not_compiled(strategy) is None
+    combine = pick(COMBINERS)
+    instants = list(instants_of(script, strategy, PERCENTILES))
+    instants = [attrs.evolve(now, closes=pick([now.closes, True, False])) for now in instants]
+    instants = joined(instants, [pick([False, False, True]) for _ in instants])
+    if pick([False, False, True]):
+        instants = [with_keys_that_vary(now) for now in instants]
+    cuts = [pick(range(1, len(instants) + 1)) for _ in range(pick([0, 1, 3]))]
+    objects, core = (answer_of(machine, instants, cuts) for machine in machines(strategy, combine, PERCENTILES))
+    assert core == objects
+    elements = [one for now in instants for one in now.elements]
+    objects, core = (bounded_answer(machine, elements) for machine in machines(strategy, combine, PERCENTILES))
+    assert core == objects
+
+
+def by_draws(data: st.DataObject) -> Pick:
+    """Return what picks with hypothesis."""
+    return lambda options: data.draw(st.sampled_from(options))
+
+
+def check_seeds(seeds: range) -> None:
+    """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
+    leaves = [name for name in LEAVES if not name.startswith("a user's")]
+    for seed in seeds:
+        pick = random.Random(seed).choice
+        strategy = windowing_strategy(pick, WINDOW_FNS, leaves)
+        script = drawn_script(pick, [*STEPS, "percentile", "signal"])
+        try:
+            check(pick, script, strategy)
+        except BaseException as error:
+            error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
+            raise
+
+
+def with_keys_that_vary(now: Instant) -> Instant:
+    """Give the elements keys of which equal ones look different."""
+    return attrs.evolve(now, elements=tuple(map(_with_a_zero, now.elements)))
+
+
+def _with_a_zero(element: Element) -> Element:
+    return attrs.evolve(element, key=(element.key, -0.0 if element.number % 2 else 0.0))
+
+
+@given(
+    st.data(),
+    strategies.test_streams(keys=("a", "b", "c")),
+    strategies.windowing_strategies(
+        fns=strategies.window_fns(merging=False), trees=st.just(dm.DefaultTrigger()), late_data=LATE
+    ),
+)
+def test_windows_under_the_default_trigger(
+    data: st.DataObject, script: TestStream, strategy: WindowingStrategy
+) -> None:
+    check(by_draws(data), script, strategy)
+
+
+@given(
+    st.data(),
+    strategies.test_streams(keys=("a", "b", "c"), signals=strategies.SIGNALS, percentiles=strategies.PERCENTILES),
+    strategies.windowing_strategies(fns=strategies.window_fns(merging=False), late_data=LATE),
+    st.booleans(),
+)
+def test_windows_that_do_not_merge_under_any_trigger(
+    data: st.DataObject, script: TestStream, strategy: WindowingStrategy, retracting: bool
+) -> None:
+    check(by_draws(data), script, attrs.evolve(strategy, retracting=retracting and strategy.accumulates))
+
+
+@given(
+    st.data(),
+    strategies.test_streams(keys=("a", "b"), signals=strategies.SIGNALS, percentiles=strategies.PERCENTILES),
+    strategies.windowing_strategies(fns=strategies.window_fns(merging=True), late_data=LATE),
+    st.booleans(),
+)
+def test_sessions_under_any_trigger(
+    data: st.DataObject, script: TestStream, strategy: WindowingStrategy, retracting: bool
+) -> None:
+    check(by_draws(data), script, attrs.evolve(strategy, retracting=retracting and strategy.accumulates))
+
+
+def check_script(text: str, windowing: dm.WindowInto, combine: Any = None) -> None:
+    """Run a short script, as in tests/support/scripting.py, in one chunk and in one chunk an instant."""
+    combine = combine or dm.Sum()
+    instants = list(instants_of(scripting.script(text), windowing.strategy, ()))
+    for cuts in ([], list(range(1, len(instants)))):
+        objects, core = (answer_of(machine, instants, cuts) for machine in machines(windowing.strategy, combine, ()))
+        assert core == objects
+
+
+def test_the_deadline_of_until_counts_where_both_fire_at_once() -> None:
+    trigger = dm.AfterEventTime(1).or_finally(dm.AfterEventTime(5))
+    check_script("e 1@1, e 2@12, e 4@21, w 60, e 8@61, w +inf", scripting.fixed(trigger, lateness=100))
+
+
+def test_what_was_on_time_for_windows_is_late_once_their_union_ends_behind_the_watermark() -> None:
+    late = dm.AfterWatermark(late=dm.AfterCount(1))
+    check_script(
+        "e 1@0, e 2@15, w 12, e 4@8, w 18, e 8@20, w 26, e 16@24, w +inf", scripting.sessions(late, lateness=30)
+    )
+
+
+def test_conditions_met_and_turns_begun_are_kept_through_merges() -> None:
+    trigger = dm.Repeatedly(dm.AfterEach(dm.AfterAll(dm.AfterCount(2), dm.AfterProcessingTime(3)), dm.AfterCount(1)))
+    text = "p 1, e 1@0, e 2@30, p 2, e 4@9, e 8@21, p 6, e 16@15, p 9, e 32@16, w 50, e 64@45, p 20, w +inf"
+    check_script(text, scripting.sessions(trigger, lateness=60))
+
+
+def test_a_merged_window_is_held_back_by_what_it_has_to_take_back() -> None:
+    late = dm.AfterWatermark(late=dm.AfterCount(2))
+    windowing = scripting.sessions(late, lateness=60).accumulating_and_retracting()
+    check_script("e 1@0, w 12, e 2@7, w 20, e 4@9, e 8@8, w 40, e 16@3, w +inf", windowing)
+
+
+def test_a_turn_that_has_not_begun_in_the_merged_window_waits_for_no_timer() -> None:
+    trigger = dm.Repeatedly(dm.AfterEach(dm.AfterCount(3), dm.AfterProcessingTime(5)))
+    text = "p 1, e 1@0, e 2@1, e 4@2, e 8@3, p 2, e 16@15, e 32@8, p 9, e 64@9, p 20, w 50, w +inf"
+    check_script(text, scripting.sessions(trigger, lateness=60))
+
+
+def test_two_signals_of_one_instant_count_the_panes_of_a_window_on() -> None:
+    trigger = dm.Repeatedly(dm.AfterAny(dm.AfterSignal("go"), dm.AfterSignal("stop")))
+    strategy = scripting.fixed(trigger).accumulating_and_retracting().strategy
+    instants = list(instants_of(scripting.script("e 1@1, e 2@12, p 1, e 4@2, e 8@13, p 2, w +inf"), strategy, ()))
+    both = [attrs.evolve(now, signals=("stop", "go") if place in {2, 5} else ()) for place, now in enumerate(instants)]
+    objects, core = (answer_of(machine, both, [3]) for machine in machines(strategy, dm.Sum(), ()))
+    assert core == objects
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("cuts", [[], [1, 2, 3, 4, 5, 6]])
+def test_sums_of_whole_numbers_are_exact_however_large(sign: int, cuts: list[int]) -> None:
+    windowing = scripting.sessions(dm.Repeatedly(dm.AfterCount(1)), lateness=60).accumulating_and_retracting()
+    instants = list(
+        instants_of(scripting.script("e 1@1, e 2@2, e 3@17, e 4@18, e 5@10, w +inf"), windowing.strategy, ())
+    )
+    large = [
+        attrs.evolve(now, elements=tuple(attrs.evolve(one, value=sign * (2**62 + 1)) for one in now.elements))
+        for now in instants
+    ]
+    objects, core = (answer_of(machine, large, cuts) for machine in machines(windowing.strategy, dm.Sum(), ()))
+    assert core == objects
+    assert repr(("k", sign * 5 * (2**62 + 1))) in {row[0] for panes in core.panes for row in panes}
+
+
+@pytest.mark.parametrize("value", [2**70, 1.5, True, 2**63 - 1])
+def test_sums_go_on_from_those_in_arrays_with_numbers_of_any_kind(value: Any) -> None:
+    windowing = scripting.fixed(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
+    script = scripting.script("e 1@1, e 2@2, e 3@12, e 4@3, e 5@4, w +inf")
+    cut = 3
+    instants = list(instants_of(script, windowing.strategy, ()))
+    late = [
+        attrs.evolve(now, elements=tuple(attrs.evolve(one, value=value) for one in now.elements))
+        for now in instants[cut:]
+    ]
+    late = instants[:cut] + late
+    objects, core = (answer_of(machine, late, [cut]) for machine in machines(windowing.strategy, dm.Sum(), ()))
+    assert core == objects
+
+
+def test_a_key_whose_windows_are_all_gone_is_shown_as_it_looks_when_it_comes_again() -> None:
+    strategy = scripting.fixed(dm.DefaultTrigger()).strategy
+    instants = map(with_keys_that_vary, instants_of(scripting.script("e 1@1, e 2@2, e 4@33, e 8@34"), strategy, ()))
+    elements = [one for now in instants for one in now.elements]
+    elements.sort(key=lambda one: one.time)
+    for machine in machines(strategy, dm.Sum(), ()):
+        answer = bounded_answer(machine, elements)
+        assert [row[0] for row in answer.panes[0]] == ["(('k', -0.0), 3)", "(('k', -0.0), 12)"]
+        answer = bounded_answer(machine, elements[1:])
+        assert [row[0] for row in answer.panes[0]] == ["(('k', 0.0), 2)", "(('k', -0.0), 12)"]
+
+
+def test_scripts_drawn_on_a_grid() -> None:
+    check_seeds(range(FAST))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_fifty_thousand_scripts_drawn_on_a_grid(part: int) -> None:
+    check_seeds(range(FAST + part, FAST + MANY, PARTS))

@@ -1,0 +1,195 @@
+"""The same script through the object engine and through the core, as chunks of instants."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+import dataflow_model as dm
+from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref
+from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.chunk import Bucket, Chunk, Instants, PlacedBundle
+from dataflow_model.runners.engine.core.keyed import CoreMachine
+from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.order import of_row
+from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.values import NO_FIRING, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.chunk import Produced
+    from dataflow_model.runners.engine.machine import KeyedMachine
+    from dataflow_model.testing import TestStream
+
+FIRST, LATEST = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
+
+
+@attrs.frozen
+class Element:
+    """One element: its order is its number in the script."""
+
+    key: Any
+    value: Any
+    time: int
+    windows: tuple[Window, ...]
+    number: int
+
+
+@attrs.frozen
+class Instant:
+    """What happens at one instant, as a stage is told it."""
+
+    clock: int
+    elements: tuple[Element, ...]
+    watermark: int
+    percentiles: tuple[int, ...]
+    signals: tuple[str, ...]
+    closes: bool
+
+
+def instants_of(script: TestStream, strategy: WindowingStrategy, percentiles: Sequence[float]) -> Iterator[Instant]:
+    """Yield a script's instants: one for each step, and for each element of a bundle; then the end of the input."""
+    number, clock, watermark = 0, 0, FIRST
+    ahead = dict.fromkeys(percentiles, FIRST)
+
+    def instant(*elements: Element, signals: tuple[str, ...] = (), closes: bool = False) -> Instant:
+        reached = tuple(max(value, watermark) for value in ahead.values())
+        return Instant(clock, elements, watermark, reached, signals, closes)
+
+    for step in script.steps:
+        match step:
+            case AddStep():
+                elements = []
+                for (key, value), at in step.elements:
+                    number += 1
+                    windows = tuple(strategy.window_fn.assign(at, (key, value)))
+                    elements.append(Element(key, value, int(at), windows, number))
+                yield instant(*elements)
+            case WatermarkStep() if step.percentile < 100:
+                for percentile in ahead:
+                    if percentile <= step.percentile:
+                        ahead[percentile] = max(ahead[percentile], int(step.watermark))
+                yield instant()
+            case WatermarkStep():
+                watermark = max(watermark, int(step.watermark))
+                yield instant()
+            case ClockStep():
+                clock = int(step.processing_time)
+                yield instant()
+            case SignalStep():
+                yield instant(signals=(step.name,))
+    yield instant(closes=True)
+    watermark, ahead = LATEST, dict.fromkeys(percentiles, LATEST)
+    yield instant()
+
+
+def joined(instants: Sequence[Instant], joins: Sequence[bool]) -> list[Instant]:
+    """Make one instant of some that follow one another, where the later one has no other clock and no signals."""
+    result: list[Instant] = []
+    for now, is_joined in itertools.zip_longest(instants, joins[: len(instants)], fillvalue=False):
+        assert isinstance(now, Instant)
+        before = result[-1] if result else None
+        if before is not None and is_joined and now.clock == before.clock and not now.signals and not before.closes:
+            result[-1] = attrs.evolve(now, elements=before.elements + now.elements, signals=before.signals)
+        else:
+            result.append(now)
+    return result
+
+
+@attrs.define
+class Answer:
+    """What a grouping has emitted, by instant; what it has counted, and what it waits for after each chunk."""
+
+    panes: list[list[tuple[Any, ...]]] = attrs.field(factory=list)
+    watermarks: list[Watermarks] = attrs.field(factory=list)
+    moments: list[tuple[int | None, int | None]] = attrs.field(factory=list)
+    counters: dict[str, int] = attrs.field(factory=dict)
+
+
+def machines(strategy: WindowingStrategy, combine: Any, percentiles: tuple[float, ...]) -> list[KeyedMachine]:
+    """Return the object engine and the core, for one grouping."""
+    node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=combine)
+    return [
+        GroupingEngine(node, thaw=pickle.loads, percentiles=percentiles),
+        CoreMachine(node, percentiles=percentiles),
+    ]
+
+
+def answer_of(machine: KeyedMachine, instants: Sequence[Instant], cuts: Sequence[int]) -> Answer:
+    """Run chunks, cut at the given places."""
+    answer = Answer()
+    bounds = [0, *sorted({cut for cut in cuts if 0 < cut < len(instants)}), len(instants)]
+    for begin, end in itertools.pairwise(bounds):
+        part = instants[begin:end]
+        produced = machine.run(chunk_of(part))
+        answer.panes += by_instant(produced, len(part))
+        answer.watermarks += produced.watermarks
+        answer.watermarks.append(machine.output_watermarks())
+        answer.moments.append(machine.next_moments())
+    answer.counters = dict(machine.counters)
+    return answer
+
+
+def bounded_answer(machine: KeyedMachine, elements: Sequence[Element]) -> Answer:
+    """Run all elements as one bucket of a bounded job, twice: the second finds nothing left of the first."""
+    answer = Answer()
+    for _ in range(2):
+        answer.panes += by_instant(machine.run_bounded(Bucket(bundle_of(elements))), 1)
+    answer.counters = dict(machine.counters)
+    return answer
+
+
+def by_instant(produced: Produced, count: int) -> list[list[tuple[Any, ...]]]:
+    """Return what has been emitted at each instant."""
+    assert set(produced.outputs) <= {MAIN}
+    placed = produced.outputs.get(MAIN, PlacedBundle())
+    rows: list[list[tuple[Any, ...]]] = [[] for _ in range(count)]
+    for place, row in zip(placed.places, rows_of(placed.bundle), strict=True):
+        rows[place].append(row)
+    return rows
+
+
+def rows_of(output: Bundle) -> Iterator[tuple[Any, ...]]:
+    """Yield all that is known of each element; `repr` tells apart what is equal and looks different."""
+    assert set(output.updates) <= set(range(len(output)))
+    for row, value in enumerate(output.values):
+        yield (
+            repr(value),
+            output.windows[row],
+            output.times[row],
+            output.panes[row],
+            output.produced[row],
+            output.orders[row],
+            output.updates.get(row),
+        )
+
+
+def chunk_of(part: Sequence[Instant]) -> Chunk:
+    """Return instants as a machine takes them."""
+    elements = PlacedBundle()
+    for place, now in enumerate(part):
+        elements.add(place, bundle_of(now.elements))
+    signals = {place: now.signals for place, now in enumerate(part) if now.signals}
+    return Chunk(
+        Instants([now.clock for now in part], [now.closes for now in part], signals),
+        elements,
+        [Watermarks.of(now.watermark, now.percentiles) for now in part],
+    )
+
+
+def bundle_of(elements: Sequence[Element]) -> Bundle:
+    """Return elements as a bundle."""
+    return Bundle(
+        [(one.key, one.value) for one in elements],
+        [one.time for one in elements],
+        [one.windows for one in elements],
+        [NO_FIRING] * len(elements),
+        [of_row("script", one.number) for one in elements],
+        [0] * len(elements),
+    )
