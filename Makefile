@@ -31,7 +31,10 @@ test: set-up ## run the tests that a change must pass before review
 test-all: set-up ## run every test, including the slow ones
 	@scripts/java.sh run $(VENV)/python -m pytest $(ARGS)
 
-test-uncompiled test-versions: set-up ## run a few Spark tests on each older PySpark that is supported (downloads 450 MB for each)
+test-uncompiled: set-up ## run the tests that need no Spark with the core as Python, as it is without a compiler
+	@DATAFLOW_MODEL_COMPILED=no $(VENV)/python -m pytest -m "not slow and not spark" $(TWO) $(ARGS)
+
+test-versions: set-up ## run a few Spark tests on each older PySpark that is supported (downloads 450 MB for each)
 	@scripts/test_versions.sh $(ARGS)
 
 check: set-up ## lint and type-check everything, including tests, and check the layers
