@@ -86,11 +86,11 @@ class Outcome:
 
 def by_place(records: Iterable[Record]) -> dict[Place, list[Record]]:
     """Sort panes by key and window, those of one place in the order in which they came."""
-    found: dict[Place, list[Record]] = {}
+    panes: dict[Place, list[Record]] = {}
     for record in records:
         place = (record.value[0], int(record.window.start), int(record.window.end))
-        found.setdefault(place, []).append(record)
-    return found
+        panes.setdefault(place, []).append(record)
+    return panes
 
 
 def fold(records: Iterable[Record]) -> dict[Place, Answer]:
@@ -116,9 +116,9 @@ def pane_differences(ours: Iterable[Record], theirs: Iterable[Record]) -> int:
     first, second = by_place(ours), by_place(theirs)
     count = 0
     for place in first.keys() | second.keys():
-        some, others = first.get(place, []), second.get(place, [])
-        count += abs(len(some) - len(others))
-        count += sum(not _same_pane(one, other) for one, other in zip(some, others, strict=False))
+        mine, others = first.get(place, []), second.get(place, [])
+        count += abs(len(mine) - len(others))
+        count += sum(not _same_pane(one, other) for one, other in zip(mine, others, strict=False))
     return count
 
 

@@ -36,16 +36,16 @@ class ParquetSource(FileSource):
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Compare the footer's schema, by names and types."""
-        found = self.file_schema(path)
+        schema = self.file_schema(path)
         for field in expected:
-            if field.name not in found.names:
+            if field.name not in schema.names:
                 problem = f"it has no column {field.name!r}"
-            elif found.field(field.name).type != field.type:
-                problem = f"column {field.name!r} is {found.field(field.name).type}, not {field.type}"
+            elif schema.field(field.name).type != field.type:
+                problem = f"column {field.name!r} is {schema.field(field.name).type}, not {field.type}"
             else:
                 continue
             raise SourceError(
-                f"{path} does not have the expected schema: {problem}; its columns are {', '.join(found.names)}",
+                f"{path} does not have the expected schema: {problem}; its columns are {', '.join(schema.names)}",
                 hint="read files with another schema separately, and merge the collections with dm.Flatten()",
             )
 

@@ -81,10 +81,10 @@ def schema_from_type(element_type: Any) -> pa.Schema | None:
             return None
     if fields is None:
         fields = {"value": element_type}
-    found = {name: _arrow_type(hint) for name, hint in fields.items()}
-    if any(kind is None for kind in found.values()):
+    types = {name: _arrow_type(hint) for name, hint in fields.items()}
+    if any(kind is None for kind in types.values()):
         return None
-    return pa.schema([pa.field(name, kind) for name, kind in found.items()])
+    return pa.schema([pa.field(name, kind) for name, kind in types.items()])
 
 
 def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Schema:
@@ -172,7 +172,7 @@ def _arrow_type(hint: Any) -> pa.DataType | None:
         return _SCALARS[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in {Union, types.UnionType}:
-        kinds = {_arrow_type(one) for one in arguments if one is not type(None)}
+        kinds = {_arrow_type(argument) for argument in arguments if argument is not type(None)}
         return kinds.pop() if len(kinds) == 1 else None
     if origin in {list, set, frozenset, collections.abc.Sequence} and len(arguments) == 1:
         inner = _arrow_type(arguments[0])
@@ -181,16 +181,16 @@ def _arrow_type(hint: Any) -> pa.DataType | None:
         inner = _arrow_type(arguments[0])
         return None if inner is None else pa.list_(inner)
     if origin is tuple and arguments:
-        return _struct({f"_{place}": one for place, one in enumerate(arguments, 1)})
+        return _struct({f"_{place}": argument for place, argument in enumerate(arguments, 1)})
     if origin is dict:
-        key, value = (_arrow_type(one) for one in arguments)
+        key, value = (_arrow_type(argument) for argument in arguments)
         return None if key is None or value is None else pa.map_(key, value)
     fields = _fields(hint)
     return _struct(fields) if fields else None
 
 
 def _struct(fields: dict[str, Any]) -> pa.DataType | None:
-    found = {name: _arrow_type(hint) for name, hint in fields.items()}
-    if any(kind is None for kind in found.values()):
+    types = {name: _arrow_type(hint) for name, hint in fields.items()}
+    if any(kind is None for kind in types.values()):
         return None
-    return pa.struct([pa.field(name, kind) for name, kind in found.items()])
+    return pa.struct([pa.field(name, kind) for name, kind in types.items()])

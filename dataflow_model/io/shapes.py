@@ -208,7 +208,7 @@ def _columns_of_alike(values: list[Any]) -> dict[str, list[Any]] | None:
         if kind is not tuple or set(map(len, values)) != {_PAIR}:
             return None
         keys, inner = _items(values, 0), _items(values, 1)
-        if any(_is_record(one) for one in set(map(type, inner))):
+        if any(_is_record(inner_type) for inner_type in set(map(type, inner))):
             columns = _columns_of_alike(inner) if type(inner[0]) is not tuple else None
             return None if columns is None or "key" in columns else {"key": keys, **columns}
         return {"key": keys, "value": inner}
@@ -292,10 +292,10 @@ def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Arra
             good.append(None)
         else:
             good.append(value)
-    found = _array(good, field.with_nullable(nullable=True))
-    if found is None:  # each fits alone, so all do
+    array = _array(good, field.with_nullable(nullable=True))
+    if array is None:  # each fits alone, so all do
         raise AssertionError(field)
-    return found
+    return array
 
 
 def _shown(value: Any) -> str:
@@ -319,22 +319,22 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"it is nested more than {_DEEPEST} deep")
     if kind is not None and pa.types.is_list(kind) and isinstance(value, tuple | list | set | frozenset):
-        return [_plain(one, kind.value_type, depth + 1) for one in value]
+        return [_plain(item, kind.value_type, depth + 1) for item in value]
     if kind is not None and pa.types.is_map(kind) and isinstance(value, dict):
         return [
-            (_plain(key, kind.key_type, depth + 1), _plain(one, kind.item_type, depth + 1))
-            for key, one in value.items()
+            (_plain(key, kind.key_type, depth + 1), _plain(item, kind.item_type, depth + 1))
+            for key, item in value.items()
         ]
     fields = _record_fields(value)
     if fields is None and isinstance(value, tuple):
-        fields = {f"_{place}": one for place, one in enumerate(value, 1)}
+        fields = {f"_{place}": item for place, item in enumerate(value, 1)}
     if fields is not None:
         if kind is None or not pa.types.is_struct(kind):
-            return {name: _plain(one, None, depth + 1) for name, one in fields.items()}
+            return {name: _plain(item, None, depth + 1) for name, item in fields.items()}
         inner = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
         if fields.keys() - inner.keys():
             raise ValueError(f"a value has the fields {list(fields)}, but its column has {list(inner)}")
-        return {name: _plain(one, inner[name], depth + 1) for name, one in fields.items()}
+        return {name: _plain(item, inner[name], depth + 1) for name, item in fields.items()}
     if isinstance(value, set | frozenset | list):
-        return [_plain(one, None, depth + 1) for one in value]
+        return [_plain(item, None, depth + 1) for item in value]
     return value

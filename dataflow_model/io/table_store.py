@@ -168,8 +168,8 @@ class TableStore:
             .where(*self._mine(run), self._commits.c.sequencer <= sequencer)
             .values(sequencer=sequencer)
         )
-        found = sa.select(self._commits.c.sequencer, self._commits.c.last_commit).where(*self._mine(run))
-        newest, last_commit = connection.execute(found).one()
+        query = sa.select(self._commits.c.sequencer, self._commits.c.last_commit).where(*self._mine(run))
+        newest, last_commit = connection.execute(query).one()
         if fence is not None and not taken.rowcount:
             raise fence.refusal(newest, self._shown)
         return str(last_commit)

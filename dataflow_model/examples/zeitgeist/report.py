@@ -124,7 +124,7 @@ def score(planted: Iterable[Planted], found: Iterable[Found]) -> Score:
     left = sorted(found)
     pairs: list[tuple[Planted, Found | None]] = []
     for what in planted:
-        match = next((one for one in left if _fits(what, one.anomaly)), None)
+        match = next((candidate for candidate in left if _fits(what, candidate.anomaly)), None)
         if match is not None:
             left.remove(match)
         pairs.append((what, match))

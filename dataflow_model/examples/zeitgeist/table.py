@@ -39,13 +39,13 @@ def table(result: Score, outages: Sequence[Outage] = ()) -> Table:
 def _found(found: Found | None, planted: Planted | None = None) -> tuple[str, str, str, str]:
     if found is None:
         return "[red]missed[/red]", "", "", ""
-    told = "" if planted is None or math.isinf(found.told) else f"{found.told - planted.start:.1f} s"
+    delay = "" if planted is None or math.isinf(found.told) else f"{found.told - planted.start:.1f} s"
     anomaly = found.anomaly
     return (
         f"{anomaly.since}–{anomaly.second} s",
         f"{anomaly.seen} for {anomaly.expected:.0f}",
         f"{1 - anomaly.confidence:.0e}",
-        told,
+        delay,
     )
 
 

@@ -170,12 +170,12 @@ class GroupingEngine(KeyedEngine):
         """Show signals to every open window, before the elements of the instant."""
         for name in sorted(self.machine.signals.intersection(names)):
             windows = self.state.every_window()
-            found = [
+            open_cells = [
                 (self.clock, window, state, encoded) for encoded, window, state in windows if window in state.cells
             ]
-            if found:
+            if open_cells:
                 self.set_up()
-            for at, window, state, encoded in sorted(found, key=_by_deadline):
+            for at, window, state, encoded in sorted(open_cells, key=_by_deadline):
                 cell = state.cells[window]
                 with at_window(self.label, state.key, window):
                     self._set_clocks()
@@ -268,13 +268,13 @@ class GroupingEngine(KeyedEngine):
         if not self.reach(watermarks):
             return
         clocks = enumerate(self._clocks(self.watermark, self.clock))
-        found = self.state.take_due({line: until for line, until in clocks if line != CLOCK})
-        if not found:
+        due_timers = self.state.take_due({line: until for line, until in clocks if line != CLOCK})
+        if not due_timers:
             return
         self.set_up()
         fired: dict[tuple[bytes, Window], Outcome] = {}
         due = []
-        for encoded, window, state in found:
+        for encoded, window, state in due_timers:
             if window in state.reopened and self.watermark > previous:
                 due.append((int(MIN_TIMESTAMP), window, state, encoded))
             if window in state.cells:
@@ -312,7 +312,7 @@ class GroupingEngine(KeyedEngine):
     def _clocks(self, watermark: int, processing_time: int) -> tuple[int, ...]:
         if not self._awaited:
             return watermark, processing_time
-        return watermark, processing_time, *(self.percentiles[one] for one in self._awaited)
+        return watermark, processing_time, *(self.percentiles[percentile] for percentile in self._awaited)
 
     def _set_clocks(self, processing_time: int | None = None) -> None:
         now = self.clock if processing_time is None else processing_time
@@ -363,13 +363,13 @@ class GroupingEngine(KeyedEngine):
             del state.cells[window]
 
     def _run_clock(self, until: int, now: int, phase: int) -> None:
-        found = self.state.take_due({CLOCK: until})
-        if not found:
+        due_timers = self.state.take_due({CLOCK: until})
+        if not due_timers:
             return
         self.set_up()
         due = []
         outcomes: dict[tuple[bytes, Window], Outcome] = {}
-        for encoded, window, state in found:
+        for encoded, window, state in due_timers:
             cell = state.cells.get(window)
             if cell is not None:
                 self._set_clocks(now)
@@ -386,8 +386,8 @@ class GroupingEngine(KeyedEngine):
     def _merge(self, state: KeyState, encoded: bytes, window: Window) -> tuple[Window, Collection[Window]]:
         """Merge an arriving window; return the window that the element is in now, and those that began or ended."""
         target, changed = merge_windows(self, state, window)
-        for one in changed:
-            self.state.mark(encoded, one)
+        for changed_window in changed:
+            self.state.mark(encoded, changed_window)
         return target, changed
 
     def _catch_up(self, state: KeyState, encoded: bytes, windows: Iterable[Window]) -> None:

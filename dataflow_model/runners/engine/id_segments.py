@@ -34,7 +34,7 @@ def hash_of(encoded: bytes) -> int:
 def hashes_of(ids: Iterable[bytes]) -> NDArray[np.uint64]:
     """Return the hashes of several ids."""
     blake2b = hashlib.blake2b
-    return np.frombuffer(b"".join([blake2b(one, digest_size=8).digest() for one in ids]), _HASH)
+    return np.frombuffer(b"".join([blake2b(record_id, digest_size=8).digest() for record_id in ids]), _HASH)
 
 
 @attrs.frozen(eq=False)
@@ -73,8 +73,10 @@ class Segment:
     @classmethod
     def merged(cls, segments: Iterable[Segment]) -> Self:
         """Put several sets that share no id into one."""
-        some = list(segments)
-        return cls._sorted([one for segment in some for one in segment], np.concatenate([it.hashes for it in some]))
+        parts = list(segments)
+        return cls._sorted(
+            [record_id for segment in parts for record_id in segment], np.concatenate([it.hashes for it in parts])
+        )
 
     @classmethod
     def read(cls, packed: bytes) -> Self:
@@ -88,7 +90,7 @@ class Segment:
     def _sorted(cls, ids: list[bytes], hashes: NDArray[np.uint64]) -> Self:
         order = np.argsort(hashes, kind="stable")
         ids = [ids[place] for place in order.tolist()]
-        ends = np.cumsum([len(one) for one in ids], dtype=np.int64).astype(_END)
+        ends = np.cumsum([len(record_id) for record_id in ids], dtype=np.int64).astype(_END)
         count = len(ids).to_bytes(_COUNT_BYTES, "little")
         return cls.read(b"".join([count, hashes[order].astype(_HASH).tobytes(), ends.tobytes(), *ids]))
 
@@ -100,15 +102,15 @@ class Segment:
             hashes: theirs.
             rows: the places of those that are asked for.
         """
-        found = np.zeros(len(rows), np.bool_)
+        matches = np.zeros(len(rows), np.bool_)
         if not len(self):
-            return found
+            return matches
         wanted = hashes[rows]
         places = np.searchsorted(self.hashes, wanted)
         places[places == len(self)] = 0
         for at in np.flatnonzero(self.hashes[places] == wanted).tolist():
-            found[at] = self._is_at(int(places[at]), ids[int(rows[at])])
-        return found
+            matches[at] = self._is_at(int(places[at]), ids[int(rows[at])])
+        return matches
 
     def _is_at(self, place: int, encoded: bytes) -> bool:
         """Tell whether an id is at a place, or behind it under the same hash."""

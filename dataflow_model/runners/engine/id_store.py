@@ -112,12 +112,12 @@ class IdStore:
             all_hashes = hashes_of(ids)
             rows = np.flatnonzero(known.may_hold(all_hashes))
             suspects, hashes = rows.tolist(), all_hashes[rows]
-        found = self._look_up([ids[row] for row in suspects], hashes)
+        matches = self._look_up([ids[row] for row in suspects], hashes)
         self.filter_hits += len(suspects)
-        self.filter_errors += len(suspects) - int(np.count_nonzero(found))
-        told = np.zeros(len(ids), np.bool_)
-        told[suspects] = found
-        answer: list[bool] = told.tolist()
+        self.filter_errors += len(suspects) - int(np.count_nonzero(matches))
+        duplicates = np.zeros(len(ids), np.bool_)
+        duplicates[suspects] = matches
+        answer: list[bool] = duplicates.tolist()
         return answer
 
     def add(self, encoded: bytes, number: int) -> bool:
@@ -173,16 +173,16 @@ class IdStore:
 
     def _look_up(self, ids: list[bytes], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Look for ids in all segments."""
-        found = np.zeros(len(ids), np.bool_)
+        matches = np.zeros(len(ids), np.bool_)
         left = np.arange(len(ids))
         for stack in self._stacks.values():
             for segment in stack:
                 if not len(left):
-                    return found
+                    return matches
                 hits = segment.finds(ids, hashes, left)
-                found[left[hits]] = True
+                matches[left[hits]] = True
                 left = left[~hits]
-        return found
+        return matches
 
     def _seal(self) -> None:
         if self._fresh_of:

@@ -103,11 +103,11 @@ class MemoEngine(KeyedEngine):
         outputs: dict[str, Bundle] = {}
         for row, order in enumerate(inbox.orders):
             if inbox.is_retraction(row):
-                some = self._take_back(inbox, row, encoded[row])
+                row_outputs = self._take_back(inbox, row, encoded[row])
             else:
-                some = given.get(row, [])
-                self._keep(inbox, row, encoded[row], some)
-            for number, (tag, value, time, windows) in enumerate(some):
+                row_outputs = given.get(row, [])
+                self._keep(inbox, row, encoded[row], row_outputs)
+            for number, (tag, value, time, windows) in enumerate(row_outputs):
                 output = outputs.setdefault(tag, Bundle())
                 if self._tells_percentile:
                     output.percentiles[len(output)] = self.percentile_of(time)
@@ -154,11 +154,11 @@ class MemoEngine(KeyedEngine):
             return self._run(inbox, rows)
         addresses = {row: (encoded[row], *_sent(inbox, row)) for row in rows}
         again = {row: self.draws.again(address) for row, address in addresses.items()}
-        rows = [row for row, some in again.items() if some is None]
+        rows = [row for row, outputs in again.items() if outputs is None]
         given = self._run(inbox, rows)
         for row in rows:
             self.draws.add(addresses[row], given.get(row, []))
-        return given | {row: some for row, some in again.items() if some is not None}
+        return given | {row: outputs for row, outputs in again.items() if outputs is not None}
 
     def _run(self, inbox: Bundle, rows: list[int]) -> dict[int, list[_Output]]:
         """Call the function for some elements; return what it gave by their places."""
@@ -188,7 +188,7 @@ class MemoEngine(KeyedEngine):
     def _take_back(self, inbox: Bundle, row: int, encoded: bytes) -> list[_Output]:
         """Return the outputs of an element that is taken back, and keep them no longer."""
         windows = inbox.windows[row]
-        some: list[_Output] | None = None
+        outputs: list[_Output] | None = None
         if not self._is_expired(windows):
             last = max(windows, key=by_window)
             cells = self.state.open(encoded).cells
@@ -197,16 +197,16 @@ class MemoEngine(KeyedEngine):
                 sent = _sent(inbox, row)
                 equal = standing.get(sent)
                 if equal:
-                    some = equal.pop()
+                    outputs = equal.pop()
                     if not equal:
                         del standing[sent]
                 if not standing:
                     del cells[last]
             self.state.mark(encoded, last)
-        if some is None:
+        if outputs is None:
             self.counters["dropped_retractions"] += len(windows)
             return []
-        return some
+        return outputs
 
 
 def _sent(inbox: Bundle, row: int) -> _Sent:

@@ -80,21 +80,21 @@ def _keys_in(entry: Any) -> int:
 
 def partials_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
     """Cut tables of partials, and number them anew: each shard has counted from 1."""
-    found: dict[bytes, Any] = {}
+    partials: dict[bytes, Any] = {}
     for content, folded in itertools.chain.from_iterable(part.values() for part in parts):
         tables = [] if content is None else split_by_shard(from_ipc(content), range(share.shards))
         mine = [table for index, table in tables if index == share.index]
         rows = {place: held for place, held in folded.items() if share.takes(place[0])}
         if mine or rows:
-            found[(len(found) + 1).to_bytes(8)] = to_ipc(mine[0]) if mine else None, rows
-    return found
+            partials[(len(partials) + 1).to_bytes(8)] = to_ipc(mine[0]) if mine else None, rows
+    return partials
 
 
 def ids_of_share(parts: Iterable[Mapping[bytes, StoredKey]], share: Share) -> dict[bytes, Any]:
     """Cut sets of ids, and make one set of those of a slice."""
     slices: dict[int, list[bytes]] = {}
     for address, entry in itertools.chain.from_iterable(part.items() for part in parts):
-        ids = [one for one in Segment.read(entry.state) if share.takes(one)]
+        ids = [record_id for record_id in Segment.read(entry.state) if share.takes(record_id)]
         slices.setdefault(ADDRESS.unpack(address)[0], []).extend(ids)
     return {
         ADDRESS.pack(number, 0): StoredKey(Segment.of(ids).packed, (), None) for number, ids in slices.items() if ids

@@ -57,7 +57,7 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
     if not (isinstance(node, GroupByKeyAndWindow | Deduplicate) or (isinstance(node, ParDo) and node.is_stateful)):
         return [shard_by_order(order, shards) for order in bundle.orders]
     known: dict[Any, int] = {}
-    found = []
+    owners = []
     for value in bundle.values:
         key, _ = as_pair(value, node.label)
         place = (type(key), key) if type(key) in _PLAIN else None
@@ -66,8 +66,8 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
             shard = shard_hash(encoded_key(node.label, value)) % shards
             if place is not None:
                 known[place] = shard
-        found.append(shard)
-    return found
+        owners.append(shard)
+    return owners
 
 
 _PLAIN: Final = frozenset({int, str, bytes, bool})

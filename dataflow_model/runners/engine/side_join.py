@@ -55,8 +55,8 @@ class _SideWindow:
 
     def values(self) -> list[Any]:
         """Return all values."""
-        some = [value for _, values in self.parts.values() for value in values]
-        return [*some, *STANDING.extract_output(self.standing)]
+        elements = [value for _, values in self.parts.values() for value in values]
+        return [*elements, *STANDING.extract_output(self.standing)]
 
 
 @attrs.define
@@ -255,7 +255,7 @@ class SideJoinEngine(ObjectMachine):
             released += self.state.waiting.pop(window)
         if not released:
             return
-        times = [element.time for some in self.state.waiting.values() for element in some]
+        times = [element.time for elements in self.state.waiting.values() for element in elements]
         self.state.hold = min(times, default=int(MAX_TIMESTAMP))
         ready = Bundle()
         for element in sorted(released, key=_by_arrival):

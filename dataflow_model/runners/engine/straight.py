@@ -97,8 +97,8 @@ def line_behind(plan: Plan, ref: Ref, skip: frozenset[str] = frozenset()) -> Lin
 
 
 def _is_plain(node: ParDo) -> bool:
-    more = node.metadata or node.args or node.kwargs or node.tags or node.dead_letters
-    return type(node.fn) in (MapFn, FilterFn) and not more
+    options = node.metadata or node.args or node.kwargs or node.tags or node.dead_letters
+    return type(node.fn) in (MapFn, FilterFn) and not options
 
 
 @attrs.define(eq=False)
@@ -127,7 +127,7 @@ class FreshRecords(Sequence[Record]):
     def __getitem__(self, place: slice) -> Sequence[Record]: ...
     def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
         if isinstance(place, slice):
-            return [self._record(one) for one in range(*place.indices(len(self)))]
+            return [self._record(index) for index in range(*place.indices(len(self)))]
         return self._record(range(len(self))[place])
 
     def __iter__(self) -> Iterator[Record]:

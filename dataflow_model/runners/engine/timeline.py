@@ -230,11 +230,11 @@ class ReplayProgress:
         if awaited.enough is None or not len(ready):
             return ready
         place = awaited.percentiles.index(awaited.enough)
-        told = {label: tick for tick, labels in ends.items() for label in labels}
+        last_ticks = {label: tick for tick, labels in ends.items() for label in labels}
         enough = np.ones(len(ready), np.bool_)
         for label, (_, high) in values.items():
-            over = np.full(len(ready), label in self.over and label not in told)
-            enough &= over | (ready >= told.get(label, _END)) | (high[:, place] == _END)
+            over = np.full(len(ready), label in self.over and label not in last_ticks)
+            enough &= over | (ready >= last_ticks.get(label, _END)) | (high[:, place] == _END)
         if not enough.any():
             return ready
         tick = int(ready[int(np.argmax(enough))])

@@ -37,7 +37,7 @@ def make_timeline(program: Program, state: ShardState, control: Control, seen: S
     for label, names in control.declared:
         replay.declare(label, names)
     skewed = [label for label, source in sources.items() if source.watermark_origins.max_skew is not None]
-    replay.observe([_at_tick(one, control.wall) for one in seen], skewed)
+    replay.observe([_at_tick(observations, control.wall) for observations in seen], skewed)
     for label, names in control.finished:
         replay.finish(label, names, by_origin=sources[label].watermark_origins.by == "file")
     for label, changes in control.changes:
@@ -95,13 +95,13 @@ def _open_in_dataframes(program: Program, state: ShardState, control: Control) -
     """Return the origins of replayed streaming DataFrames: those seen so far, open until the run is drained."""
     if control.last:
         return []
-    found: list[tuple[str, str]] = []
+    origins: list[tuple[str, str]] = []
     for read in program.staged.sources:
         source = read.source
         if source.as_dataframe is not None and not source.is_bounded and source.processing_time is not None:
             known = [place for place in state.meta.replay.reached if place[0] == read.label]
-            found += known or [(read.label, "")]  # nothing is complete before the first row
-    return found
+            origins += known or [(read.label, "")]  # nothing is complete before the first row
+    return origins
 
 
 def _at_tick(seen: Observations, wall: int | None) -> Observations:

@@ -43,10 +43,10 @@ def find_our_error(error: BaseException) -> BaseException:
         >>> find_our_error(RuntimeError("Job aborted\ndataflow_model.errors.SinkError: no room\n\n\tat org.apache"))
         SinkError('no room')
     """
-    found = _OURS.findall(str(error))
-    if not found:
+    names = _OURS.findall(str(error))
+    if not names:
         return error
-    name, message = found[-1]
+    name, message = names[-1]
     kind = getattr(errors, name, None)
     if not isinstance(kind, type) or not issubclass(kind, DataflowError):
         return error

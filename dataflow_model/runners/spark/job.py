@@ -105,12 +105,12 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
     stage = StageShard(program.staged, depth, program.side_values, lifts=program.lifts, follow=True)
     with PendingWriter(task) as writer:
         with torn_down(stage):
-            for (at_stage, _), some in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):
+            for (at_stage, _), bucket_rows in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):
                 if at_stage != depth:
-                    yield from some
+                    yield from bucket_rows
                     continue
                 buckets: dict[str, Bucket] = {}
-                for row in some:
+                for row in bucket_rows:
                     packed: PackedBundle | PackedPartials = load(row.payload)
                     bucket = buckets.setdefault(packed.cut, Bucket())
                     if isinstance(packed, PackedBundle):
@@ -125,7 +125,7 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _metrics(task: Task, counters: Any, sources: Any) -> Row:
-    found = {
+    metrics = {
         "depth": 0,
         "shard": task.home,
         "counters": counters,
@@ -133,4 +133,4 @@ def _metrics(task: Task, counters: Any, sources: Any) -> Row:
         "watermarks": dict.fromkeys([*counters, *sources], int(MAX_TIMESTAMP)),
         "cache": "void",
     }
-    return Row(task.home, len(task.program.staged.stages) + 1, Kind.METRICS, dump(found))
+    return Row(task.home, len(task.program.staged.stages) + 1, Kind.METRICS, dump(metrics))

@@ -21,12 +21,12 @@ def shard_labels(shards: int) -> tuple[int, ...]:
         >>> shard_labels(8)
         (12, 6, 5, 1, 25, 15, 2, 0)
     """
-    found: dict[int, int] = {}
+    labels: dict[int, int] = {}
     label = 0
-    while len(found) < shards:
-        found.setdefault(partition_of(label, shards), label)
+    while len(labels) < shards:
+        labels.setdefault(partition_of(label, shards), label)
         label += 1
-    return tuple(found[partition] for partition in range(shards))
+    return tuple(labels[partition] for partition in range(shards))
 
 
 def partition_of(label: int, partitions: int) -> int:

@@ -75,9 +75,9 @@ class RunRecord:
         """
         path = pathlib.Path(folder, _NAME)
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            check_format(found.get("format"), repr(str(path)))
-            return cls(**{name: found[name] for name in attrs.fields_dict(cls)})
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            check_format(fields.get("format"), repr(str(path)))
+            return cls(**{name: fields[name] for name in attrs.fields_dict(cls)})
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -79,12 +79,12 @@ class Followed:
             source: the source.
             clock: where the wall clock stands.
         """
-        found = source.poll(self, clock)
-        changed = {origin.name: origin for origin in found.origins}
-        open_before = [self.get(name) for name in self.totals if name not in changed and name not in found.gone]
+        listing = source.poll(self, clock)
+        changed = {origin.name: origin for origin in listing.origins}
+        open_before = [self.get(name) for name in self.totals if name not in changed and name not in listing.gone]
         base = self.passed + sum(self.rows.values())
         after = Followed(passed=base)
-        counts: Counter[str] = Counter(rows_lost=sum(map(self._left, found.gone)))
+        counts: Counter[str] = Counter(rows_lost=sum(map(self._left, listing.gone)))
         done: dict[str, Entry] = {}
         for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda one: one.name):
             name, rows, version = origin.name, origin.rows or 0, list(origin.version or ())
@@ -101,7 +101,7 @@ class Followed:
             else:
                 after.rows[name], after.totals[name], after.versions[name] = read, rows, [self.base(name), *version]
                 after.passed -= read
-        ended = self.done.keys() & {*found.gone, *after.totals}
+        ended = self.done.keys() & {*listing.gone, *after.totals}
         after.done = self.done | done if done or ended else self.done
         for name in ended:
             del after.done[name]

@@ -206,13 +206,13 @@ class Feed:
 
     def script_rows(self, start: Offset, end: Offset) -> list[tuple[str, int, int, dict[int, At]]]:
         """Return for each script the events of a micro-batch, and where each stands."""
-        found: dict[str, dict[int, At]] = {}
+        places_of: dict[str, dict[int, At]] = {}
         for place in self._script()[start["step"] : end["step"]]:
-            found.setdefault(place.label, {})[place.row] = place.at
-        return [(label, min(places), max(places) + 1, places) for label, places in found.items() if label]
+            places_of.setdefault(place.label, {})[place.row] = place.at
+        return [(label, min(places), max(places) + 1, places) for label, places in places_of.items() if label]
 
     def _declared(self, start: Offset, end: Offset, begins: Sequence[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        found = []
+        declared = []
         for read in self.reads:
             origins = read.source.watermark_origins
             listed = isinstance(read.source.watermark, OldestFile)  # what has been listed holds, whether read or not
@@ -220,12 +220,12 @@ class Feed:
             if listed or (origins.by == "file" and read.source.is_bounded and read.label in begins):
                 names.update(set(end["totals"].get(read.label, {})).difference(start["totals"].get(read.label, {})))
             if names:
-                found.append((read.label, tuple(sorted(names))))
-        return tuple(found)
+                declared.append((read.label, tuple(sorted(names))))
+        return tuple(declared)
 
     def _finished(self, start: Offset, end: Offset) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return what has been read to its end and had not before, and what went away before it was."""
-        found = []
+        finished = []
         for read in self.reads:
             before, after = Followed.of(start, read.label), Followed.of(end, read.label)
             names = [
@@ -240,8 +240,8 @@ class Feed:
                 if before.place_of(name) < total and name not in after.totals and name not in after.done
             ]
             if names:
-                found.append((read.label, tuple(names)))
-        return tuple(found)
+                finished.append((read.label, tuple(names)))
+        return tuple(finished)
 
     def _settled(self, start: Offset, label: str) -> bool:
         """Under the wall clock a source is over at the tick after its last rows; a replay clock does not care."""

@@ -51,13 +51,13 @@ def script_places(reads: Sequence[Read], percentiles: Sequence[float] = ()) -> l
     clock = 0
     for number, event in enumerate(events):
         clock = event.clock
-        found = ScriptPlace(event.label, event.number, (clock, number))
+        place = ScriptPlace(event.label, event.number, (clock, number))
         if isinstance(event.step, WatermarkStep):
             low, high = event.watermarks.low, event.watermarks.percentiles
-            found = attrs.evolve(found, watermark=low, percentiles=high)
+            place = attrs.evolve(place, watermark=low, percentiles=high)
         elif isinstance(event.step, SignalStep):
-            found = attrs.evolve(found, signal=event.step.name)
-        sequence.append(found)
+            place = attrs.evolve(place, signal=event.step.name)
+        sequence.append(place)
     sequence.append(ScriptPlace("", 1, (clock, len(events)), int(MIN_TIMESTAMP)))
     sequence.append(ScriptPlace("", 1, (clock, len(events) + 1), int(MAX_TIMESTAMP)))
     return sequence

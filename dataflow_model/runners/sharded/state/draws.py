@@ -65,12 +65,12 @@ class KeptDraws:
         if not memoising or not program.directory:
             return None
         folder, commit = pathlib.Path(program.directory, _FOLDER, f"{depth}-{label}"), commit_id(program, micro_batch)
-        found = sorted(folder.iterdir()) if folder.exists() else []
-        for path in found:
+        paths = sorted(folder.iterdir()) if folder.exists() else []
+        for path in paths:
             if path.name.removeprefix(".") < commit:
                 shutil.rmtree(path, ignore_errors=True)
         place = folder / f"{commit}.{program.sequencer:020d}"
-        usable = [path for path in found if path.name.startswith(commit) and path <= place]
+        usable = [path for path in paths if path.name.startswith(commit) and path <= place]
         published = last_published(program.directory)
         if not program.weak and (published is None or published < micro_batch):
             usable = [path for path in usable if path == place]

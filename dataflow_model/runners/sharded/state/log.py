@@ -170,19 +170,19 @@ class StateLog:
     def _write(self, sequence: int, delta: Delta) -> tuple[int, ...]:
         payload = seal(delta)  # with a format of its own: it stays while later versions write newer heads
         parts = [payload[start : start + PART_BYTES] for start in range(0, len(payload), PART_BYTES)]
-        for part, some in enumerate(parts):
-            self.store.put(sequence, part, some)
+        for part, content in enumerate(parts):
+            self.store.put(sequence, part, content)
         return tuple(map(zlib.crc32, parts))
 
     def _read(self, record: Record) -> Delta:
         parts = []
         for part, checksum in enumerate(record.checksums):
-            some = self.store.get(record.sequence, part)
-            if some is None:
+            content = self.store.get(record.sequence, part)
+            if content is None:
                 raise self._corrupt(f"part {part} of record {record.sequence} is missing")
-            if zlib.crc32(some) != checksum:
+            if zlib.crc32(content) != checksum:
                 raise self._corrupt(f"part {part} of record {record.sequence} fails its checksum")
-            parts.append(some)
+            parts.append(content)
         delta: Delta = unseal(b"".join(parts), self._title, f"record {record.sequence}")
         return delta
 

@@ -76,7 +76,7 @@ class Carried:
         for label in anew:
             self.watermarks.pop(label, None)
             self.percentiles.pop(label, None)
-        self.waiting = [(stage, one) for stage, one in self.waiting if owner_of_cut(one.cut) in known]
+        self.waiting = [(stage, bundle) for stage, bundle in self.waiting if owner_of_cut(bundle.cut) in known]
         if self.replay is not None:
             self.replay.forget_all_but(set(known) - set(anew))
         if tuple(awaited) != tuple(before):
@@ -121,8 +121,8 @@ def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collec
                 carried.counters.setdefault(label, Counter(counts))
         for number, meta in enumerate(metas):
             # A side input's elements are sent to every shard, the others to one.
-            some = [one for one in meta.waiting if number == 0 or owner_of_cut(one.cut) == one.cut]
-            carried.waiting += [(depth, one) for one in some]
+            bundles = [bundle for bundle in meta.waiting if number == 0 or owner_of_cut(bundle.cut) == bundle.cut]
+            carried.waiting += [(depth, bundle) for bundle in bundles]
     carried.watermarks = {**reports, **carried.watermarks}  # who has received an output knows its watermark better
     return carried
 
@@ -162,13 +162,13 @@ def share(
     for label, counts in carried.counters.items():
         if (mine.index == 0 and label in stage.engines) or (stage.depth == 1 and label not in keyed):
             meta.counters[label] = counts
-    for depth, one in carried.waiting:
-        if owner_of_cut(one.cut) in stage.engines:
-            some = _waiting_of_share(program, one, mine)
-            if some is not None:
-                orders = [stood_in(order, depth - 1) for order in some.bundle.orders]
-                some.bundle.orders = pass_stages(orders, stage.depth - 1)
-                meta.waiting.append(some)
+    for depth, bundle in carried.waiting:
+        if owner_of_cut(bundle.cut) in stage.engines:
+            part = _waiting_of_share(program, bundle, mine)
+            if part is not None:
+                orders = [stood_in(order, depth - 1) for order in part.bundle.orders]
+                part.bundle.orders = pass_stages(orders, stage.depth - 1)
+                meta.waiting.append(part)
     kept = {
         (label, encoded): entry
         for label, engine in stage.engines.items()
@@ -184,22 +184,22 @@ def _least(known: dict[str, int], more: Mapping[str, int]) -> None:
 
 def _least_position(positions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        name: tuple(map(min, *some)) if isinstance(value, tuple) and len(some) > 1 else min(some)
+        name: tuple(map(min, *places)) if isinstance(value, tuple) and len(places) > 1 else min(places)
         for name, value in positions[0].items()
-        if (some := [position[name] for position in positions])
+        if (places := [position[name] for position in positions])
     }
 
 
 def _one_join(joins: Sequence[JoinState]) -> JoinState:
     """Put the shards of a join together: each has seen the side inputs whole, and a part of the elements."""
     windows = [{window: held for side in sides for window, held in side.items()} for sides in _by_side(joins)]
-    found = JoinState(windows, [min(some) for some in zip(*(join.watermarks for join in joins), strict=True)])
+    joined = JoinState(windows, [min(marks) for marks in zip(*(join.watermarks for join in joins), strict=True)])
     for join in joins:
         for window, waiting in join.waiting.items():
-            found.waiting.setdefault(window, []).extend(waiting)
-    found.instants = max(join.instants for join in joins)
-    found.watermark = min(join.watermark for join in joins)
-    return found
+            joined.waiting.setdefault(window, []).extend(waiting)
+    joined.instants = max(join.instants for join in joins)
+    joined.watermark = min(join.watermark for join in joins)
+    return joined
 
 
 def _by_side(joins: Sequence[JoinState]) -> list[tuple[dict[Any, Any], ...]]:

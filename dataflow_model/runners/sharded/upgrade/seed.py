@@ -112,9 +112,9 @@ class SeedWriter:
     def finish(self, carried: Carried, **manifest: Any) -> Manifest:
         """Write the rest; the manifest last."""
         self._write(_CARRIED, carried)
-        found = Manifest(checksums=self.checksums, **manifest)
-        write_file(self.folder / _MANIFEST, json.dumps(attrs.asdict(found), indent=1).encode())
-        return found
+        document = Manifest(checksums=self.checksums, **manifest)
+        write_file(self.folder / _MANIFEST, json.dumps(attrs.asdict(document), indent=1).encode())
+        return document
 
     def _write(self, name: str, value: Any) -> None:
         content = seal(value)
