@@ -58,6 +58,7 @@ autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+toc_object_entries_show_parents = "hide"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 napoleon_google_docstring = True
