@@ -7,6 +7,7 @@ in `dm.testing`. Importing it does not import PySpark: that comes with the first
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model import metrics
@@ -31,6 +32,7 @@ from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.spellings import unknown as _unknown
 from dataflow_model.plan.state import (
     BagStateSpec,
     CombiningStateSpec,
@@ -78,18 +80,23 @@ from dataflow_model.time import (
     event_time,
     processing_time,
 )
-from dataflow_model.transforms.batches import GroupIntoBatches
+from dataflow_model.transforms.approximate import ApproximateQuantiles, ApproximateUnique
+from dataflow_model.transforms.batches import BatchElements, GroupIntoBatches
 from dataflow_model.transforms.cogroup import CoGroupByKey
-from dataflow_model.transforms.collectors import Distinct, ToList, Top, ToSet
+from dataflow_model.transforms.collectors import Distinct, ToDict, ToList, Top, ToSet
+from dataflow_model.transforms.combine_values import CombineValues
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
+from dataflow_model.transforms.composite_functions import ptransform_fn
 from dataflow_model.transforms.computations import Computation, ComputationState
 from dataflow_model.transforms.deduplicate import Deduplicate
 from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
 from dataflow_model.transforms.endpoints import Create, Read, Write
+from dataflow_model.transforms.group_by import GroupBy
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
 from dataflow_model.transforms.injectors import FileInjector, Injector
 from dataflow_model.transforms.joins import Join
+from dataflow_model.transforms.latest import Latest
 from dataflow_model.transforms.pairs import Keys, KvSwap, Values, WithKeys
 from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
@@ -97,11 +104,13 @@ from dataflow_model.transforms.pipeline import Pipeline
 from dataflow_model.transforms.pipeline import set_default_runner as _set_default_runner
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten, Partition, Reshuffle
+from dataflow_model.transforms.sampling import Sample
 from dataflow_model.transforms.side_inputs import AsDict, AsIter, AsList, AsSingleton
 from dataflow_model.transforms.stream_records import Coder, FiredTimer, PickleCoder, StreamRecord
 from dataflow_model.transforms.timestamps import WithTimestamps
 from dataflow_model.transforms.together import Together
 from dataflow_model.transforms.topology import Topology
+from dataflow_model.transforms.watching import LogElements, Tee
 from dataflow_model.transforms.windows import Window, WindowInto
 from dataflow_model.triggers import (
     AfterAll,
@@ -157,6 +166,8 @@ __all__ = [
     "AfterSignal",
     "AfterWatermark",
     "Always",
+    "ApproximateQuantiles",
+    "ApproximateUnique",
     "AsDict",
     "AsIter",
     "AsList",
@@ -164,6 +175,7 @@ __all__ = [
     "AtPeriod",
     "BagState",
     "BagStateSpec",
+    "BatchElements",
     "BoundedOutOfOrderness",
     "CalendarWindows",
     "CheckpointMismatch",
@@ -173,6 +185,7 @@ __all__ = [
     "CombineFn",
     "CombineGlobally",
     "CombinePerKey",
+    "CombineValues",
     "Combiner",
     "CombiningState",
     "CombiningStateSpec",
@@ -201,6 +214,7 @@ __all__ = [
     "Flatten",
     "GlobalWindow",
     "GlobalWindows",
+    "GroupBy",
     "GroupByKey",
     "GroupIntoBatches",
     "Injector",
@@ -212,7 +226,9 @@ __all__ = [
     "Keys",
     "KvSwap",
     "LateData",
+    "Latest",
     "LocalRunner",
+    "LogElements",
     "Map",
     "MapState",
     "MapStateSpec",
@@ -245,6 +261,7 @@ __all__ = [
     "Repeatedly",
     "Reshuffle",
     "RunnerState",
+    "Sample",
     "SessionStopped",
     "Sessions",
     "SetState",
@@ -258,11 +275,13 @@ __all__ = [
     "Sum",
     "SupersededRun",
     "TaggedOutput",
+    "Tee",
     "TimeDomain",
     "Timer",
     "TimerSpec",
     "TimestampCombiner",
     "TimestampedValue",
+    "ToDict",
     "ToList",
     "ToSet",
     "Together",
@@ -293,6 +312,7 @@ __all__ = [
     "metrics",
     "on_timer",
     "processing_time",
+    "ptransform_fn",
     "testing",
     "upgrade",
 ]
@@ -310,7 +330,7 @@ _LAZY: Final = {
 def __getattr__(name: str) -> Any:
     """Import what is lazy."""
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _unknown(__name__, name, sys.modules[__name__])
     place, attribute = _LAZY[name]
     module = importlib.import_module(place)
     value = module if attribute is None else getattr(module, attribute)

@@ -8,6 +8,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.parameters import ELEMENT, SIDE_INPUT, Held, Told
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co
 from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
 
@@ -87,6 +88,7 @@ class DeadLetter:
     traceback: str
 
 
+@with_spellings
 class DoFn(Generic[InputT_contra, OutputT_co]):
     """A function over elements with a life cycle; subclass it and define `process`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataflow_model.testing.asserting import assert_that, equal_to
 from dataflow_model.testing.clocks import ManualClock
 from dataflow_model.testing.combine_fns import check_combine_fn
 from dataflow_model.testing.crashes import CrashPoint
@@ -18,9 +19,11 @@ __all__ = [
     "ManualClock",
     "TestStream",
     "assert_panes",
+    "assert_that",
     "check_combine_fn",
     "check_trigger",
     "check_window_fn",
+    "equal_to",
     "panes_of",
     "prove",
     "run_script",

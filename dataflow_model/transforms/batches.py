@@ -1,8 +1,9 @@
-"""GroupIntoBatches: lists of a bounded size per key."""
+"""GroupIntoBatches and BatchElements: lists of a bounded size, per key or over all."""
 
 from __future__ import annotations
 
 import pickle
+import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
@@ -10,6 +11,9 @@ from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.state import BagStateSpec, TimerSpec, ValueStateSpec, on_timer
 from dataflow_model.time import Duration, duration
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.element_bytes import hash_of
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.pairs import Values
 from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.triggers import TimeDomain
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.values import Window
 
-__all__ = ["GroupIntoBatches"]
+__all__ = ["BatchElements", "GroupIntoBatches"]
 
 _PICKLE_PROTOCOL: Final = 5
 
@@ -80,6 +84,66 @@ class GroupIntoBatches(PTransform):
         pairs: Any = tuple[key, list[value]]  # type: ignore[valid-type] # built at run time
         batches: PCollection = pcoll | ParDo(self._fn).with_output_types(pairs)
         return batches
+
+
+class BatchElements(PTransform):
+    """Put the elements of each window into lists of a bounded size, for functions that take many at once.
+
+    Elements are spread over a number of shards by their values, and each shard fills lists as `GroupIntoBatches` does:
+    one goes out once it is full, or old enough, or the watermark passes the end of its window. So what is in a list
+    does not depend on how the work is divided.
+
+    Args:
+        max_batch_size: how many elements a list holds at most.
+        max_age: how long the first element of a list waits in processing time; bounded jobs have no clock to wait by.
+        shards: how many lists fill up side by side; no more workers than that take part.
+
+    Raises:
+        InvalidArgument: for a number that is not positive.
+        InvalidType: for a bound that is no number.
+
+    Source: Beam's `BatchElements`, which adapts the size to the time that the next transform takes, and ends a list
+        with each bundle.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create([1, 2, 3, 4, 5]) | dm.BatchElements(2, shards=1) | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        [[1, 2], [3, 4], [5]]
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, max_batch_size: int = 1000, *, max_age: DurationLike | None = None, shards: int = 8) -> None:
+        if type(shards) is not int:
+            raise InvalidType(f"`shards` must be an int, got {shards!r}", hint="use shards=8, for example")
+        if shards < 1:
+            raise InvalidArgument(f"`shards` must be positive, got {shards!r}", hint="use shards=8, for example")
+        self._shards = shards
+        self._batches = GroupIntoBatches(max_batch_size, max_age=max_age)
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Give each element its shard as a key, and drop the key of each list."""
+        pairs: Any = tuple[int, pcoll.element_type]  # type: ignore[name-defined] # built at run time
+        spread = pcoll | "shards" >> Map(_Shard(self._shards)).with_output_types(pairs)
+        return spread | "batches" >> self._batches | Values()
+
+
+class _Shard:
+    """Gives an element a shard by its value."""
+
+    def __init__(self, shards: int) -> None:
+        self.shards = shards
+
+    def __call__(self, element: Any) -> tuple[int, Any]:
+        if self.shards == 1:
+            return 0, element
+        try:
+            place = hash_of(element)
+        except KeyEncodingError:
+            place = zlib.crc32(pickle.dumps(element, protocol=_PICKLE_PROTOCOL))
+        return place % self.shards, element
 
 
 class _Batches(DoFn):

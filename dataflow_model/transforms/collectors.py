@@ -1,4 +1,4 @@
-"""The combiners that keep elements: Top, ToList, ToSet, and Distinct."""
+"""The combiners that keep elements: Top, ToList, ToSet, ToDict, and Distinct."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.combiners import Count
+from dataflow_model.transforms.element_bytes import later_of
 from dataflow_model.transforms.elementwise import FlatMap
 from dataflow_model.transforms.ptransform import PTransform
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.values import PaneInfo
 
-__all__ = ["Distinct", "ToList", "ToSet", "Top"]
+__all__ = ["Distinct", "ToDict", "ToList", "ToSet", "Top"]
 
 
 def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
@@ -32,6 +34,7 @@ def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
         raise InvalidArgument(f"`n` must be at least 1, got {value!r}", hint="use Top(1) to keep the greatest")
 
 
+@with_spellings
 @attrs.frozen
 class Top(Combiner[Any, list[Any], list[Any]]):
     """Keep the n greatest elements, in a list in descending order.
@@ -167,6 +170,52 @@ class ToSet(Combiner[Any, set[Any], set[Any]]):
         return set[value_type]
 
 
+@attrs.frozen
+class ToDict(Combiner[Any, dict[Any, Any], dict[Any, Any]]):
+    """Put pairs into a dict; their keys must be hashable.
+
+    Of several values of one key it keeps the same one whatever the order of arrival, as long as values have an
+    encoding. Python's equality decides what is one key, as in `ToSet`.
+
+    Source: Beam's `combiners.ToDict`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create([("UA", "United"), ("AA", "American")]) | dm.ToDict.globally() | dm.io.Collect()
+        >>> p.result.collected("Collect")[0].value
+        {'UA': 'United', 'AA': 'American'}
+    """
+
+    def create_accumulator(self) -> dict[Any, Any]:
+        """Return an empty dict."""
+        return {}
+
+    def add_input(self, accumulator: dict[Any, Any], element: Any) -> dict[Any, Any]:
+        """Add the pair."""
+        key, value = element
+        accumulator[key] = later_of(accumulator[key], value) if key in accumulator else value
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
+        """Put the pairs together."""
+        merged: dict[Any, Any] = {}
+        for accumulator in accumulators:
+            for pair in accumulator.items():
+                merged = self.add_input(merged, pair)
+        return merged
+
+    def extract_output(self, accumulator: dict[Any, Any]) -> dict[Any, Any]:
+        """Return a copy, so that a pane does not grow after it was emitted."""
+        return dict(accumulator)
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return a dict of the pairs' types."""
+        key, value = typehints.pair_types(value_type)
+        return dict[key, value]  # type: ignore[valid-type] # built at run time
+
+
+@with_spellings
 class Distinct(PTransform):
     """Keep each distinct element once per window: in the first pane that contains it, whatever the trigger.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
 from dataflow_model.transforms.typehints import declared_types
@@ -35,6 +36,7 @@ class _Form:
         return form
 
 
+@with_spellings
 class Combiner(CombineFn[InputT, AccumT, OutputT]):
     """A `CombineFn` that is also called as a transform; subclass it for one of your own with these forms.
 

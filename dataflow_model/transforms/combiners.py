@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey
@@ -66,6 +67,7 @@ class Sum(Combiner[Any, Any, Any]):
         return int if value_type is bool else value_type
 
 
+@with_spellings
 @attrs.frozen
 class Count(Combiner[Any, int, int]):
     """Count the elements; the count of nothing is 0.

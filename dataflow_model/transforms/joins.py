@@ -1,4 +1,4 @@
-"""Joins: the combinations of two collections within each key and window."""
+"""Joins: the pairs that two collections make where the key is the same, and the window or nearly the event time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
+from dataflow_model.time import Duration, duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
-from dataflow_model.transforms.elementwise import FlatMap
+from dataflow_model.transforms.elementwise import FlatMap, Map
 from dataflow_model.transforms.inputs import common_strategy
+from dataflow_model.transforms.interval_joins import JoinWithin
+from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.reshaping import Flatten
+from dataflow_model.transforms.windows import Window
+from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.time import DurationLike
 
 __all__ = ["Join"]
 
@@ -29,7 +36,7 @@ _Grouped = tuple[Any, tuple[list[Any], list[Any]]]
 
 
 class Join(PTransform, Generic[NoLeftT, NoRightT]):
-    """Join two collections of pairs within each key and window: `(left, right) | Join.inner()`.
+    """Join two collections of pairs within each key and window: `(left, right) | Join()`.
 
     The output is a pair of the key and a pair of values, one for each combination; where the left or full join finds no
     partner, `None` stands for the missing value. A pane holds the combinations of what it has of both sides. So under
@@ -39,13 +46,24 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
     Both sides must have the same window function. They keep their elements until the window expires.
 
+    With `within`, windows do not count: partners are elements of one key whose event times are no further apart than
+    that. A combination goes out as soon as both partners are there, at the later one's event time in the global window;
+    an element that a left or full join gives without a partner, at its own event time, once none can come any more. An
+    element waits for partners until the watermark has passed its event time by `within` and the greater allowed
+    lateness of the two sides; one that is later than that lateness is dropped, and counted as `dropped_because_late`.
+
+    Args:
+        within: how far apart the event times of partners may be; `None` joins by window.
+
     Raises:
         InvalidType: for an input that is no tuple of two collections, or a collection whose elements are known not to
             be pairs.
+        PlanError: from `run()`, with `within` behind a grouping that emits retractions.
         InvalidArgument: for a discarding strategy whose windows may have several panes: partners that come in
-            different panes would never meet. Also for sides that are windowed differently.
+            different panes would never meet. Also for sides that are windowed differently, and a negative duration.
 
-    Source: the papers' windowed join; Scio's `join`, `leftOuterJoin` and `fullOuterJoin`, Beam Java's `Join`.
+    Source: the papers' windowed join; Scio's `join`, `leftOuterJoin` and `fullOuterJoin`, Beam Java's `Join`; with
+        `within`, Flink's interval join.
 
     Example:
         >>> import dataflow_model as dm
@@ -55,9 +73,19 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         ...     _ = (queries, clicks) | dm.Join.left() | dm.io.Collect()
         >>> sorted(record.value for record in p.result.collected("Collect"))
         [('q1', ('shoes', 'ad 7')), ('q2', ('hats', None))]
+        >>> shown = [dm.TimestampedValue(("ad 7", "Ann"), 0), dm.TimestampedValue(("ad 7", "Bob"), 250)]
+        >>> with dm.Pipeline() as p:
+        ...     views = p | "views" >> dm.Create(shown)
+        ...     clicks = p | "clicks" >> dm.Create([dm.TimestampedValue(("ad 7", "click"), 400)])
+        ...     _ = (views, clicks) | dm.Join(within="5 minutes") | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        [('ad 7', ('Bob', 'click'))]
     """
 
     input_kind = "collections"
+    _keeps_left = False
+    _keeps_right = False
+    _name = "Join"
 
     if TYPE_CHECKING:
 
@@ -73,13 +101,15 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
         def __ror__(self, several: Any, /) -> Any: ...
 
-    def __init__(self, name: str, *, keeps_left: bool, keeps_right: bool) -> None:
-        self._name = name
-        self._keeps_left = keeps_left
-        self._keeps_right = keeps_right
+    def __init__(self: Join[Never, Never], *, within: DurationLike | None = None) -> None:
+        self._within = None if within is None else duration(within)
+        if self._within is not None and self._within < Duration(0):
+            raise InvalidArgument(
+                f"`within` must not be negative, got {self._within!r}", hint="use dm.Join(within='5 minutes')"
+            )
 
     @staticmethod
-    def inner() -> Join[Never, Never]:
+    def inner(*, within: DurationLike | None = None) -> Join[Never, Never]:
         """Return a join that emits a combination for each pair of partners, and nothing for a value without a partner.
 
         Example:
@@ -89,10 +119,11 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             >>> ((clicks, queries) | dm.Join.inner()).element_type
             tuple[str, tuple[int, str]]
         """
-        return Join("Join.Inner", keeps_left=False, keeps_right=False)
+        joined: Join[Never, Never] = _joined("Join.Inner", within)
+        return joined
 
     @staticmethod
-    def left() -> Join[Never, None]:
+    def left(*, within: DurationLike | None = None) -> Join[Never, None]:
         """Return a join that also emits `(key, (left, None))` for a left value without a partner.
 
         Example:
@@ -102,10 +133,11 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             >>> ((clicks, queries) | dm.Join.left()).element_type
             tuple[str, tuple[int, typing.Optional[str]]]
         """
-        return Join("Join.Left", keeps_left=True, keeps_right=False)
+        joined: Join[Never, None] = _joined("Join.Left", within, _keeps_left=True)
+        return joined
 
     @staticmethod
-    def full() -> Join[None, None]:
+    def full(*, within: DurationLike | None = None) -> Join[None, None]:
         """Return a join that emits every value of both sides at least once, with `None` for a missing partner.
 
         Example:
@@ -115,7 +147,8 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             >>> ((clicks, queries) | dm.Join.full()).element_type
             tuple[str, tuple[typing.Optional[int], typing.Optional[str]]]
         """
-        return Join("Join.Full", keeps_left=True, keeps_right=True)
+        joined: Join[None, None] = _joined("Join.Full", within, _keeps_left=True, _keeps_right=True)
+        return joined
 
     def default_label(self) -> str:
         """Return the name that it was made by."""
@@ -130,10 +163,24 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
                 hint="pass a tuple: (left, right) | dm.Join.inner(); dm.CoGroupByKey() takes more than two",
             )
         left, right = sides
+        output = self._output(left.element_type, right.element_type)
+        if self._within is not None:
+            return self._by_distance(left, right, self._within, output)
         _check_panes(common_strategy(sides, left.pipeline.scope), left.pipeline.scope)
         combine = _Combinations(keeps_left=self._keeps_left, keeps_right=self._keeps_right)
         grouped = (left, right) | CoGroupByKey()
-        return grouped | FlatMap(combine).with_output_types(self._output(left.element_type, right.element_type))
+        return grouped | FlatMap(combine).with_output_types(output)
+
+    def _by_distance(self, left: PCollection, right: PCollection, within: Duration, output: Any) -> Any:
+        """Bring both sides together by key, and join them in state."""
+        lateness = max(left.strategy.allowed_lateness, right.strategy.allowed_lateness)
+        sides = []
+        for name, member, is_right in (("left", left, False), ("right", right, True)):
+            typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
+            everywhere = member | f"{name} windows" >> Window.into(GlobalWindows())
+            sides.append(everywhere | name >> Map(_Side(is_right=is_right)).with_output_types(tuple[Any, Any]))
+        fn = JoinWithin(int(within), int(lateness), (self._keeps_left, self._keeps_right))
+        return tuple(sides) | "together" >> Flatten() | "partners" >> ParDo(fn).with_output_types(output)
 
     def _output(self, left: Any, right: Any) -> Any:
         key, left_value = typehints.pair_types(left)
@@ -144,6 +191,21 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             right_value = _or_none(right_value)
         values: Any = tuple[left_value, right_value]  # type: ignore[valid-type] # built at run time
         return tuple[typehints.either([key, other_key]), values]  # type: ignore[misc] # built at run time
+
+
+def _joined(name: str, within: DurationLike | None, **keeps: bool) -> Any:
+    return Join(within=within)._but(_name=name, **keeps)  # noqa: SLF001 - of this module
+
+
+class _Side:
+    """Says of the value of a pair from which side it is."""
+
+    def __init__(self, *, is_right: bool) -> None:
+        self.is_right = is_right
+
+    def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[bool, Any]]:
+        key, value = pair
+        return key, (self.is_right, value)
 
 
 class _Combinations:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.spellings import unknown
 from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co, ResultT
 from dataflow_model.transforms.looking import sample, table_of
 from dataflow_model.transforms.typehints import type_name
@@ -95,6 +96,12 @@ class PCollection(Generic[ElementT_co]):
 
     def _sample(self, n: int, rows: int) -> list[Record]:
         return sample(self, self.pipeline.local_runner(), n, rows)
+
+    if not TYPE_CHECKING:  # for a type checker, a name that is not there is an error
+
+        def __getattr__(self, name: str) -> Any:
+            """Tell whoever writes it as in PySpark or Flink what to write."""
+            raise unknown(type(self).__name__, name, self)
 
     def __repr__(self) -> str:
         place = self.ref.label if self.ref.tag == "main" else f"{self.ref.label}[{self.ref.tag}]"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Never, Self, ov
 
 from dataflow_model.errors import InvalidArgument, InvalidType, encodable
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import ElementT, ElementT_contra, InputT_contra, OutputT_co
 from dataflow_model.transforms.pcollection import PCollection
 
@@ -25,6 +26,7 @@ _FORMS: Final = {"PerKey": "per_key", "PerElement": "per_element"}
 _apply_to_several: list[Callable[[Any, PTransform], Any]] = []
 
 
+@with_spellings
 class PTransform(Generic[InputT_contra, OutputT_co]):
     """A step of a pipeline; subclass it and give `expand` to make a composite of other steps.
 

@@ -20,10 +20,15 @@ LOW_WATERMARK: Final = 100.0
 
 
 class TimeDomain(enum.Enum):
-    """The two clocks that a timer can wait for: the watermark or the processing clock."""
+    """The two clocks that a timer can wait for: the watermark or the processing clock.
+
+    `WATERMARK` and `REAL_TIME` are Beam's names for them.
+    """
 
     EVENT_TIME = "event time"
     PROCESSING_TIME = "processing time"
+    WATERMARK = EVENT_TIME
+    REAL_TIME = PROCESSING_TIME
 
     def __repr__(self) -> str:
         return str(self)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 NUMBERS = st.lists(st.integers(-1000, 1000))
 COMBINERS: list[dm.CombineFn[Any, Any, Any]] = [
     dm.Sum(), dm.Count(), dm.Mean(), dm.Min(), dm.Max(), dm.Top(3), dm.Top(3, key=abs, reverse=True), dm.ToSet(),
-    AssociativeFn(sum), dm.Together(count=dm.Count(), most=max),
+    AssociativeFn(sum), dm.Together(count=dm.Count(), most=max), dm.Sample(3), dm.ApproximateUnique(16),
+    dm.ApproximateQuantiles(4),
 ]  # fmt: skip
 
 

@@ -1,0 +1,192 @@
+"""Well-known spellings of Beam, PySpark and Flink that this package writes otherwise: one table, and what looks there.
+
+Whoever writes one gets an `AttributeError` that names ours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from dataflow_model.errors import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SPELLINGS", "unknown", "with_spellings"]
+
+ClassT = TypeVar("ClassT", bound=type)
+
+_WATERMARK: Final = (
+    "give the source its watermark: dm.io.ReadParquet(…, watermark=dm.BoundedOutOfOrderness('10 minutes'))"
+)
+_COMBINERS: Final = "the combiners are names of the package: dm.Count, dm.Mean, dm.Top, dm.Sample, dm.ToList, …"
+_DISTINCT: Final = (
+    "use … | dm.Distinct() for equal elements, dm.Deduplicate(id_fn, horizon='1 hour') for records with an id"
+)
+_SPLITTABLE: Final = "there are no splittable DoFns; a source reads in ranges: see dm.Read"
+_FANOUT: Final = "leave it out: values are combined before they are shuffled, so that a hot key is no bottleneck"
+
+SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "dataflow_model": {
+        "AfterEndOfWindow": "use dm.AfterWatermark()",
+        "AggregateFunction": "use dm.CombineFn",
+        "CombiningValueStateSpec": "use dm.CombiningStateSpec(combine)",
+        "DirectRunner": "use dm.LocalRunner()",
+        "DoOutputsTuple": "use dm.OutputTuple",
+        "EventTimeSessionWindows": "use dm.Sessions(gap)",
+        "FlatMapElements": "use dm.FlatMap(fn)",
+        "FlinkRunner": "there is no runner on Flink: use dm.SparkRunner(spark), or dm.LocalRunner()",
+        "Impulse": "use dm.Create([b''])",
+        "KVSwap": "use dm.KvSwap()",
+        "MapElements": "use dm.Map(fn)",
+        "Metrics": "use dm.metrics.counter(name), distribution(name) or gauge(name)",
+        "PortableRunner": "use dm.SparkRunner(spark), or dm.LocalRunner()",
+        "ReadFromAvro": "read it with Spark: dm.io.ReadDataFrame(spark.read.format('avro').load(…))",
+        "ReadFromCsv": "use dm.io.ReadCsv(…)",
+        "ReadFromJson": "use dm.io.ReadJson(…)",
+        "ReadFromKafka": "use dm.io.ReadDataFrame(spark.readStream.format('kafka')…)",
+        "ReadFromParquet": "use dm.io.ReadParquet(…)",
+        "ReadModifyWriteStateSpec": "use dm.ValueStateSpec(default=…); the attribute that holds it is its name",
+        "RemoveDuplicates": _DISTINCT,
+        "Repeat": "use dm.Repeatedly(trigger)",
+        "SessionWindows": "use dm.Sessions(gap)",
+        "SlidingEventTimeWindows": "use dm.SlidingWindows(size, period)",
+        "TestPipeline": "use dm.Pipeline(), which runs in process",
+        "TestStream": "use dm.testing.TestStream()",
+        "ToString": "use dm.Map(str)",
+        "TumblingEventTimeWindows": "use dm.FixedWindows(size)",
+        "WriteToCsv": "use dm.io.WriteParquet(folder) or dm.io.WriteJson(folder)",
+        "WriteToJson": "use dm.io.WriteJson(folder)",
+        "WriteToParquet": "use dm.io.WriteParquet(folder)",
+        "assert_that": "use dm.testing.assert_that(pcoll, dm.testing.equal_to([…]))",
+        "coders": "elements are pickled, keys have an encoding by value: there is nothing to register",
+        "combiners": _COMBINERS,
+        "equal_to": "use dm.testing.equal_to([…])",
+        "options": "there are no options of a pipeline; a runner takes its own: dm.SparkRunner(spark, checkpoint=…)",
+        "pvalue": "use dm.AsSingleton, dm.AsIter, dm.AsList, dm.AsDict and dm.TaggedOutput",
+        "trigger": "triggers are names of the package: dm.AfterWatermark, dm.Repeatedly, dm.AccumulationMode, …",
+        "window": "windows are names of the package: dm.FixedWindows('1 hour'), dm.Sessions('10 minutes'), …",
+    },
+    "PCollection": {
+        "agg": "use … | dm.GroupBy('key').aggregate_field('field', sum, 'total')",
+        "aggregateByKey": "use … | dm.CombinePerKey(combine)",
+        "apply": "write … | transform",
+        "cache": "leave it out: a collection is computed once, however many transforms read it",
+        "cogroup": "use {'a': a, 'b': b} | dm.CoGroupByKey()",
+        "collect": "write … | 'out' >> dm.io.Collect(), run the pipeline, and read result.collected('out')",
+        "combineByKey": "use … | dm.CombinePerKey(combine)",
+        "count": "use … | dm.Count.globally(), dm.Count.per_key() or dm.Count.per_element()",
+        "distinct": _DISTINCT,
+        "dropDuplicates": _DISTINCT,
+        "dropDuplicatesWithinWatermark": "use … | dm.Deduplicate(id_fn, horizon='1 hour')",
+        "drop_duplicates": _DISTINCT,
+        "filter": "use … | dm.Filter(fn)",
+        "flatMap": "use … | dm.FlatMap(fn)",
+        "flatMapValues": "use … | dm.FlatMapTuple(lambda key, value: [(key, part) for part in fn(value)])",
+        "foreach": "use … | dm.ParDo(MyDoFn()), or dm.io.ForeachBundle(fn) for a sink",
+        "foreachBatch": "use … | dm.io.ForeachBundle(fn)",
+        "groupBy": "use … | dm.GroupBy('field'), with .aggregate_field('other', sum, 'total') to combine",
+        "groupByKey": "use … | dm.GroupByKey()",
+        "group_by": "use … | dm.GroupBy('field'), with .aggregate_field('other', sum, 'total') to combine",
+        "groupby": "use … | dm.GroupBy('field'), with .aggregate_field('other', sum, 'total') to combine",
+        "join": "use (left, right) | dm.Join.inner(), dm.Join.left() or dm.Join.full()",
+        "keyBy": "use … | dm.WithKeys(fn)",
+        "key_by": "use … | dm.WithKeys(fn)",
+        "keys": "use … | dm.Keys()",
+        "leftOuterJoin": "use (left, right) | dm.Join.left()",
+        "limit": "use … | dm.Sample.globally(10), or dm.Top.globally(10)",
+        "map": "use … | dm.Map(fn)",
+        "mapValues": "use … | dm.MapTuple(lambda key, value: (key, fn(value)))",
+        "persist": "leave it out: a collection is computed once, however many transforms read it",
+        "process": "use … | dm.ParDo(MyDoFn())",
+        "reduce": "use … | dm.CombineGlobally(fn)",
+        "reduceByKey": "use … | dm.CombinePerKey(fn), where fn takes an iterable, such as sum",
+        "repartition": "use … | dm.Reshuffle()",
+        "sample": "use … | dm.Sample.globally(10)",
+        "select": "use … | dm.Map(fn)",
+        "sum": "use … | dm.Sum.globally() or dm.Sum.per_key()",
+        "union": "use (first, second) | dm.Flatten()",
+        "unionAll": "use (first, second) | dm.Flatten()",
+        "values": "use … | dm.Values()",
+        "where": "use … | dm.Filter(fn)",
+        "window": "use … | dm.Window.into(dm.FixedWindows('1 hour'))",
+        "withColumn": "use … | dm.Map(lambda row: (*row, value))",
+        "withWatermark": _WATERMARK,
+        "with_watermark": _WATERMARK,
+        "write": "use … | dm.io.WriteParquet(folder)",
+        "writeStream": "use … | dm.io.WriteParquet(folder), and run it with dm.SparkRunner(spark, mode='streaming', …)",
+    },
+    "PTransform": {
+        "with_hot_key_fanout": _FANOUT,
+        "with_fanout": _FANOUT,
+        "with_input_types": "annotate the first parameter of the function; .with_output_types(T) is there",
+        "with_resource_hints": "leave it out: the cluster's resources are those of the Spark session",
+        "without_defaults": "leave it out: a window without elements has no pane",
+    },
+    "DoFn": {
+        "BundleContextParam": "set up in setup() or start_bundle(), and keep it as an attribute of self",
+        "BundleFinalizerParam": "a sink that publishes with a commit: dm.io.ForeachBundle(fn)",
+        "RestrictionParam": _SPLITTABLE,
+        "SetupContextParam": "set up in setup(), and keep it as an attribute of self",
+        "WatermarkEstimatorParam": _WATERMARK,
+        "WatermarkReporterParam": _WATERMARK,
+        "unbounded_per_element": _SPLITTABLE,
+    },
+    "Combiner": {"Globally": "write {owner}.globally(…)", "PerKey": "write {owner}.per_key(…)"},
+    "Count": {"PerElement": "write dm.Count.per_element()"},
+    "Distinct": {"Globally": "write dm.Distinct()", "PerKey": "write dm.Distinct.per_key()"},
+    "Latest": {"Globally": "write dm.Latest.globally()", "PerKey": "write dm.Latest.per_key()"},
+    "Sample": {
+        "FixedSizeGlobally": "write dm.Sample.globally(n)",
+        "FixedSizePerKey": "write dm.Sample.per_key(n)",
+    },
+    "Top": {
+        "Largest": "write dm.Top.globally(n)",
+        "LargestPerKey": "write dm.Top.per_key(n)",
+        "Of": "write dm.Top.globally(n, key=…)",
+        "Smallest": "write dm.Top.globally(n, reverse=True)",
+        "SmallestPerKey": "write dm.Top.per_key(n, reverse=True)",
+    },
+}
+"""By the name of what is asked, and the name that it does not have: what to write."""
+
+
+def unknown(owner: str, name: str, of: Any, *, table: str | None = None) -> AttributeError:
+    """Return the error for a name that something does not have, with our spelling if the table has one.
+
+    Args:
+        owner: what was asked, as the message calls it.
+        name: the name.
+        of: what was asked itself; Python suggests similar names of its.
+        table: under which name it is in the table; by default `owner`.
+
+    Example:
+        >>> from dataflow_model.transforms import Count
+        >>> Count.PerElement()
+        Traceback (most recent call last):
+        ...
+        AttributeError: 'Count' has no attribute 'PerElement'
+        Hint: write dm.Count.per_element()
+    """
+    hint = SPELLINGS.get(table or owner, {}).get(name)
+    text = explain(f"{owner!r} has no attribute {name!r}", hint=hint and hint.replace("{owner}", owner))
+    # Without a hint of ours, Python's own suggestion of a similar name.
+    return AttributeError(text) if hint else AttributeError(text, name=name, obj=of)
+
+
+class _Elsewhere:
+    """A name that a class does not have: whoever asks for it is told what to write."""
+
+    def __init__(self, table: str, name: str) -> None:
+        self._table = table
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise unknown(owner.__name__, self._name, owner, table=self._table)
+
+
+def with_spellings(kind: ClassT) -> ClassT:
+    """Have a class tell whoever asks it for another system's name what to write; for `hasattr` the name is missing."""
+    for name in SPELLINGS[kind.__name__]:
+        setattr(kind, name, _Elsewhere(kind.__name__, name))
+    return kind

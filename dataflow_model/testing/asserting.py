@@ -1,0 +1,126 @@
+"""`assert_that` and `equal_to`: say in a pipeline what a collection holds, and fail the run if it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidType, explain
+from dataflow_model.transforms import CoGroupByKey, Create, Map, PCollection, PTransform, Window
+from dataflow_model.windowing import GlobalWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["assert_that", "equal_to"]
+
+
+def assert_that(actual: PCollection, matcher: Callable[[list[Any]], Any], label: str = "assert_that") -> None:
+    """Add a check of a whole collection to its pipeline: the run fails if the matcher raises.
+
+    The matcher is called once, with all elements of all windows in a list; retracted elements are gone. The collection
+    must be bounded. Spark batch runs the check on a worker.
+
+    Args:
+        actual: the collection.
+        matcher: called with the list; raises an `AssertionError`, as what `equal_to` returns does.
+        label: of the check; a pipeline with several needs one for each.
+
+    Raises:
+        InvalidType: for something that is no collection, or a matcher that cannot be called.
+        UserCodeError: from the run, with the matcher's message.
+
+    Source: Beam's `apache_beam.testing.util.assert_that`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> from dataflow_model.testing import assert_that, equal_to
+        >>> with dm.Pipeline() as p:
+        ...     doubled = p | dm.Create([1, 2]) | dm.Map(lambda x: 2 * x)
+        ...     assert_that(doubled, equal_to([4, 2]))
+    """
+    if not isinstance(actual, PCollection):
+        raise InvalidType(
+            f"assert_that checks a collection, got {actual!r}",
+            hint="call it inside the pipeline: assert_that(p | …, …)",
+        )
+    if not callable(matcher):
+        raise InvalidType(f"`matcher` must be a function, got {matcher!r}", hint=f"use equal_to({matcher!r})")
+    _ = actual | label >> _AssertThat(matcher)
+
+
+def equal_to(expected: Iterable[Any]) -> Callable[[list[Any]], None]:
+    """Return a matcher for elements that are equal to these in any order, each as often.
+
+    Raises:
+        InvalidType: for something that is not iterable, or text.
+        AssertionError: from the matcher, with what is missing and what was not expected.
+
+    Source: Beam's `equal_to`.
+
+    Example:
+        >>> equal_to([1, 2, 2])([2, 1, 3])
+        Traceback (most recent call last):
+        ...
+        AssertionError: expected 3 elements and got 3; missing: [2]; not expected: [3]
+        Hint: compare the two lists: the pipeline or the expectation is wrong
+    """
+    if isinstance(expected, str | bytes) or not hasattr(expected, "__iter__"):
+        raise InvalidType(
+            f"equal_to takes the elements in a list, got {expected!r}", hint=f"use equal_to([{expected!r}])"
+        )
+    return _EqualTo(list(expected))
+
+
+class _EqualTo:
+    """Compares without regard to order; elements need not be hashable."""
+
+    def __init__(self, expected: list[Any]) -> None:
+        self.expected = expected
+
+    def __call__(self, actual: list[Any]) -> None:
+        missing, unexpected = list(self.expected), []
+        for element in actual:
+            try:
+                missing.remove(element)
+            except ValueError:
+                unexpected.append(element)
+        if missing or unexpected:
+            raise AssertionError(
+                explain(
+                    f"expected {len(self.expected)} elements and got {len(actual)}; "
+                    f"missing: {missing!r}; not expected: {unexpected!r}",
+                    hint="compare the two lists: the pipeline or the expectation is wrong",
+                )
+            )
+
+
+class _AssertThat(PTransform):
+    """Collects everything, also where there is nothing, and calls the matcher."""
+
+    input_kind = "collection"
+
+    def __init__(self, matcher: Callable[[list[Any]], Any]) -> None:
+        self._matcher = matcher
+
+    def expand(self, pcoll: PCollection) -> None:
+        """Group beside one element that is always there."""
+        everywhere = Window.into(GlobalWindows()).accumulating()  # so that retractions are applied
+        always = pcoll.pipeline | "always" >> Create([(None, None)]) | "window of always" >> everywhere
+        keyed = pcoll | "window" >> everywhere | "elements" >> Map(_with_no_key).with_output_types(tuple[None, Any])
+        grouped = (always, keyed) | CoGroupByKey()
+        _ = grouped | "check" >> Map(_Check(self._matcher))
+
+
+def _with_no_key(element: Any) -> tuple[None, Any]:
+    return None, element
+
+
+class _Check:
+    """Calls the matcher with the elements of the only pane."""
+
+    def __init__(self, matcher: Callable[[list[Any]], Any]) -> None:
+        self.matcher = matcher
+
+    def __call__(self, grouped: Any) -> None:
+        _, (_, elements) = grouped
+        self.matcher(elements)

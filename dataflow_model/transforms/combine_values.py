@@ -1,0 +1,89 @@
+"""CombineValues: a combiner over lists that are there already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.plan.dofn import DoFn
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.associative import as_combine_fn, user_function
+from dataflow_model.transforms.code_names import code_name
+from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["CombineValues"]
+
+
+class CombineValues(PTransform):
+    """Combine the values in pairs of a key and an iterable, such as `GroupByKey` gives.
+
+    No grouping: each element is combined by itself. `CombinePerKey` groups and combines at once, and keeps only
+    accumulators.
+
+    Args:
+        fn: a `CombineFn`, its class, or an associative function over an iterable, such as `sum`.
+        args, kwargs: further arguments: of the function, or of each method of the `CombineFn`.
+
+    Raises:
+        InvalidType: for a collection whose elements are known not to be pairs, or for something that is no combiner.
+
+    Source: Beam's `CombineValues`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create([("a", [1, 2]), ("b", [3])]) | dm.CombineValues(sum) | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        [('a', 3), ('b', 3)]
+    """
+
+    input_kind = "collection"
+
+    def __init__(
+        self,
+        fn: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | Callable[..., Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        self.fn = as_combine_fn(fn, type(self).__name__, *args, **kwargs)
+
+    def label_by_code(self) -> str:
+        """Return the name with the function or the combiner's class."""
+        return f"{self.default_label()}({code_name(user_function(self.fn))})"
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Add the DoFn."""
+        typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
+        key, values = typehints.pair_types(pcoll.element_type)
+        combined = typehints.combined_type(self.fn, typehints.item_type(values))
+        pairs: Any = tuple[key, combined]  # type: ignore[valid-type] # built at run time
+        return pcoll | ParDo(_CombineEach(self.fn)).with_output_types(pairs)
+
+
+class _CombineEach(DoFn):
+    """Runs a combiner over the iterable of each pair."""
+
+    def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
+        self.combine = combine
+
+    def setup(self) -> None:
+        """Set the combiner up."""
+        self.combine.setup()
+
+    def process(self, element: Any) -> Iterable[Any]:
+        """Combine."""
+        key, values = element
+        accumulator = self.combine.create_accumulator()
+        for value in values:
+            accumulator = self.combine.add_input(accumulator, value)
+        yield key, self.combine.extract_output(accumulator)
+
+    def teardown(self) -> None:
+        """Tear the combiner down."""
+        self.combine.teardown()

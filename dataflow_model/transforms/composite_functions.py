@@ -1,0 +1,71 @@
+"""Functions as transforms."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["ptransform_fn"]
+
+
+def ptransform_fn(fn: Callable[..., Any]) -> Callable[..., PTransform]:
+    """Make a composite of a function: `fn(pcoll, …)` becomes a transform that takes the further arguments.
+
+    It is called by the function's name where no label is given, and what the function applies is nested in it.
+
+    Raises:
+        InvalidType: for something that is no function.
+        InvalidArgument: when the transform is made with arguments that the function does not take.
+
+    Source: Beam's `ptransform_fn`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> @dm.ptransform_fn
+        ... def LongWords(lines, length):
+        ...     return lines | dm.FlatMap(str.split) | dm.Filter(lambda word: len(word) >= length)
+        >>> p = dm.Pipeline()
+        >>> p | dm.Create(["to be or maybe not"]) | LongWords(5)
+        PCollection('LongWords/Filter', element_type=Any)
+    """
+    given: Any = fn
+    if not callable(given) or isinstance(given, type):
+        raise InvalidType(f"ptransform_fn decorates a function, got {fn!r}", hint="a class derives from dm.PTransform")
+
+    @functools.wraps(fn)
+    def transform(*args: Any, **kwargs: Any) -> PTransform:
+        try:
+            inspect.signature(fn).bind(None, *args, **kwargs)
+        except TypeError as error:
+            raise InvalidArgument(
+                f"{fn.__name__}{inspect.signature(fn)} cannot be called with a collection, {args!r} and {kwargs!r}: "
+                f"{error}",
+                hint="the first parameter receives the collection; pass the others",
+            ) from error
+        return _OfFunction(fn, args, kwargs)
+
+    return transform
+
+
+class _OfFunction(PTransform):
+    """A composite that a function describes."""
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
+
+    def default_label(self) -> str:
+        """Return the function's name."""
+        return self.fn.__name__
+
+    def expand(self, pcoll: Any) -> Any:
+        """Call the function."""
+        return self.fn(pcoll, *self.args, **self.kwargs)

@@ -1,0 +1,94 @@
+"""Elements as bytes, to draw and to count them in a way that depends on their values alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+from dataflow_model.errors import KeyEncodingError, shown
+from dataflow_model.values import encode_key
+
+__all__ = ["SPACE", "element_bytes", "hash_of", "later_of"]
+
+_DIGEST: Final = 8
+SPACE: Final = 1 << 8 * _DIGEST
+"""How many values `hash_of` may have."""
+
+
+def element_bytes(element: Any) -> bytes:
+    """Return bytes that are equal just when type and value of two elements are, whatever the process.
+
+    Takes what can be a key, and also NaN, lists, sets, dicts, arrays of NumPy, and attrs and dataclass values of these
+    that can be changed.
+
+    Raises:
+        KeyEncodingError: for anything else.
+
+    Example:
+        >>> element_bytes({"a": 1, "b": [2]}) == element_bytes({"b": [2], "a": 1})
+        True
+        >>> element_bytes([1]) == element_bytes([1.0])
+        False
+    """
+    try:
+        return encode_key(element)
+    except KeyEncodingError as error:
+        parts = _parts(element)
+        if parts is None:
+            raise KeyEncodingError(
+                f"{shown(element)} of type {type(element).__name__} has no encoding by its value",
+                hint="map the elements to plain values first, such as tuples of numbers and text",
+            ) from error
+        return encode_key((type(element).__qualname__, *parts))
+
+
+def hash_of(element: Any, seed: int = 0) -> int:
+    """Return a number in `[0, SPACE)` that depends on the element and the seed alone.
+
+    Example:
+        >>> hash_of("a") == hash_of("a"), hash_of("a") == hash_of("a", seed=1)
+        (True, False)
+    """
+    salt = seed.to_bytes(_DIGEST, "big", signed=True)
+    return int.from_bytes(hashlib.blake2b(element_bytes(element), digest_size=_DIGEST, salt=salt).digest(), "big")
+
+
+def later_of(one: Any, other: Any) -> Any:
+    """Return one of two values where either would do: the same one in whichever order they come.
+
+    Only for values that cannot be encoded, `other` is taken.
+
+    Example:
+        >>> later_of("a", "b"), later_of("b", "a")
+        ('b', 'b')
+    """
+    try:
+        return max(one, other, key=element_bytes)
+    except KeyEncodingError:
+        return other
+
+
+def _parts(element: Any) -> list[bytes] | None:
+    """Return the encodings of what an element holds, `None` for one that is not known to hold anything."""
+    match element:
+        case float() if math.isnan(element):
+            return []
+        case list() | tuple():
+            return [element_bytes(part) for part in element]
+        case set() | frozenset():
+            return sorted(element_bytes(part) for part in element)
+        case dict():
+            return sorted(element_bytes([key, value]) for key, value in element.items())
+        case np.ndarray() if element.dtype != object:
+            return [repr((element.dtype.str, element.shape)).encode(), element.tobytes()]
+        case _ if attrs.has(type(element)):
+            return [element_bytes(getattr(element, part.name)) for part in attrs.fields(type(element)) if part.eq]
+        case _ if dataclasses.is_dataclass(element):
+            return [element_bytes(getattr(element, part.name)) for part in dataclasses.fields(element) if part.compare]
+        case _:
+            return None

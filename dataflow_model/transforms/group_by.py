@@ -1,0 +1,246 @@
+"""GroupBy: groupings by fields or expressions, with named aggregates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.rows import named_row_type
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.associative import as_combine_fn
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.grouping import CombinePerKey, GroupByKey
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["GroupBy"]
+
+
+class GroupBy(PTransform):
+    """Group elements by fields or expressions; with `aggregate_field`, combine their fields into rows.
+
+    Each pane is a pair of the key and the list of elements. The key is the value itself where one expression is given
+    by place, else a row with a field for each. With aggregates, each pane is one row: the fields of the key, then
+    those of the aggregates.
+
+    Args:
+        fields: names of fields (of named tuples, attrs values, dataclasses or the keys of dicts), or functions, which
+            become fields called `key`, or with several fields `key0`, `key1` and so on by their places.
+        expressions: the same, under names of their own.
+
+    Raises:
+        InvalidArgument: for nothing to group by, two fields of one name, or a field that the elements are known not
+            to have.
+        InvalidType: for an expression that is neither text nor a function.
+
+    Source: Beam's `GroupBy`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> from typing import NamedTuple
+        >>> class Flight(NamedTuple):
+        ...     carrier: str
+        ...     delay: int
+        >>> totals = (
+        ...     dm.GroupBy("carrier")
+        ...     .aggregate_field("delay", sum, "total")
+        ...     .aggregate_field(lambda flight: flight.delay / 60, dm.Mean(), "mean_hours")
+        ... )
+        >>> with dm.Pipeline() as p:
+        ...     flights = p | dm.Create([Flight("UA", 90), Flight("UA", 30), Flight("AA", 0)])
+        ...     _ = flights | totals | dm.io.Collect()
+        >>> for row in sorted(record.value for record in p.result.collected("Collect")):
+        ...     print(row)
+        Row(carrier='AA', total=0, mean_hours=0.0)
+        Row(carrier='UA', total=120, mean_hours=1.0)
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, *fields: str | Callable[[Any], Any], **expressions: str | Callable[[Any], Any]) -> None:
+        named: dict[str, str | Callable[[Any], Any]] = {}
+        for place, field in enumerate(fields):
+            unnamed = "key" if len(fields) == 1 else f"key{place}"
+            _add(named, field if isinstance(field, str) else unnamed, field)
+        for name, expression in expressions.items():
+            _add(named, name, expression)
+        if not named:
+            raise InvalidArgument(
+                "GroupBy() needs something to group by, got nothing", hint="use dm.GroupBy('carrier')"
+            )
+        self._keys = named
+        self._is_plain = len(fields) == 1 and not expressions
+        self._aggregates: dict[str, tuple[str | Callable[[Any], Any], CombineFn[Any, Any, Any]]] = {}
+
+    def aggregate_field(
+        self,
+        field: str | Callable[[Any], Any],
+        combine: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | Callable[[Iterable[Any]], Any],
+        dest: str,
+    ) -> Self:
+        """Return the grouping with one more aggregate.
+
+        Args:
+            field: what to combine: a field's name, or a function of the element.
+            combine: a `CombineFn`, its class, or an associative function over an iterable, such as `sum`.
+            dest: the name of the field in the rows that come out.
+
+        Raises:
+            InvalidArgument: for a name that is there already.
+            InvalidType: for a field that is neither text nor a function, or something that is no combiner.
+        """
+        taken: dict[str, Any] = {**self._keys, **self._aggregates}
+        _add(taken, dest, field)
+        combiner = as_combine_fn(combine, f"GroupBy.aggregate_field({dest!r})")
+        return self._but(_aggregates={**self._aggregates, dest: (field, combiner)})
+
+    def force_tuple_keys(self) -> Self:
+        """Return the grouping whose key is a row with one field, even where it is given by one expression."""
+        return self._but(_is_plain=False)
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Make pairs, group or combine them, and make rows."""
+        row, label = pcoll.element_type, pcoll.pipeline.scope
+        kinds = {name: _type_of(expression, row, label) for name, expression in self._keys.items()}
+        key_type: Any = next(iter(kinds.values())) if self._is_plain else named_row_type(_any(self._keys))
+        key = _Key(tuple(self._keys.values()), key_type if not self._is_plain else None)
+        if not self._aggregates:
+            pairs: Any = tuple[key_type, row]  # type: ignore[valid-type] # built at run time
+            return pcoll | "keys" >> Map(_Pair(key, None)).with_output_types(pairs) | GroupByKey()
+        for field, _ in self._aggregates.values():
+            _type_of(field, row, label)
+        values = _Key(tuple(field for field, _ in self._aggregates.values()), tuple)
+        combine = _SideBySide(tuple(combine for _, combine in self._aggregates.values()))
+        made = named_row_type(_any({**self._keys, **self._aggregates}))
+        keyed = pcoll | "keys" >> Map(_Pair(key, values)).with_output_types(tuple[key_type, tuple[Any, ...]])
+        return keyed | CombinePerKey(combine) | "rows" >> Map(_Row(made, plain=self._is_plain)).with_output_types(made)
+
+
+def _add(named: dict[str, Any], name: Any, expression: Any) -> None:
+    """Add an expression under a name that is free and can be a field."""
+    if not isinstance(expression, str) and not callable(expression):
+        raise InvalidType(
+            f"GroupBy takes names of fields or functions, got {expression!r}", hint="use dm.GroupBy('carrier')"
+        )
+    if not isinstance(name, str) or name in named:
+        problem = "is there already" if isinstance(name, str) else "is no text"
+        raise InvalidArgument(
+            f"each field that comes out needs a name of its own, and {name!r} {problem}",
+            hint="give the expression another name: dm.GroupBy(from_airport='origin')",
+        )
+    named[name] = expression
+
+
+def _any(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, "Any") for name in names)
+
+
+def _type_of(expression: str | Callable[[Any], Any], row: Any, label: str) -> Any:
+    if callable(expression):
+        typehints.check_first_parameter(expression, row, label)
+        return typehints.return_type(expression)
+    try:
+        return typehints.field_type(row, expression)
+    except KeyError as error:
+        raise InvalidArgument(
+            f"{label!r} names the field {expression!r}, which {row.__name__} does not have",
+            hint=f"its fields are {error.args[0]}",
+        ) from None
+
+
+class _Key:
+    """Computes a tuple of expressions, or with `kind=None` the only one."""
+
+    def __init__(self, expressions: tuple[str | Callable[[Any], Any], ...], kind: Any) -> None:
+        self.expressions = expressions
+        self.kind = kind
+
+    def __call__(self, element: Any) -> Any:
+        values = [_value(expression, element) for expression in self.expressions]
+        if self.kind is None:
+            return values[0]
+        return tuple(values) if self.kind is tuple else self.kind(*values)
+
+
+def _value(expression: str | Callable[[Any], Any], element: Any) -> Any:
+    if callable(expression):
+        return expression(element)
+    if isinstance(element, dict) or not expression.isidentifier():  # rows of files have columns of any name
+        return element[expression]
+    return getattr(element, expression)
+
+
+class _Pair:
+    """Turns an element into a key and a value: the element itself, or what is to be combined of it."""
+
+    def __init__(self, key: _Key, value: _Key | None) -> None:
+        self.key = key
+        self.value = value
+
+    def __call__(self, element: Any) -> tuple[Any, Any]:
+        return self.key(element), element if self.value is None else self.value(element)
+
+
+class _Row:
+    """Puts the key and the aggregates into one row."""
+
+    def __init__(self, made: type[Any], *, plain: bool) -> None:
+        self.made = made
+        self.plain = plain
+
+    def __call__(self, combined: tuple[Any, tuple[Any, ...]]) -> Any:
+        key, values = combined
+        return self.made(*((key,) if self.plain else key), *values)
+
+
+class _SideBySide(CombineFn[Any, tuple[Any, ...], tuple[Any, ...]]):
+    """Runs a combiner over each place of tuples.
+
+    Source: Beam's `TupleCombineFn`.
+    """
+
+    def __init__(self, parts: tuple[CombineFn[Any, Any, Any], ...]) -> None:
+        self.parts = parts
+
+    def setup(self) -> None:
+        for part in self.parts:
+            part.setup()
+
+    def teardown(self) -> None:
+        for part in self.parts:
+            part.teardown()
+
+    def create_accumulator(self) -> tuple[Any, ...]:
+        return tuple([part.create_accumulator() for part in self.parts])
+
+    def add_input(self, accumulator: tuple[Any, ...], element: tuple[Any, ...]) -> tuple[Any, ...]:
+        places = zip(self.parts, accumulator, element, strict=True)
+        return tuple([part.add_input(own, value) for part, own, value in places])
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        columns = list(zip(*accumulators, strict=True))
+        if not columns:
+            return self.create_accumulator()
+        return tuple([part.merge_accumulators(column) for part, column in zip(self.parts, columns, strict=True)])
+
+    def extract_output(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([part.extract_output(own) for part, own in zip(self.parts, accumulator, strict=True)])
+
+    def subtract_input(self, accumulator: tuple[Any, ...], element: tuple[Any, ...]) -> tuple[Any, ...]:
+        places = zip(self.parts, accumulator, element, strict=True)
+        return tuple([part.subtract_input(own, value) for part, own, value in places])
+
+    @property
+    def can_subtract(self) -> bool:
+        return all(part.can_subtract for part in self.parts)
+
+    def title(self) -> str:
+        return ", ".join(part.title() for part in self.parts)
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self.parts))})"

@@ -1,0 +1,108 @@
+"""Latest: the element with the greatest event time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.spellings import with_spellings
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.element_bytes import later_of
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dataflow_model.time import EventTime
+    from dataflow_model.transforms.pcollection import PCollection
+
+__all__ = ["Latest"]
+
+_Timed = tuple[Any, Any]
+
+
+@with_spellings
+class Latest(PTransform):
+    """Keep the element with the greatest event time, of each window or, with `per_key`, of each key and window.
+
+    Of several at that time it is the same one whatever the order of arrival, as long as elements have an encoding by
+    value. The latest of nothing is `None`.
+
+    Source: Beam's `combiners.Latest`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> seen = [dm.TimestampedValue(("UA", "gate"), 5), dm.TimestampedValue(("UA", "taxi"), 7)]
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create(seen) | dm.Latest.per_key() | dm.io.Collect()
+        >>> p.result.collected("Collect")[0].value
+        ('UA', 'taxi')
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, *, name: str = "Latest", pairs: bool = False) -> None:
+        self._name = name
+        self._pairs = pairs
+
+    @classmethod
+    def globally(cls) -> Latest:
+        """Return the transform itself; for the likeness with the combiners."""
+        return cls(name="Latest.Globally")
+
+    @classmethod
+    def per_key(cls) -> Latest:
+        """Return the transform over pairs: the latest value of each key and window."""
+        return cls(name="Latest.PerKey", pairs=True)
+
+    def default_label(self) -> str:
+        """Return the name that it was made by."""
+        return self._name
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Put the event time beside each value, and combine."""
+        if not self._pairs:
+            return pcoll | "timed" >> Map(_timed) | CombineGlobally(_LatestFn()).with_output_types(pcoll.element_type)
+        typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
+        key, _ = typehints.pair_types(pcoll.element_type)
+        timed: Any = tuple[key, Any]  # type: ignore[valid-type] # built at run time
+        pairs = pcoll | "timed" >> Map(_timed_value).with_output_types(timed)
+        return pairs | CombinePerKey(_LatestFn()).with_output_types(pcoll.element_type)
+
+
+def _timed(element: Any, timestamp: EventTime) -> _Timed:
+    return int(timestamp), element
+
+
+def _timed_value(pair: Any, timestamp: EventTime) -> tuple[Any, _Timed]:
+    key, value = pair
+    return key, (int(timestamp), value)
+
+
+@attrs.frozen
+class _LatestFn(CombineFn[Any, Any, Any]):
+    """Keeps the last of pairs of an event time and a value; `None` stands for none."""
+
+    def create_accumulator(self) -> _Timed | None:
+        return None
+
+    def add_input(self, accumulator: _Timed | None, element: _Timed) -> _Timed:
+        if accumulator is None or element[0] > accumulator[0]:
+            return element
+        if element[0] < accumulator[0]:
+            return accumulator
+        return element[0], later_of(accumulator[1], element[1])
+
+    def merge_accumulators(self, accumulators: Iterable[_Timed | None]) -> _Timed | None:
+        latest = None
+        for accumulator in accumulators:
+            if accumulator is not None:
+                latest = self.add_input(latest, accumulator)
+        return latest
+
+    def extract_output(self, accumulator: _Timed | None) -> Any:
+        return None if accumulator is None else accumulator[1]

@@ -1,0 +1,128 @@
+"""Sample: some elements drawn at random, the same ones however the work is divided."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan.spellings import with_spellings
+from dataflow_model.transforms.combiner_forms import Combiner
+from dataflow_model.transforms.element_bytes import SPACE, hash_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Sample"]
+
+_FEWEST: Final = 64
+"""How many distinct elements are kept at least: so many may occur any number of times and are drawn by their share."""
+_Held = dict[int, tuple[Any, int]]
+
+
+def _size(_sample: object, _attribute: object, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidType(f"`n` must be an int, got {value!r}", hint="use Sample(10) to draw ten elements")
+    if value < 1:
+        raise InvalidArgument(f"`n` must be at least 1, got {value!r}", hint="use Sample(1) to draw one element")
+
+
+def _salt(_sample: object, _attribute: object, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidType(f"`seed` must be an int, got {value!r}", hint="use Sample(10, seed=1) for another sample")
+    if not -(2**63) <= value < 2**63:
+        raise InvalidArgument(f"`seed` must fit into 64 bits, got {value!r}", hint="use a smaller number")
+
+
+@with_spellings
+@attrs.frozen
+class Sample(Combiner[Any, _Held, list[Any]]):
+    """Draw n elements at random, as a list; all of them where there are no more.
+
+    What is drawn depends on the elements and the seed alone: every run on every runner draws the same. Each element
+    has the same chance, and none is drawn twice, as long as no more than `max(n, 64)` of the elements are distinct.
+    Beyond that, so many distinct elements are chosen first, each with the same chance however often it occurs, and
+    the sample is drawn from these: memory is bounded, and an element that occurs many times may be left out
+    altogether. Elements must have an encoding by value: what can be a key, and lists, sets and dicts of it.
+
+    Args:
+        n: how many; at least 1.
+        seed: another seed draws another sample.
+
+    Raises:
+        InvalidType: for a number that is no int.
+        InvalidArgument: for fewer than one element, or a seed of more than 64 bits.
+
+    Source: Beam's `Sample.FixedSizeGlobally` and `FixedSizePerKey`, which draw anew in each run.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create(range(1000)) | dm.Sample.globally(3) | dm.io.Collect()
+        >>> p.result.collected("Collect")[0].value
+        [153, 283, 436]
+    """
+
+    n: int = attrs.field(validator=_size)
+    seed: int = attrs.field(default=0, validator=_salt, kw_only=True)
+
+    def create_accumulator(self) -> _Held:
+        """Return nothing: what is held is elements with how often each came, by their hashes."""
+        return {}
+
+    def add_input(self, accumulator: _Held, element: Any) -> _Held:
+        """Count the element; those with the greatest hashes go once there are too many."""
+        place = hash_of(element, self.seed)
+        kept, count = accumulator.get(place, (element, 0))
+        accumulator[place] = kept, count + 1
+        return accumulator if len(accumulator) <= 2 * self._distinct else self._least(accumulator)
+
+    def merge_accumulators(self, accumulators: Iterable[_Held]) -> _Held:
+        """Add the counts up."""
+        merged: _Held = {}
+        for accumulator in accumulators:
+            for place, (element, count) in accumulator.items():
+                kept, before = merged.get(place, (element, 0))
+                merged[place] = kept, before + count
+        return self._least(merged)
+
+    def extract_output(self, accumulator: _Held) -> list[Any]:
+        """Draw."""
+        drawn: list[Any] = []
+        held = self._least(accumulator)
+        queue = [(next(ranks), place, ranks) for place, (_, count) in held.items() for ranks in [_ranks(place, count)]]
+        heapq.heapify(queue)
+        while queue and len(drawn) < self.n:
+            _, place, ranks = queue[0]
+            drawn.append(held[place][0])
+            following = next(ranks, None)
+            if following is None:
+                heapq.heappop(queue)
+            else:
+                heapq.heapreplace(queue, (following, place, ranks))
+        return drawn
+
+    def output_type(self, value_type: Any) -> Any:
+        """Return a list of the inputs' type."""
+        return list[value_type]
+
+    @property
+    def _distinct(self) -> int:
+        return max(self.n, _FEWEST)
+
+    def _least(self, accumulator: _Held) -> _Held:
+        return {place: accumulator[place] for place in heapq.nsmallest(self._distinct, accumulator)}
+
+
+def _ranks(place: int, count: int) -> Iterator[float]:
+    """Yield, from the least up, the ranks of equal elements: as many numbers in [0, 1] drawn at random, in order.
+
+    Of one element it is its hash, so that of distinct elements those with the least hashes are drawn.
+    """
+    rank, drawn = 0.0, place / SPACE
+    for left in range(count, 0, -1):
+        rank = 1 - (1 - rank) * (1 - drawn) ** (1 / left)
+        yield rank
+        drawn = hash_of((place, left)) / SPACE

@@ -1,0 +1,159 @@
+"""Looking at a collection on its way: Tee and LogElements."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.errors import InvalidType
+from dataflow_model.time import format_instant
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.ptransform import PTransform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.time import EventTime
+    from dataflow_model.transforms.pcollection import PCollection
+    from dataflow_model.values import PaneInfo, Window
+
+__all__ = ["LogElements", "Tee"]
+
+_LOG = logging.getLogger("dataflow_model")
+
+
+class Tee(PTransform):
+    """Apply transforms to a collection on the side, and return the collection as it is.
+
+    Args:
+        consumers: transforms, or functions of the collection; what they return is dropped.
+
+    Raises:
+        InvalidType: for something that is neither.
+
+    Source: Beam's `Tee`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     lines = p | dm.Create(["to be", "or not"]) | dm.Tee("raw" >> dm.io.Collect())
+        ...     _ = lines | dm.FlatMap(str.split) | "words" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Tee/raw")]
+        ['to be', 'or not']
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, *consumers: PTransform | Callable[[PCollection], Any]) -> None:
+        given: tuple[Any, ...] = consumers
+        for consumer in given:
+            if not isinstance(consumer, PTransform) and (not callable(consumer) or isinstance(consumer, type)):
+                raise InvalidType(
+                    f"Tee takes transforms or functions of a collection, got {consumer!r}",
+                    hint="use dm.Tee(dm.io.WriteJson('raw/')), for example",
+                )
+        self.consumers = consumers
+
+    def expand(self, pcoll: PCollection) -> PCollection:
+        """Apply each."""
+        for consumer in self.consumers:
+            if isinstance(consumer, PTransform):
+                _ = pcoll | consumer
+            else:
+                consumer(pcoll)
+        return pcoll
+
+
+class LogElements(PTransform):
+    """Log each element, and pass it on.
+
+    Lines go to the logger `dataflow_model` of the process that runs the transform: on Spark, a worker.
+
+    Args:
+        prefix: what each line begins with.
+        with_timestamp: add the event time.
+        with_window: add the window; an element in several windows is then logged, and passed on, in each by itself.
+        with_pane: add the pane's timing and number.
+        level: the level of the lines, such as `logging.INFO`; without one they are printed.
+
+    Raises:
+        InvalidType: for a level that is no number.
+
+    Source: Beam's `LogElements`, which logs to the root logger.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create([dm.TimestampedValue("a", 5)]) | dm.LogElements("seen: ", with_timestamp=True)
+        seen: a, timestamp=1970-01-01T00:00:05Z
+    """
+
+    input_kind = "collection"
+
+    def __init__(
+        self,
+        prefix: str = "",
+        *,
+        with_timestamp: bool = False,
+        with_window: bool = False,
+        with_pane: bool = False,
+        level: int | None = None,
+    ) -> None:
+        if level is not None and type(level) is not int:
+            raise InvalidType(f"`level` must be a number, got {level!r}", hint="use level=logging.INFO")
+        line = _Line(prefix, with_timestamp=with_timestamp, with_pane=with_pane, level=level)
+        self._fn = _LogWithWindow(line) if with_window else _Log(line)
+
+    def expand(self, pcoll: PCollection) -> Any:
+        """Add the function."""
+        return pcoll | Map(self._fn).with_output_types(pcoll.element_type)
+
+
+class _Line:
+    """Writes a line about an element."""
+
+    def __init__(self, prefix: str, *, with_timestamp: bool, with_pane: bool, level: int | None) -> None:
+        self.prefix = prefix
+        self.with_timestamp = with_timestamp
+        self.with_pane = with_pane
+        self.level = level
+
+    def write(self, element: Any, timestamp: EventTime, pane: PaneInfo, taken_back: bool, window: Any = None) -> None:  # noqa: FBT001
+        parts = [f"{self.prefix}{'retraction of ' if taken_back else ''}{element}"]
+        if self.with_timestamp:
+            parts.append(f"timestamp={format_instant(int(timestamp))}")
+        if window is not None:
+            parts.append(f"window={window}")
+        if self.with_pane:
+            parts.append(f"pane={pane.timing.name} {pane.index}")
+        line = ", ".join(parts)
+        if self.level is None:
+            print(line)  # noqa: T201 - what it is for
+        else:
+            _LOG.log(self.level, "%s", line)
+
+
+class _Log:
+    """Writes a line for each element and gives the element back."""
+
+    def __init__(self, line: _Line) -> None:
+        self.line = line
+
+    def __call__(self, element: Any, timestamp: EventTime, pane: PaneInfo, is_retraction: bool) -> Any:  # noqa: FBT001 - as the engine fills them
+        self.line.write(element, timestamp, pane, is_retraction)
+        return element
+
+
+class _LogWithWindow(_Log):
+    """The same with the window."""
+
+    def __call__(  # type: ignore[override] # the engine fills the parameters by name
+        self,
+        element: Any,
+        timestamp: EventTime,
+        pane: PaneInfo,
+        is_retraction: bool,  # noqa: FBT001 - as the engine fills them
+        window: Window,
+    ) -> Any:
+        self.line.write(element, timestamp, pane, is_retraction, window)
+        return element

@@ -1,0 +1,60 @@
+"""`assert_that` and `equal_to`: a pipeline that checks itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream, assert_that, equal_to
+
+
+def check(*values: Any, expected: Any) -> None:
+    with dm.Pipeline() as p:
+        assert_that(p | dm.Create(values), equal_to(expected))
+
+
+def test_elements_are_compared_in_any_order_each_as_often() -> None:
+    check(1, 2, 2, {"a": 1}, expected=[2, {"a": 1}, 1, 2])
+    with pytest.raises(
+        dm.UserCodeError, match=r"(?s)missing: \[2\]; not expected: \[3\].*'assert_that/check'.*Hint: comp"
+    ):
+        check(1, 3, expected=[1, 2])
+    with pytest.raises(dm.UserCodeError, match=r"missing: \[\]; not expected: \[1\]"):
+        check(1, 1, expected=[1])
+
+
+def test_an_empty_collection_is_checked_too() -> None:
+    with dm.Pipeline() as p:
+        none = p | dm.Create([1]) | dm.Filter(lambda x: x > 1)
+        assert_that(none, equal_to([]))
+    with pytest.raises(dm.UserCodeError, match=r"missing: \[5\]"), dm.Pipeline() as p:
+        assert_that(p | dm.Create([1]) | dm.Filter(lambda x: x > 1), equal_to([5]))
+
+
+def test_all_windows_are_compared_together_and_retractions_applied() -> None:
+    each = dm.Window.into(dm.FixedWindows(10)).trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
+    with dm.Pipeline() as p:
+        script = TestStream().add(1, 1, key="a").add(2, 2, key="a").add(5, 11, key="a")
+        assert_that(p | script | each | dm.Sum.per_key(), equal_to([("a", 3), ("a", 5)]))
+
+
+def test_a_matcher_may_be_any_function_of_the_list() -> None:
+    def of_one_kind(elements: list[Any]) -> None:
+        assert len({type(element) for element in elements}) == 1
+
+    with dm.Pipeline() as p:
+        assert_that(p | dm.Create([1, 2]), of_one_kind)
+    with pytest.raises(dm.UserCodeError, match="'kinds/check'"), dm.Pipeline() as p:
+        assert_that(p | dm.Create([1, "a"]), of_one_kind, label="kinds")
+
+
+def test_what_cannot_be_checked_is_refused_when_it_is_written() -> None:
+    numbers = dm.Pipeline() | dm.Create([1])
+    with pytest.raises(dm.InvalidType, match=r"checks a collection, got \[1\](.|\n)*Hint"):
+        assert_that([1], equal_to([1]))  # type: ignore[arg-type] # the point
+    with pytest.raises(dm.InvalidType, match=r"`matcher` must be a function, got \[1\]\nHint: use equal_to\(\[1\]\)"):
+        assert_that(numbers, [1])  # type: ignore[arg-type] # the point
+    with pytest.raises(dm.InvalidType, match=r"takes the elements in a list, got 'a'\nHint: use equal_to\(\['a'\]\)"):
+        equal_to("a")

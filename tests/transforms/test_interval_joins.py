@@ -1,0 +1,141 @@
+"""Joins by distance in event time: who is a partner, for how long an element waits, and where outputs stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream
+from tests.support.hosts import on_hosts, runner_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Timed = list[tuple[str, int]]
+
+
+def seconds(record: Any) -> int:
+    return int(record.event_time) // 1_000_000
+
+
+def joined(transform: dm.PTransform, left: Timed, right: Timed) -> list[tuple[Any, int]]:
+    """Join elements of one key, and return the pairs with their event times in seconds."""
+    with dm.Pipeline() as p:
+        sides = [
+            p | name >> dm.Create([dm.TimestampedValue(("k", value), at) for value, at in timed])
+            for name, timed in (("left", left), ("right", right))
+        ]
+        _ = tuple(sides) | transform | "out" >> dm.io.Collect()
+    assert p.result is not None
+    return sorted(((record.value[1], seconds(record)) for record in p.result.collected("out")), key=repr)
+
+
+def test_partners_are_no_further_apart_than_the_distance_either_way() -> None:
+    left, right = [("a", 10)], [("x", 5), ("y", 15), ("z", 16), ("u", 4)]
+    assert joined(dm.Join(within=5), left, right) == [(("a", "x"), 10), (("a", "y"), 15)]
+    assert joined(dm.Join.inner(within=0), left, [("x", 10), ("y", 11)]) == [(("a", "x"), 10)]
+
+
+def test_windows_do_not_count() -> None:
+    def in_tens(p: dm.Pipeline, name: str, at: int) -> Any:
+        element = p | name >> dm.Create([dm.TimestampedValue(("k", name), at)])
+        return element | f"windows of {name}" >> dm.Window.into(dm.SlidingWindows(10, 5))
+
+    with dm.Pipeline() as p:
+        _ = (in_tens(p, "left", 9), in_tens(p, "right", 11)) | dm.Join(within=5) | "out" >> dm.io.Collect()
+    assert p.result is not None
+    [record] = p.result.collected("out")
+    assert (record.value, record.window) == (("k", ("left", "right")), dm.GLOBAL_WINDOW)
+
+
+def test_who_has_no_partner_goes_out_at_its_own_time() -> None:
+    left, right = [("a", 0), ("b", 100)], [("x", 103), ("y", 200)]
+    assert joined(dm.Join.left(within=5), left, right) == [(("a", None), 0), (("b", "x"), 103)]
+    assert joined(dm.Join.full(within=5), left, right) == [(("a", None), 0), (("b", "x"), 103), ((None, "y"), 200)]
+
+
+def plain(left: Timed, right: Timed, within: int, keeps: tuple[bool, bool]) -> list[tuple[Any, int]]:
+    """Join by comparing all with all."""
+    pairs = [((v, w), max(s, t)) for v, s in left for w, t in right if abs(s - t) <= within]
+    alone: list[Any] = [((v, None), s) for v, s in left if keeps[0] and not any(abs(s - t) <= within for _, t in right)]
+    alone += [((None, w), t) for w, t in right if keeps[1] and not any(abs(s - t) <= within for _, s in left)]
+    return sorted([*pairs, *alone], key=repr)
+
+
+SIDES = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30)), max_size=6)
+FORMS: list[tuple[Callable[..., dm.Join], tuple[bool, bool]]] = [
+    (dm.Join.inner, (False, False)),
+    (dm.Join.left, (True, False)),
+    (dm.Join.full, (True, True)),
+]
+
+
+@pytest.mark.parametrize(("form", "keeps"), FORMS, ids=["inner", "left", "full"])
+@given(left=SIDES, right=SIDES, within=st.integers(0, 12))
+def test_a_join_is_the_comparison_of_all_with_all(
+    form: Any, keeps: tuple[bool, bool], left: Timed, right: Timed, within: int
+) -> None:
+    assert joined(form(within=within), left, right) == plain(left, right, within, keeps)
+
+
+def sides(p: dm.Pipeline, left: TestStream, right: TestStream, lateness: int = 0) -> tuple[Any, Any]:
+    windowing = dm.Window.into(dm.GlobalWindows()).allowed_lateness(lateness)
+    return p | "left" >> left | "wait" >> windowing, p | "right" >> right
+
+
+def test_an_element_waits_until_no_partner_can_come() -> None:
+    with dm.Pipeline() as p:
+        left = TestStream().add("a", 10, key="k").watermark(100)
+        right = TestStream().watermark(15).add("x", 15, key="k").watermark(16).add("y", 16, key="k").watermark(100)
+        _ = sides(p, left, right) | dm.Join.left(within=5) | "out" >> dm.io.Collect()
+    assert p.result is not None
+    assert [(record.value[1], seconds(record)) for record in p.result.collected("out")] == [(("a", "x"), 15)]
+
+
+def test_a_late_partner_is_taken_within_the_lateness_and_dropped_and_counted_beyond() -> None:
+    def run(lateness: int) -> tuple[list[Any], int]:
+        with dm.Pipeline() as p:
+            left = TestStream().add("a", 10, key="k").watermark(100)
+            right = TestStream().watermark(100).add("x", 12, key="k")
+            _ = sides(p, left, right, lateness) | dm.Join.left(within=5) | "out" >> dm.io.Collect()
+        assert p.result is not None
+        counters = p.result.report().transforms["Join.Left/partners"].user.counters
+        return [record.value[1] for record in p.result.collected("out")], counters.get("dropped_because_late", 0)
+
+    assert run(88) == ([("a", "x")], 0)
+    assert run(87) == ([("a", None)], 1)
+
+
+@on_hosts("process")
+def test_a_stream_joins_as_a_bounded_job_does(host: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    def answers(runner: Any) -> list[Any]:
+        p = dm.Pipeline(runner=runner)
+        left, right = TestStream(), TestStream()
+        for number in range(60):
+            left = left.processing_time(number).add(f"l{number}", number * 3 % 50, key="ab"[number % 2])
+            right = right.processing_time(number).add(f"r{number}", number * 7 % 50, key="ab"[number % 2])
+            if number % 10 == 9:
+                left, right = left.watermark(number // 3), right.watermark(number // 2)
+        _ = sides(p, left, right, 20) | dm.Join.full(within=3) | "out" >> dm.io.Collect()
+        result = p.run()
+        result.wait_until_finish(60)
+        return sorted((repr(record.value), int(record.event_time)) for record in result.collected("out"))
+
+    assert answers(runner_on(host, request, tmp_path / "checkpoint")) == answers(dm.LocalRunner())
+
+
+def test_a_negative_distance_is_refused() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"`within` must not be negative, got Duration\(-5s\)\nHint: "):
+        dm.Join(within=-5)
+
+
+def test_a_join_without_a_distance_is_by_window() -> None:
+    p = dm.Pipeline()
+    left, right = p | "l" >> dm.Create([("k", 1)]), p | "r" >> dm.Create([("k", 2)])
+    _ = (left, right) | dm.Join()
+    assert [node.label for node in p.plan().nodes][2:4] == ["Join/CoGroupByKey/0", "Join/CoGroupByKey/1"]

@@ -1,0 +1,58 @@
+"""Other systems' spellings: who writes them is told ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.spellings import SPELLINGS
+
+CLASSES: dict[str, Any] = {
+    "Combiner": dm.Mean, "Count": dm.Count, "Distinct": dm.Distinct, "DoFn": dm.DoFn(), "Latest": dm.Latest,
+    "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top, "dataflow_model": dm,
+    "PCollection": dm.Pipeline() | dm.Create([1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("owner", "name"), [(owner, name) for owner, names in SPELLINGS.items() for name in names])
+def test_another_systems_name_is_missing_with_a_hint_of_ours(owner: str, name: str) -> None:
+    assert not hasattr(CLASSES[owner], name)
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'\nHint: \w"):
+        getattr(CLASSES[owner], name)
+
+
+def test_the_hints_of_forms_name_the_class() -> None:
+    with pytest.raises(AttributeError, match=r"'Mean' has no attribute 'PerKey'\nHint: write Mean\.per_key\(…\)"):
+        getattr(dm.Mean, "PerKey")  # noqa: B009 - type checkers see that it is missing
+    with pytest.raises(AttributeError, match=r"Hint: write dm\.Count\.per_element\(\)"):
+        getattr(dm.Count, "PerElement")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"Hint: use … \| dm\.GroupByKey\(\)"):
+        getattr(dm.Pipeline() | dm.Create([("a", 1)]), "groupByKey")  # noqa: B009
+
+
+def test_a_name_of_no_system_is_missing_as_usual() -> None:
+    with pytest.raises(AttributeError, match=r"'PCollection' has no attribute 'nothing'$"):
+        getattr(dm.Pipeline() | dm.Create([1]), "nothing")  # noqa: B009
+    with pytest.raises(AttributeError, match=r"'dataflow_model' has no attribute 'Mep'$") as raised:
+        _ = dm.Mep
+    assert (raised.value.name, raised.value.obj) == ("Mep", dm)  # with which Python suggests similar names
+
+
+def test_no_name_of_ours_is_in_the_table() -> None:
+    assert not set(dm.__all__) & set(SPELLINGS["dataflow_model"])
+
+
+def test_each_hint_says_what_to_do() -> None:
+    for names in SPELLINGS.values():
+        for name, hint in names.items():
+            assert re.match(r"(use|write|leave|there|give|set|annotate|read|the|triggers|windows|elements|a) ", hint), (
+                name
+            )
+
+
+def test_beams_names_of_the_time_domains_are_the_same_domains() -> None:
+    assert dm.TimeDomain["WATERMARK"] is dm.TimeDomain.EVENT_TIME
+    assert dm.TimeDomain["REAL_TIME"] is dm.TimeDomain.PROCESSING_TIME
