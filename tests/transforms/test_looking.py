@@ -62,7 +62,6 @@ def test_head_leaves_the_pipeline_as_it_was_so_that_a_cell_may_run_twice() -> No
     assert total.head() == total.head() == [("UA", 3)]
     assert p.plan().nodes == nodes
     assert p.runner is None
-    assert p.result is None
 
 
 def test_head_of_a_script_follows_the_whole_script() -> None:
