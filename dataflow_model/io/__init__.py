@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataflow_model.io.dataframes import ReadDataFrame
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
-from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet
+from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet, ReadText
 from dataflow_model.io.schemas import schema_from_type
-from dataflow_model.io.write import Collect, ForeachBundle, ToDataFrame, WriteJson, WriteParquet, WriteTable
+from dataflow_model.io.table_source import ReadTable
+from dataflow_model.io.write import (
+    Collect,
+    ForeachBundle,
+    ToDataFrame,
+    WriteCsv,
+    WriteJson,
+    WriteParquet,
+    WriteTable,
+    WriteText,
+)
 
 __all__ = [
     "Collect",
@@ -17,9 +27,13 @@ __all__ = [
     "ReadDataFrame",
     "ReadJson",
     "ReadParquet",
+    "ReadTable",
+    "ReadText",
     "ToDataFrame",
+    "WriteCsv",
     "WriteJson",
     "WriteParquet",
     "WriteTable",
+    "WriteText",
     "schema_from_type",
 ]

@@ -12,14 +12,14 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io.schemas import full_schema
 from dataflow_model.io.shapes import fit, infer_schema
-from dataflow_model.plan.sinks import DataFrameSink, MessageSink
+from dataflow_model.plan.sinks import DataFrameSink, MessageSink, TabularSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dataflow_model.plan.sinks import Record
 
-__all__ = ["ArrowTableSink", "ForeachBundleSink"]
+__all__ = ["ArrowTableSink", "CollectSink", "ForeachBundleSink"]
 
 
 @attrs.frozen(kw_only=True)
@@ -76,6 +76,26 @@ def _takes_two(fn: Callable[..., Any]) -> bool:
     except ValueError:  # a builtin without a signature, such as `print`
         return False
     return True
+
+
+@attrs.frozen(kw_only=True)
+class CollectSink(TabularSink):
+    """Keeps records for `PipelineResult.collected` and `PipelineResult.table`: `io.Collect`.
+
+    Checkpoints know sinks by the names of their classes, so this one has the name of the plan's own.
+
+    Attributes:
+        panes: whether window and pane are columns of the table.
+        label: what an error calls the transform.
+    """
+
+    panes: bool = False
+    label: str = attrs.field(default="Collect", repr=False)
+
+    def table(self, records: Sequence[Record]) -> pa.Table:
+        """Return records as columns, with one that marks retractions if there are any."""
+        retractions = any(record.is_retraction for record in records)
+        return ArrowTableSink(panes=self.panes, retractions=retractions, label=self.label).table(records)
 
 
 @attrs.frozen(kw_only=True)

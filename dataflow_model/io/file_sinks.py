@@ -1,17 +1,19 @@
-"""Parquet and JSON files as sinks: tasks stage, the driver's commit publishes."""
+"""Files as sinks: tasks stage, the driver's commit publishes."""
 
 from __future__ import annotations
 
 import abc
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataflow_model.errors import SinkError
+from dataflow_model.errors import InvalidArgument, SinkError
+from dataflow_model.io.csv_files import CsvWriter
+from dataflow_model.io.csv_options import check_character
 from dataflow_model.io.file_writer import FileSinkWriter, PendingFile
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.paths import absolute_path
@@ -25,13 +27,14 @@ from dataflow_model.io.publishing import (
     safe_name,
 )
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.text_files import LinesWriter, checked_suffix
 from dataflow_model.plan.sinks import Sink
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["FileSink", "JsonSink", "ParquetSink"]
+__all__ = ["CsvSink", "FileSink", "JsonSink", "ParquetSink", "TextSink"]
 
 
 @attrs.frozen(kw_only=True)
@@ -54,11 +57,20 @@ class FileSink(Sink):
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = attrs.field(default="Write", repr=False)
     is_synced: bool = attrs.field(default=False, repr=False)
-    suffix: ClassVar[str] = ""
+
+    @property
+    @abc.abstractmethod
+    def suffix(self) -> str:
+        """How the names of the files end."""
 
     @abc.abstractmethod
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return something with `write_batch(batch)` and `close()`."""
+
+    def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
+        """Return, by its place, why a row cannot be written although it has the columns; none unless overridden."""
+        del batch
+        return {}
 
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Make the pending files agree where each task has inferred its own schema, if the format needs it."""
@@ -139,7 +151,7 @@ class FileSink(Sink):
 class ParquetSink(FileSink):
     """Parquet files."""
 
-    suffix: ClassVar[str] = ".parquet"
+    suffix: str = attrs.field(init=False, default=".parquet")
 
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return a Parquet writer."""
@@ -174,12 +186,75 @@ class ParquetSink(FileSink):
 class JsonSink(FileSink):
     """Files of one JSON object a line: instants as ISO 8601, bytes as base64, NaN and infinities as text."""
 
-    suffix: ClassVar[str] = ".json"
+    suffix: str = attrs.field(default=".json", converter=checked_suffix)
 
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return a writer of lines."""
         del schema
         return JsonLinesWriter(path)
+
+
+@attrs.frozen(kw_only=True)
+class CsvSink(FileSink):
+    """CSV files.
+
+    Attributes:
+        header: whether the first line names the columns.
+        delimiter, null, quotes_all: see `CsvWriter`.
+    """
+
+    suffix: str = attrs.field(default=".csv", converter=checked_suffix)
+    header: bool = True
+    delimiter: str = ","
+    null: str = ""
+    quotes_all: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        check_character("delimiter", self.delimiter)
+        if self.delimiter == '"':
+            raise InvalidArgument("`delimiter` must not be the quote, got '\"'")
+        null: Any = self.null
+        if not isinstance(null, str) or not set(null).isdisjoint(f'{self.delimiter}"\r\n'):
+            raise InvalidArgument(
+                f"`null` must be text without delimiters, quotes and line breaks, got {self.null!r}",
+                hint="write null='NA', for example",
+            )
+
+    def file_writer(self, path: Path, schema: pa.Schema) -> Any:
+        """Return a writer of rows."""
+        names = schema.names if self.header else None
+        return CsvWriter(path, names, delimiter=self.delimiter, null=self.null, quotes_all=self.quotes_all)
+
+    def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
+        """Refuse files with different columns: what reads one of them would not understand the others."""
+        del directory
+        names = sorted({", ".join(one.schema.names) for one in pending if one.schema is not None})
+        if len(names) > 1:
+            raise SinkError(
+                f"{self.label!r} would write files with different columns: {names[0]} and {names[1]}",
+                hint="pass schema=pa.schema({…}), or declare the columns with .with_output_types(…)",
+            )
+
+
+@attrs.frozen(kw_only=True)
+class TextSink(FileSink):
+    """Files of one text a line."""
+
+    suffix: str = attrs.field(default=".txt", converter=checked_suffix)
+
+    def file_writer(self, path: Path, schema: pa.Schema) -> Any:
+        """Return a writer of lines."""
+        del schema
+        return LinesWriter(path)
+
+    def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
+        """Return the texts that are more than one line."""
+        return {
+            place: "a line of text cannot hold a line break"
+            for place, text in enumerate(batch.column(0).to_pylist())
+            if "\n" in text or "\r" in text
+        }
 
 
 class _WeakFileWriter(FileSinkWriter):

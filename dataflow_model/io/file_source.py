@@ -16,7 +16,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.file_identity import FileIdentity, has_status
 from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, root_of
-from dataflow_model.plan.columns import check_time_column, instants
+from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import Changes, ColumnSource, Origin
@@ -33,9 +33,10 @@ from dataflow_model.time import Duration
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, KeysView
 
+    from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.sources import Known
 
-__all__ = ["FileSource", "FileVersion"]
+__all__ = ["FileSource", "FileVersion", "checked_time"]
 
 BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
@@ -91,11 +92,12 @@ def _unreadable(path: str, error: OSError) -> SourceError:
     return SourceError(f"{path} cannot be read: {error.strerror}", hint="restore the file, or check its permissions")
 
 
-def _checked_time(value: Any) -> str | Arrival:
-    if isinstance(value, str | Arrival):
+def checked_time(value: Any) -> str | Arrival | None:
+    """Return what says where event times are; raise `InvalidType` for anything else."""
+    if value is None or isinstance(value, str | Arrival):
         return value
     raise InvalidType(
-        f"`event_time` must be a column's name or dm.ARRIVAL, got {value!r}",
+        f"`event_time` must be a column's name, dm.ARRIVAL or None, got {value!r}",
         hint="pass event_time='scheduled_at', for example",
     )
 
@@ -116,7 +118,7 @@ class FileSource(ColumnSource):
     """
 
     paths: tuple[str, ...] = attrs.field(converter=absolute_paths)
-    event_time: str | Arrival = attrs.field(converter=_checked_time)
+    event_time: str | Arrival | None = attrs.field(converter=checked_time)
     processing_time: str | None = None
     watermark: WatermarkEstimator = _NO_DELAY
     watermark_origins: WatermarkOrigins = EVERYTHING
@@ -133,6 +135,11 @@ class FileSource(ColumnSource):
     def __attrs_post_init__(self) -> None:
         """Check the options."""
         check_estimator(self.watermark)
+        if self.event_time is None and self.follow:
+            raise InvalidArgument(
+                "a source that follows files needs event times for its watermark, got event_time=None",
+                hint="pass event_time=dm.ARRIVAL; dm.WithTimestamps(…, late_data_horizon=…) can change the times later",
+            )
         if isinstance(self.watermark, OldestFile) and self.watermark_origins.by != "file":
             raise InvalidArgument(
                 f"{self.watermark!r} needs a watermark for each file, but the origins here are "
@@ -150,8 +157,8 @@ class FileSource(ColumnSource):
     # ------------------------------------------------------------------------------------------- for subclasses
 
     @abc.abstractmethod
-    def file_schema(self, path: str) -> pa.Schema:
-        """Return one file's schema, inferred where the format has none."""
+    def file_schema(self, path: str) -> pa.Schema | None:
+        """Return one file's schema, inferred where the format has none; `None` if it does not tell."""
 
     @abc.abstractmethod
     def check_file(self, path: str, expected: pa.Schema) -> None:
@@ -161,11 +168,11 @@ class FileSource(ColumnSource):
     def count_rows(self, version: FileVersion) -> int:
         """Return how many rows a file has."""
 
-    def count_appended(self, version: FileVersion, start: int) -> int:
-        """Return how many rows begin at byte `start` of a file that grows, or behind it.
+    def count_appended(self, version: FileVersion, size: int, rows: int) -> int:
+        """Return how many rows were appended to the first `size` bytes of a file, which hold `rows` rows.
 
         Raises:
-            SourceError: when what begins there belongs to the row before.
+            SourceError: when what was appended belongs to the last of these rows.
         """
         raise NotImplementedError
 
@@ -252,6 +259,11 @@ class FileSource(ColumnSource):
         batches = self.read_file(path, self.schema(), start, stop)
         return batches if self.processing_time is None else self._in_order(batches, path, start)
 
+    def columns_of(self, batch: pa.RecordBatch) -> Columns:
+        """Split a batch; without event times, the rows are at −∞, as the elements of `Create` are."""
+        columns = super().columns_of(batch)
+        return at_the_beginning(columns) if self.event_time is None else columns
+
     def size(self) -> int:
         """Return how many bytes the files have now."""
         return sum(FileVersion.of(str(Path(root_of(self.paths), name))).size for name in self._files())
@@ -286,7 +298,14 @@ class FileSource(ColumnSource):
                 f"there is no {self.kind} file in {', '.join(self.paths)} yet, so the columns are not known",
                 hint="pass schema=pa.schema({…})",
             )
-        found = self.file_schema(str(Path(root_of(self.paths), names[0])))
+        root = root_of(self.paths)
+        schemas = (self.file_schema(str(Path(root, name))) for name in names)
+        found = next((schema for schema in schemas if schema is not None), None)
+        if found is None:
+            raise SourceError(
+                f"{Path(root, names[0])} has no rows, so its columns are not known",
+                hint="pass schema=pa.schema({…}) to set the columns and their types",
+            )
         self._check_columns(found)
         return found
 
@@ -359,7 +378,7 @@ class FileSource(ColumnSource):
             if was.is_same_file(identity):
                 return Origin(name, rows, identity)
             if self.grows and was.is_beginning_of(path, identity):
-                more = self.count_appended(version, was.size) if rows else self.count_rows(version)
+                more = self.count_appended(version, was.size, rows) if rows else self.count_rows(version)
                 return Origin(name, rows + more, identity)
         self.check_file(path, self.full_schema())
         count = self.count_rows(version)

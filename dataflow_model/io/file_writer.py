@@ -14,7 +14,7 @@ from dataflow_model.errors import SinkError, shown
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.publishing import pending_directory, safe_name, sync_pending
 from dataflow_model.io.schemas import RETRACTION_FIELD
-from dataflow_model.io.shapes import Misfit, fit, infer_schema_of_values
+from dataflow_model.io.shapes import Misfit, fit, fit_places, infer_schema_of_values
 from dataflow_model.plan.sinks import Record, SinkWriter, values_of
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
@@ -71,9 +71,7 @@ class FileSinkWriter(SinkWriter):
                 self._infer()
         elif records:
             sink = self._sink
-            batch, misfits = fit(records, self._schema, panes=sink.panes, retractions=sink.retractions)
-            self._add(batch)
-            self._bury(misfits)
+            self._add_fitting(records, panes=sink.panes, retractions=sink.retractions)
 
     def write_columns(self, table: pa.Table) -> None:
         """Write rows that are columns already, under the names that the file is to have (those of `panes` too).
@@ -94,9 +92,7 @@ class FileSinkWriter(SinkWriter):
             return
         for batch in table.to_batches():
             records = [Record(row, MIN_TIMESTAMP, GLOBAL_WINDOW, NO_FIRING) for row in batch.to_pylist()]
-            fitting, misfits = fit(records, self._schema, panes=False)
-            self._add(fitting)
-            self._bury(misfits)
+            self._add_fitting(records, panes=False, retractions=False)
 
     def close(self) -> bytes:
         """Finish the files and return the message for the commit."""
@@ -131,6 +127,17 @@ class FileSinkWriter(SinkWriter):
                 self.write(records)
             else:  # not one of them has a shape
                 self._bury(fit(records, pa.schema([]), panes=False)[1])
+
+    def _add_fitting(self, records: Sequence[Record], *, panes: bool, retractions: bool) -> None:
+        batch, kept, misfits = fit_places(records, self._schema, panes=panes, retractions=retractions)
+        bad = self._sink.misfits(batch)
+        for row, reason in bad.items():
+            record = records[kept[row]]
+            misfits.append(Misfit(record.value, reason, record.is_retraction))
+        if bad:
+            batch = batch.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
+        self._add(batch)
+        self._bury(misfits)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:

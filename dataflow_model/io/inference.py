@@ -13,6 +13,8 @@ import pyarrow.json as pa_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dataflow_model.io.csv_options import CsvOptions
+
 __all__ = ["check_depth", "csv_schema", "json_schema"]
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
@@ -21,25 +23,51 @@ _MOST_DIGITS: Final = 40
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
-def csv_schema(sample: bytes) -> pa.Schema:
-    r"""Infer the types of CSV columns.
+def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schema:
+    r"""Infer the types of CSV columns; rows with another number of values do not count.
 
     Arrow takes a column of whole numbers for floats as soon as one of them has more than 64 bits, and rounds. Here it
     is one of unsigned numbers where these hold all of them, else of signed ones; numbers that do not fit are bad rows.
 
+    Args:
+        sample: rows, without a header.
+        names: of the columns.
+        options: how the file is written.
+
+    Raises:
+        ValueError: if no row has as many values as there are names.
+
     Example:
-        >>> csv_schema(b"id,share\n18446744073709551615,0.5\n1,2\n")
+        >>> from dataflow_model.io.csv_options import CsvOptions
+        >>> csv_schema(b"18446744073709551615,0.5\n1,2\n", ["id", "share"], CsvOptions())
         id: uint64
         share: double
     """
-    schema = pa_csv.read_csv(pa.BufferReader(sample)).schema
+    counts: list[int] = []
+
+    def skip(row: pa_csv.InvalidRow) -> str:
+        counts.append(row.actual_columns)
+        return "skip"
+
+    parsing = options.parsing(invalid_row_handler=skip)
+    reading = pa_csv.ReadOptions(column_names=names, block_size=len(sample) + 1)
+
+    def read(**conversion: Any) -> pa.Table:
+        return pa_csv.read_csv(
+            pa.BufferReader(sample),
+            read_options=reading,
+            parse_options=parsing,
+            convert_options=options.conversion(**conversion),
+        )
+
+    table = read()
+    if not table.num_rows:
+        raise ValueError(f"its first row has {counts[0]} values, but there are {len(names)} columns")
+    schema = table.schema
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     if not floats or len(set(schema.names)) < len(schema.names):
         return schema
-    options = pa_csv.ConvertOptions(
-        include_columns=floats, column_types=dict.fromkeys(floats, pa.string()), strings_can_be_null=True
-    )
-    texts = pa_csv.read_csv(pa.BufferReader(sample), convert_options=options)
+    texts = read(include_columns=floats, column_types=dict.fromkeys(floats, pa.string()), strings_can_be_null=True)
     for name in floats:
         written = [text for text in texts[name].to_pylist() if text is not None]
         if all(map(_WHOLE.fullmatch, written)):

@@ -11,31 +11,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from dataflow_model.io.text_files import TextFile
 from dataflow_model.plan.rows import values_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["JsonLinesWriter", "json_text"]
+__all__ = ["JsonLinesWriter", "json_text", "json_values", "plain"]
 
 
 class JsonLinesWriter:
     """Writes batches as lines of JSON to one file."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="utf-8", newline="\n")
+        self._file = TextFile(path)
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write one line a row."""
         names = batch.schema.names
-        columns = [_json_values(column) for column in batch.columns]
-        self._file.writelines(
-            _ENCODER.encode(dict(zip(names, row, strict=True))) + "\n" for row in zip(*columns, strict=True)
+        columns = [json_values(column) for column in batch.columns]
+        self._file.write_lines(
+            _ENCODER.encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
         )
 
     def write_line(self, line: str) -> None:
         """Write one line."""
-        self._file.write(line + "\n")
+        self._file.write_lines([line])
 
     def close(self) -> None:
         """Finish the file."""
@@ -64,7 +65,8 @@ def _finite(value: Any) -> Any:
             return value
 
 
-def _json_values(column: pa.Array) -> list[Any]:
+def json_values(column: pa.Array) -> list[Any]:
+    """Return a column's values, with words for those floats that JSON does not have."""
     values = values_of(column)
     if pa.types.is_floating(column.type):
         # JSON has no such numbers; Spark writes and reads these words.
@@ -76,7 +78,13 @@ def _word(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value that JSON does not have as one that it has.
+
+    Example:
+        >>> plain(dt.datetime(2013, 1, 1, tzinfo=dt.UTC)), plain(dt.timedelta(seconds=1.5)), plain(b"UA")
+        ('2013-01-01T00:00:00Z', 1.5, 'VUE=')
+    """
     match value:
         case dt.datetime():
             return value.isoformat().replace("+00:00", "Z")
@@ -92,4 +100,4 @@ def _plain(value: Any) -> Any:
             return str(value)
 
 
-_ENCODER: Final = json.JSONEncoder(default=_plain, ensure_ascii=False)
+_ENCODER: Final = json.JSONEncoder(default=plain, ensure_ascii=False)

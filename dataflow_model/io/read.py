@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
-from dataflow_model.io.text_sources import CsvSource, JsonSource
+from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
 from dataflow_model.plan import nodes
 from dataflow_model.plan.typevars import ResultT
 from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
-from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration
+from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Read
-from dataflow_model.transforms.pcollection import PCollection
+from dataflow_model.transforms.pcollection import PBegin, PCollection
+from dataflow_model.transforms.ptransform import PTransform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -25,7 +29,23 @@ if TYPE_CHECKING:
     from dataflow_model.io.paths import PathLike
     from dataflow_model.plan.dofn import DeadLetter
 
-__all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows"]
+__all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
+
+
+def checked_watermark(event_time: str | Arrival | None, given: WatermarkEstimator | None) -> WatermarkEstimator:
+    """Return the estimator of a source that reads rows.
+
+    Raises:
+        InvalidArgument: for one that is given although there are no event times.
+    """
+    if event_time is None and given is not None:
+        raise InvalidArgument(
+            f"without event times there is no watermark, got event_time=None and watermark={given!r}",
+            hint="leave `watermark` out, or name the column of the event times",
+        )
+    if given is not None:
+        return given
+    return AtTheEnd() if event_time is None else BoundedOutOfOrderness(Duration(0))
 
 
 class ReadRows(Read[ResultT]):
@@ -54,23 +74,27 @@ class ReadFiles(ReadRows[PCollection]):
         self,
         path: PathLike | Iterable[PathLike],
         *,
-        event_time: str | Arrival,
+        event_time: str | Arrival | None,
         processing_time: str | None = None,
         watermark: WatermarkEstimator | None = None,
         follow: bool = False,
         schema: pa.Schema | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
-        source = self.source_type(
+        source = self._source_type()(
             paths=absolute_paths(path),
             event_time=event_time,
             processing_time=processing_time,
-            watermark=BoundedOutOfOrderness(Duration(0)) if watermark is None else watermark,
+            watermark=checked_watermark(event_time, watermark),
             watermark_origins=origins_of(options),
             follow=follow,
             given=schema,
         ).bound()
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
+
+    def _source_type(self) -> Callable[..., FileSource]:
+        """Return what makes the source of the arguments that all files have."""
+        return self.source_type
 
 
 class ReadParquet(ReadFiles):
@@ -85,6 +109,7 @@ class ReadParquet(ReadFiles):
         path: a file, a directory (with what is below it), a glob, or a list of these; mounted file systems only.
         event_time: the column of the rows' event times, or `dm.ARRIVAL`. Timestamps (without a zone they are UTC),
             dates (midnight UTC), integers (microseconds since the epoch) and ISO 8601 text (without an offset: UTC).
+            With `None` the rows are at −∞, for a `dm.WithTimestamps(…)` that reads their times; not with `follow`.
         processing_time: the column of the replay clock, in the same forms; each file must be sorted by it. Without one
             the clock is the wall's.
         watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
@@ -124,17 +149,109 @@ class ReadParquet(ReadFiles):
     source_type = ParquetSource
 
 
-class ReadCsv(ReadFiles):
-    """Read the rows of CSV files as named tuples; the arguments and errors are those of `ReadParquet`.
+class FileOptions(WatermarkOptions, total=False):
+    """The further arguments of a transform that reads files; see `ReadParquet`."""
 
-    Each file has a header. Types are given by `schema`, or inferred once from the first 16,384 rows of the first file;
-    a row that does not have them (or has too few values) is a bad row. Quoted values may not hold line breaks; an empty
-    value is null, in a text column it is empty text.
+    processing_time: str | None
+    watermark: WatermarkEstimator | None
+    follow: bool
+    schema: pa.Schema | None
+
+
+class ReadCsv(ReadFiles):
+    r"""Read the rows of CSV files as named tuples; the other arguments and errors are those of `ReadParquet`.
+
+    Types are given by `schema`, or inferred once from the first 16,384 rows of the first file that has rows. A row that
+    does not fit them, or has too few or too many values, is a bad row. A value in quotes may hold delimiters, line
+    breaks and doubled quotes, up to 1 MiB. A quote that is not closed makes its line a bad row, and only that line.
+
+    Lines end with `\n`, `\r\n` or `\r`. Empty lines are skipped, and so is a byte order mark. Files whose names end in
+    `.gz`, `.bz2` or `.zst` are decompressed as they are read.
+
+    Args:
+        path, event_time, options: as in `ReadParquet`.
+        delimiter: between two values, one ASCII character.
+        quote: the character around values, or `None` if quotes are ordinary text.
+        header: whether the first row holds the names of the columns; by default it does, unless `columns` is given.
+        columns: the names of the columns, for files without a header or, with `header=True`, in place of it.
+        rename: new names by those in the header. `schema`, `event_time` and the rows have the new ones.
+        null_values: what is null in a column of any type, apart from an empty value; in quotes it is text. By default
+            an empty value is null, but empty text in a column of text, and the usual words such as `NA`, `null` and
+            `NaN` are null in other columns.
+        timestamp_formats: how timestamps are written, as formats of `strptime` without fractions of a second; ISO 8601
+            is always understood.
+        zone: the time zone of timestamps without an offset, such as `"Europe/Berlin"`; they are then instants. Of an
+            hour that is repeated, the first is meant; a time that is skipped makes its row a bad row. By default such
+            timestamps stay local times, and are taken for UTC where they are event times.
+        decimal_point: the character before the fraction of a number.
+        encoding: of the files, by Python's name. Text that does not belong to it makes its row a bad row.
+
+    Raises:
+        InvalidArgument: for options that contradict each other, a `rename` of a column that is not there, and what
+            `ReadParquet` rejects.
+        SourceError: for a file with other columns than the first, and one that cannot be decompressed.
 
     Source: Beam's `ReadFromCsv`.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> import dataflow_model as dm
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> text = "user-id;when;points\nann;31.12.2012 23:30;4,5\n"
+        >>> _ = pathlib.Path(folder.name, "a.csv").write_text(text)
+        >>> p = dm.Pipeline()
+        >>> rows = p | dm.io.ReadCsv(
+        ...     folder.name,
+        ...     event_time="when",
+        ...     delimiter=";",
+        ...     decimal_point=",",
+        ...     timestamp_formats=["%d.%m.%Y %H:%M"],
+        ...     zone="America/New_York",
+        ...     rename={"user-id": "user"},
+        ... )
+        >>> _ = rows | dm.Map(lambda row: (row.user, row.when.isoformat(), row["points"])) | dm.io.Collect()
+        >>> result = p.run()
+        >>> _ = result.wait_until_finish()
+        >>> [record.value for record in result.collected("Collect")]
+        [('ann', '2013-01-01T04:30:00+00:00', 4.5)]
+        >>> folder.cleanup()
     """
 
     source_type = CsvSource
+
+    def __init__(  # noqa: PLR0913 - everyday files differ in as many ways
+        self,
+        path: PathLike | Iterable[PathLike],
+        *,
+        event_time: str | Arrival | None,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        header: bool | None = None,
+        columns: Sequence[str] | None = None,
+        rename: Mapping[str, str] | None = None,
+        null_values: Sequence[str] | None = None,
+        timestamp_formats: Sequence[str] | None = None,
+        zone: str | None = None,
+        decimal_point: str = ".",
+        encoding: str = "utf-8",
+        **options: Unpack[FileOptions],
+    ) -> None:
+        self._written = CsvOptions(
+            delimiter=delimiter,
+            quote=quote,
+            header=header,
+            names=columns,
+            rename=rename,
+            null_values=null_values,
+            timestamp_formats=timestamp_formats,
+            zone=zone,
+            decimal_point=decimal_point,
+            encoding=encoding,
+        )
+        super().__init__(path, event_time=event_time, **options)
+
+    def _source_type(self) -> Callable[..., FileSource]:
+        return functools.partial(CsvSource, options=self._written)
 
 
 class ReadJson(ReadFiles):
@@ -142,8 +259,93 @@ class ReadJson(ReadFiles):
 
     Names and types are given by `schema`, or inferred once from the first 16,384 rows of the first file. A field that a
     row lacks is null, one that the schema lacks is passed over, and a row with a value of another type is a bad row.
+    Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Source: Beam's `ReadFromJson`.
     """
 
     source_type = JsonSource
+
+
+class ReadText(PTransform[PBegin, PCollection[str]]):
+    r"""Read the lines of text files as text, without their line ends; empty lines too.
+
+    Lines end with `\n` or `\r\n`. Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
+
+    Args:
+        path, follow: as in `ReadParquet`.
+        event_time: `None`, with which the lines are at −∞ until a `dm.WithTimestamps(…)` reads their times, or
+            `dm.ARRIVAL`, which a followed folder needs.
+        encoding: of the files, by Python's name. A line that does not belong to it is a bad row.
+
+    Raises:
+        InvalidArgument: for a followed folder without event times.
+        InvalidType: for another event time: lines have no columns.
+
+    Source: Beam's `ReadFromText`.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> import dataflow_model as dm
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> _ = pathlib.Path(folder.name, "a.txt").write_text("to be\nor not\n")
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.io.ReadText(folder.name) | dm.FlatMap(str.split) | dm.io.Collect()
+        >>> result = p.run()
+        >>> _ = result.wait_until_finish()
+        >>> [record.value for record in result.collected("Collect")]
+        ['to', 'be', 'or', 'not']
+        >>> folder.cleanup()
+    """
+
+    input_kind = "pipeline"
+
+    def __init__(
+        self,
+        path: PathLike | Iterable[PathLike],
+        *,
+        event_time: Arrival | None = None,
+        follow: bool = False,
+        encoding: str = "utf-8",
+    ) -> None:
+        if not (event_time is None or isinstance(event_time, Arrival)):
+            raise InvalidType(
+                f"`event_time` of ReadText must be None or dm.ARRIVAL, since lines have no columns, got {event_time!r}",
+                hint="read the times from the lines with dm.WithTimestamps(…)",
+            )
+        self._lines: Any = _ReadLines(path, event_time=event_time, follow=follow, encoding=encoding)
+
+    def with_exception_handling(
+        self, tag: str = "dead_letters"
+    ) -> PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]:
+        """Send lines that are not in the encoding to an output of their own, as `DeadLetter`s.
+
+        Applying the transform then gives a pair: the lines and the dead letters.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+        """
+        changed: Any = self._but(_lines=self._lines.with_exception_handling(tag))
+        return cast("PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]", changed)
+
+    def expand(self, pcoll: PBegin, /) -> Any:
+        """Read rows with one column, and take the text out of each."""
+        rows = pcoll | "Read" >> self._lines
+        text = "Text" >> Map(_line)
+        return rows | text if self._lines.dead_letters is None else (rows[0] | text, rows[1])
+
+
+class _ReadLines(ReadFiles):
+    """Read lines as rows with one column."""
+
+    def __init__(self, path: PathLike | Iterable[PathLike], *, encoding: str, **options: Any) -> None:
+        self._encoding = encoding
+        super().__init__(path, schema=LINES, **options)
+
+    def _source_type(self) -> Callable[..., FileSource]:
+        return functools.partial(TextSource, encoding=self._encoding)
+
+
+def _line(row: Any) -> str:
+    line: str = row.line
+    return line

@@ -2,102 +2,146 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
-from typing import TYPE_CHECKING, ClassVar
+import re
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from dataflow_model.errors import SourceError
-from dataflow_model.io.file_source import FileSource, FileVersion
+from dataflow_model.errors import SourceError, shown
+from dataflow_model.io.csv_options import CsvOptions
+from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
 from dataflow_model.io.inference import check_depth, csv_schema, json_schema
-from dataflow_model.io.lines import count_appended_lines, line_index, parse_lines, read_lines
+from dataflow_model.io.parsing import parse_records
+from dataflow_model.io.records import TextFormat, count_appended, read_records, record_index, split
+from dataflow_model.io.unpacking import checked_encoding
+from dataflow_model.plan.columns import BAD_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["CsvSource", "JsonSource"]
+    from dataflow_model.io.records import Records
 
-_SAMPLE_LINES = 16_384
-_GIVE = "pass schema=pa.schema({…}) to set the columns and their types"
+__all__ = ["LINES", "CsvSource", "JsonSource", "LinesOfRows", "TextSource"]
+
+LINES: Final = pa.schema({"line": pa.string()})
+"""The only column of text files."""
+
+_SAMPLE_ROWS: Final = 16_384
+_COLUMN: Final = re.compile(r"In CSV column #(\d+):")
+_GIVE: Final = "pass schema=pa.schema({…}) to set the columns and their types"
+
+
+class LinesOfRows(FileSource):
+    """Files of text in which each row is a line or, where quotes may hold line breaks, a few lines."""
+
+    grows: ClassVar[bool] = True
+
+    @property
+    def form(self) -> TextFormat:
+        """How the rows of a file are told apart."""
+        return TextFormat()
+
+    @property
+    def headers(self) -> int:
+        """How many rows at the beginning of a file are no data."""
+        return 0
+
+    def check_file(self, path: str, expected: pa.Schema) -> None:
+        """Do nothing: a row that does not fit is a bad row."""
+
+    def count_rows(self, version: FileVersion) -> int:
+        """Count the rows below the header."""
+        return max(record_index(version, self.form).count - self.headers, 0)
+
+    def count_appended(self, version: FileVersion, size: int, rows: int) -> int:
+        """Count the rows that were appended."""
+        return count_appended(version, self.form, size, rows + self.headers)
+
+    def records(self, path: str, start: int, stop: int | None) -> Iterator[Records]:
+        """Find the rows `[start, stop)` below the header, as many as a batch may have at a time."""
+        last = None if stop is None else stop + self.headers
+        for records in read_records(FileVersion.of(path), self.form, start + self.headers, last):
+            for low in range(0, len(records), BATCH_ROWS):
+                yield records.part(low, low + BATCH_ROWS)
 
 
 @attrs.frozen(kw_only=True)
-class CsvSource(FileSource):
-    """Rows of CSV files with a header each. A quoted value may hold commas, but no line break."""
+class CsvSource(LinesOfRows):
+    """Rows of CSV files.
 
+    Attributes:
+        options: how the files are written.
+    """
+
+    options: CsvOptions = attrs.field(factory=CsvOptions)
     kind: ClassVar[str] = "CSV"
-    grows: ClassVar[bool] = True
 
-    def file_schema(self, path: str) -> pa.Schema:
+    @property
+    def form(self) -> TextFormat:
+        """Rows end with a line outside of quotes."""
+        return self.options.text_format()
+
+    @property
+    def headers(self) -> int:
+        """One, unless the names are given."""
+        return self.options.headers
+
+    def full_schema(self) -> pa.Schema:
+        """Return all columns' names and types; those that are written as local time are instants."""
+        return self.options.with_zone(super().full_schema())
+
+    def file_schema(self, path: str) -> pa.Schema | None:
         """Infer the types from the first 16,384 rows."""
-        return _inferred(FileVersion.of(path), csv_schema, 1)
+        return _csv_schema(FileVersion.of(path), self.options)
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
-        """Compare the header's names."""
-        found = _header(FileVersion.of(path))
-        if set(found) != set(expected.names) or len(found) != len(expected.names):
+        """Compare the names in the header; an empty file has none."""
+        names = _names(FileVersion.of(path), self.options)
+        if names and sorted(names) != sorted(expected.names):
             raise SourceError(
-                f"{path} must have the columns {', '.join(expected.names)}, got {', '.join(found)}",
+                f"{path} must have the columns {', '.join(expected.names)}, got {', '.join(names)}",
                 hint="read files with other columns separately, and merge the collections with dm.Flatten()",
             )
 
-    def count_rows(self, version: FileVersion) -> int:
-        """Count the lines but the header."""
-        return max(line_index(version).lines - 1, 0)
-
-    def count_appended(self, version: FileVersion, start: int) -> int:
-        """Count the lines that were appended."""
-        return count_appended_lines(version, start)
-
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the lines by the index and parse them."""
-        version = FileVersion.of(path)
-        index, names = line_index(version), _header(version)
+        """Find the rows by the index and parse them."""
+        options = self.options
+        names = _names(FileVersion.of(path), options)
         missing = [name for name in columns.names if name not in names]
-        if missing:
+        if missing and names:
             raise SourceError(f"{path} has no column {missing[0]!r}; its columns are {', '.join(names)}")
-        convert = pa_csv.ConvertOptions(
-            column_types={field.name: field.type for field in columns}, include_columns=columns.names
-        )
+        convert = options.conversion(column_types=options.written(columns), include_columns=columns.names)
+        parsing = options.parsing()
+        plain = pa.schema([pa.field(field.name, field.type) for field in columns])
 
         def parse(data: bytes) -> pa.Table:
-            options = pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names)
-            return pa_csv.read_csv(pa.BufferReader(data), read_options=options, convert_options=convert)
+            return options.in_utc(_read_csv(data, names, parsing, convert), columns)
 
-        last = index.lines if stop is None else stop + 1
-        for lines in read_lines(path, index, start + 1, last):
-            yield from parse_lines(lines, parse, columns)
+        def explain(data: bytes, problem: str) -> str:
+            return _problem(data, names, columns, options, problem)
+
+        for records in self.records(path, start, stop):
+            yield from parse_records(records, parse, plain, explain)
 
 
 @attrs.frozen(kw_only=True)
-class JsonSource(FileSource):
+class JsonSource(LinesOfRows):
     """Rows of files with one JSON object a line. A missing field is null, an unknown one is passed over."""
 
     kind: ClassVar[str] = "JSON"
-    grows: ClassVar[bool] = True
 
-    def file_schema(self, path: str) -> pa.Schema:
+    def file_schema(self, path: str) -> pa.Schema | None:
         """Infer names and types from the first 16,384 rows."""
-        return _inferred(FileVersion.of(path), json_schema, 0)
-
-    def check_file(self, path: str, expected: pa.Schema) -> None:
-        """Do nothing: each line brings its own fields."""
-
-    def count_rows(self, version: FileVersion) -> int:
-        """Count the lines."""
-        return line_index(version).lines
-
-    def count_appended(self, version: FileVersion, start: int) -> int:
-        """Count the lines that were appended."""
-        return count_appended_lines(version, start)
+        return _json_schema(FileVersion.of(path), self.form)
 
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Find the lines by the index and parse them."""
-        index = line_index(FileVersion.of(path))
         parsing = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
 
         def parse(data: bytes) -> pa.Table:
@@ -105,40 +149,171 @@ class JsonSource(FileSource):
             options = pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
             return pa_json.read_json(pa.BufferReader(data), read_options=options, parse_options=parsing)
 
-        for lines in read_lines(path, index, start, index.lines if stop is None else stop):
-            yield from parse_lines(lines, parse, columns)
+        for records in self.records(path, start, stop):
+            yield from parse_records(records, parse, columns)
 
 
-def _inferred(version: FileVersion, infer: Callable[[bytes], pa.Schema], headers: int) -> pa.Schema:
-    """Infer a schema from a file's first lines: instants to the microsecond, text where nothing is known."""
-    return _infer(version, infer, headers)
+@attrs.frozen(kw_only=True)
+class TextSource(LinesOfRows):
+    """Lines of text files, the empty ones too, without their line ends: rows with one column, `line`.
+
+    Attributes:
+        encoding: of the files.
+    """
+
+    encoding: str = attrs.field(default="utf-8", converter=checked_encoding)
+    kind: ClassVar[str] = "text"
+
+    @property
+    def form(self) -> TextFormat:
+        """Each line is a row."""
+        return TextFormat(self.encoding, keeps_blank=True)
+
+    def file_schema(self, path: str) -> pa.Schema:
+        """Return the only column."""
+        del path
+        return LINES
+
+    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Find the lines by the index."""
+
+        def parse(data: bytes) -> pa.Table:
+            lines = [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")]
+            return pa.table([pa.array(lines, pa.binary()).cast(pa.string())], schema=LINES)
+
+        def explain(data: bytes, problem: str) -> str:
+            del data, problem
+            return "it is not UTF-8; pass encoding='cp1252', for example"
+
+        for records in self.records(path, start, stop):
+            for batch in parse_records(records, parse, LINES, explain):
+                bad = [BAD_COLUMN] if BAD_COLUMN in batch.schema.names else []
+                yield batch.select([*columns.names, *bad])
+
+
+def _read_csv(
+    data: bytes, names: list[str], parsing: pa_csv.ParseOptions, conversion: pa_csv.ConvertOptions
+) -> pa.Table:
+    reading = pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names)
+    return pa_csv.read_csv(
+        pa.BufferReader(data), read_options=reading, parse_options=parsing, convert_options=conversion
+    )
+
+
+def _problem(data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str) -> str:
+    """Say what is wrong with one row: the number of its values, or a value and its column; else Arrow's `error`."""
+    counted: list[int] = []
+
+    def count(row: pa_csv.InvalidRow) -> str:
+        counted.append(row.actual_columns)
+        return "skip"
+
+    handled = options.parsing(invalid_row_handler=count)
+    texts = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()))
+    try:
+        row = _read_csv(data, names, handled, texts)
+    except pa.ArrowException:
+        return error
+    if counted:
+        return f"it has {counted[0]} value{'' if counted[0] == 1 else 's'}, but there are {len(names)} columns"
+    told = _COLUMN.match(error)  # look at the column first that Arrow names
+    first = names[int(told[1])] if told is not None and int(told[1]) < len(names) else None
+    for field in sorted(columns, key=lambda field: field.name != first):
+        problem = _problem_of(data, names, field, options, row.column(field.name)[0].as_py())
+        if problem is not None:
+            return f"column {field.name!r} {problem}"
+    return error
+
+
+def _problem_of(data: bytes, names: list[str], field: pa.Field, options: CsvOptions, value: bytes) -> str | None:
+    schema = pa.schema([field])
+    conversion = options.conversion(column_types=options.written(schema), include_columns=[field.name])
+    try:
+        options.in_utc(_read_csv(data, names, options.parsing(), conversion), schema)
+    except pa.ArrowException as error:
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            return f"holds {value!r}, which is not UTF-8; pass encoding='cp1252', for example"
+        if "doesn't exist in timezone" in str(error):
+            return f"holds {text!r}, which the clocks in {options.zone} skip"
+        return f"is {field.type} and cannot hold {shown(text)}"
+    return None
 
 
 @functools.lru_cache(maxsize=256)
-def _infer(version: FileVersion, infer: Callable[[bytes], pa.Schema], headers: int) -> pa.Schema:
-    index = line_index(version)
-    if index.lines < 1 + headers:
-        raise SourceError(f"{version.path} has no rows, so its columns are not known", hint=_GIVE)
-    sample = b"".join(next(read_lines(version.path, index, 0, _SAMPLE_LINES)))
+def _csv_schema(version: FileVersion, options: CsvOptions) -> pa.Schema | None:
+    form, names = options.text_format(), _names(version, options)
+    sample = _sample(version, form, options.headers)
+    if sample is None:
+        return None
+    return _inferred(version, lambda: csv_schema(sample, names, options))
+
+
+@functools.lru_cache(maxsize=256)
+def _json_schema(version: FileVersion, form: TextFormat) -> pa.Schema | None:
+    sample = _sample(version, form, 0)
+    return None if sample is None else _inferred(version, lambda: json_schema(sample))
+
+
+def _sample(version: FileVersion, form: TextFormat, headers: int) -> bytes | None:
+    """Return the text of a file's first rows, or `None` if it has none."""
+    rows: list[bytes] = []
+    with contextlib.closing(split(version, form)) as parts:
+        for records in parts:
+            wanted = records.part(headers if not rows else 0, _SAMPLE_ROWS)
+            good = set(range(len(wanted))).difference(wanted.unclosed)
+            rows.extend(_line(wanted.text(place, place + 1)) for place in sorted(good))
+            if len(rows) >= _SAMPLE_ROWS:
+                break
+    return b"".join(rows[:_SAMPLE_ROWS]) or None
+
+
+def _line(text: bytes) -> bytes:
+    return text if text.endswith((b"\n", b"\r")) else text + b"\n"
+
+
+def _inferred(version: FileVersion, infer: Callable[[], pa.Schema]) -> pa.Schema:
+    """Infer a schema: instants to the microsecond, text where nothing is known."""
     try:
-        found = infer(sample)
-    except pa.ArrowException as error:
+        schema = infer()
+    except (pa.ArrowException, ValueError) as error:
         problem = str(error).splitlines()[0]
         raise SourceError(f"the columns of {version.path} cannot be inferred: {problem}", hint=_GIVE) from error
-    return pa.schema([pa.field(field.name, _settled(field.type)) for field in found])
+    return pa.schema([pa.field(field.name, _settled(field.type)) for field in schema])
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
-    return pa.string() if pa.types.is_null(kind) else kind
+    # Arrow takes text that is not UTF-8 for bytes; its rows are bad rows of text.
+    return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
 
 
 @functools.lru_cache(maxsize=4096)
-def _header(version: FileVersion) -> list[str]:
-    first = next(read_lines(version.path, line_index(version), 0, 1), None)
+def _names(version: FileVersion, options: CsvOptions) -> list[str]:
+    """Return the names of a file's columns; of an empty file, none."""
+    if options.names is not None:
+        return list(options.names)
+    with contextlib.closing(split(version, options.text_format())) as parts:
+        first = next(parts, None)
     if first is None:
+        return []
+    if 0 in first.unclosed:
         raise SourceError(
-            f"{version.path} is empty: it has no header", hint="write the names of the columns in its first line"
+            f"the header of {version.path} has a quote that is not closed",
+            hint="fix the header, or pass quote=None if quotes are ordinary characters",
         )
-    return next(csv.reader([first[0].decode("utf-8-sig", "backslashreplace")]))
+    try:
+        text = first.text(0, 1).decode()
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"the header of {version.path} is not in UTF-8: {shown(first.text(0, 1))}",
+            hint="pass the file's encoding, such as encoding='cp1252' or encoding='utf-16'",
+        ) from error
+    lines = text.rstrip("\r\n").splitlines(keepends=True)
+    if options.quote is None:
+        header = next(csv.reader(lines, delimiter=options.delimiter, quoting=csv.QUOTE_NONE))
+    else:
+        header = next(csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote))
+    return options.renamed(header)

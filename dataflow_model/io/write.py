@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import attrs
+import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument
-from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
-from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.bundles import ArrowTableSink, CollectSink, ForeachBundleSink
+from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, schema_from_type
 from dataflow_model.io.table_sinks import TableSink
 from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.plan.sinks import CollectSink
+from dataflow_model.transforms import typehints
 from dataflow_model.transforms.endpoints import Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import pyarrow as pa
-
     from dataflow_model.io.paths import PathLike
     from dataflow_model.transforms.pcollection import PCollection
 
-__all__ = ["Collect", "ForeachBundle", "ToDataFrame", "WriteColumns", "WriteJson", "WriteParquet", "WriteTable"]
+__all__ = [
+    "Collect",
+    "ForeachBundle",
+    "ToDataFrame",
+    "WriteColumns",
+    "WriteCsv",
+    "WriteJson",
+    "WriteParquet",
+    "WriteTable",
+    "WriteText",
+]
 
 
 class WriteColumns(Write):
@@ -110,13 +119,130 @@ class WriteJson(WriteColumns):
     """Write a collection as files of one JSON object a line; the rest is as in `WriteParquet`.
 
     Instants are ISO 8601 text, durations seconds, bytes base64, decimals text, NaN and the infinities the words that
-    Spark writes.
+    Spark writes. With a `suffix` such as `".json.gz"` the files are compressed: `.gz`, `.bz2` or `.zst`.
 
     Source: Beam's `WriteToJson`.
     """
 
-    def __init__(self, path: PathLike, *, schema: pa.Schema | None = None, panes: bool = False) -> None:
-        super().__init__(JsonSink(path=path, schema=schema, panes=panes, label="WriteJson"))
+    def __init__(
+        self, path: PathLike, *, schema: pa.Schema | None = None, panes: bool = False, suffix: str = ".json"
+    ) -> None:
+        super().__init__(JsonSink(path=path, schema=schema, panes=panes, suffix=suffix, label="WriteJson"))
+
+
+class WriteCsv(WriteColumns):
+    r"""Write a collection as CSV files; the rest is as in `WriteParquet`.
+
+    A value is quoted if it holds a delimiter, a quote or a line break, or is text that would be taken for null. Values
+    that are not text are written as `WriteJson` writes them, and lists and records as JSON. `ReadCsv` with
+    `null_values=[null]` reads the same rows.
+
+    Args:
+        path, schema, panes: as in `WriteParquet`.
+        header: whether the first line of each file names the columns.
+        delimiter: between two values, one ASCII character.
+        null: what stands for null, without quotes.
+        quoting: `"needed"`, or `"all"` for quotes around all values but nulls.
+        suffix: how the names of the files end; they are compressed if it ends in `.gz`, `.bz2` or `.zst`.
+
+    Raises:
+        InvalidArgument: for options that contradict each other, and what `WriteParquet` rejects.
+        SinkError: for files of one commit with different columns, when these are neither declared nor given.
+
+    Source: Beam's `WriteToCsv`.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> import dataflow_model as dm
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> p = dm.Pipeline()
+        >>> p | dm.Create([("UA", "on time"), ("AA", None)]) | dm.io.WriteCsv(folder.name, null="NA")
+        >>> result = p.run()
+        >>> _ = result.wait_until_finish()
+        >>> [file] = pathlib.Path(folder.name).glob("*.csv")
+        >>> print(file.read_text())
+        key,value
+        UA,on time
+        AA,NA
+        <BLANKLINE>
+        >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        schema: pa.Schema | None = None,
+        panes: bool = False,
+        header: bool = True,
+        delimiter: str = ",",
+        null: str = "",
+        quoting: Literal["needed", "all"] = "needed",
+        suffix: str = ".csv",
+    ) -> None:
+        if quoting not in {"needed", "all"}:
+            raise InvalidArgument(f"`quoting` must be 'needed' or 'all', got {quoting!r}")
+        sink = CsvSink(
+            path=path,
+            schema=schema,
+            panes=panes,
+            header=header,
+            delimiter=delimiter,
+            null=null,
+            quotes_all=quoting == "all",
+            suffix=suffix,
+            label="WriteCsv",
+        )
+        super().__init__(sink)
+
+
+class WriteText(Write):
+    r"""Write a collection of texts as text files, one on each line; the rest is as in `WriteParquet`.
+
+    An element that is not text, or has a line break in it, goes to `_dead_letters/`.
+
+    Args:
+        path: the directory; the driver and all workers must see the same one.
+        suffix: how the names of the files end; they are compressed if it ends in `.gz`, `.bz2` or `.zst`.
+
+    Raises:
+        InvalidType: for a collection that is known to hold no text.
+        InvalidArgument: behind a retracting strategy: a line could not say that it takes another back.
+        SinkError: at `run()`, when the directory cannot be written.
+
+    Source: Beam's `WriteToText`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> dm.Pipeline() | dm.Create([("UA", 4)]) | dm.io.WriteText("delays/")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidType: 'WriteText' writes text, and the elements are of type tuple[str, int]
+        Hint: make lines of them with dm.Map(…), or use dm.io.WriteCsv or dm.io.WriteJson
+    """
+
+    sink: TextSink
+
+    def __init__(self, path: PathLike, *, suffix: str = ".txt") -> None:
+        schema = pa.schema([pa.field("value", pa.string(), nullable=False)])
+        super().__init__(TextSink(path=path, schema=schema, suffix=suffix, label="WriteText"))
+
+    def expand(self, pcoll: PCollection) -> None:
+        """Add the node."""
+        label, element_type = pcoll.pipeline.scope, pcoll.element_type
+        known = schema_from_type(element_type)
+        if known is not None and known.types != [pa.string()]:
+            raise InvalidType(
+                f"{label!r} writes text, and the elements are of type {typehints.type_name(element_type)}",
+                hint="make lines of them with dm.Map(…), or use dm.io.WriteCsv or dm.io.WriteJson",
+            )
+        source = _source_of_retractions(pcoll)
+        if source is not None:
+            raise InvalidArgument(
+                f"{label!r} writes lines of text, but {source!r} emits retractions, which a line cannot show",
+                hint="use dm.io.WriteCsv or dm.io.WriteJson, which have a column for them",
+            )
+        Write(attrs.evolve(self.sink, label=label)).expand(pcoll)
 
 
 class WriteTable(WriteColumns):
@@ -220,18 +346,33 @@ class ForeachBundle(Write):
 
 
 class Collect(Write):
-    """Keep all records in memory, for tests and notebooks; `result.collected(label)` gives them in emission order.
+    """Keep all records in memory, for tests and notebooks.
 
-    A record with `is_retraction` takes an earlier one back: the one with its value, window, event time and pane.
+    `result.collected(label)` gives them in emission order, and `result.table(label)` as columns, which are those of
+    `WriteParquet`. A record with `is_retraction` takes an earlier one back: the one with its value, window, event time
+    and pane; in the table a column of that name says which ones do.
+
+    Args:
+        panes: whether the table has `window_start`, `window_end`, `pane_index` and `pane_timing` too.
 
     Example:
         >>> import dataflow_model as dm
         >>> p = dm.Pipeline()
-        >>> p | dm.Create([1, 2]) | "kept" >> dm.io.Collect()
+        >>> p | dm.Create([("UA", 4), ("AA", 2)]) | "kept" >> dm.io.Collect()
+        >>> result = p.run()
+        >>> _ = result.wait_until_finish()
+        >>> result.table("kept").arrow.to_pylist()
+        [{'key': 'UA', 'value': 4}, {'key': 'AA', 'value': 2}]
     """
 
-    def __init__(self) -> None:
-        super().__init__(CollectSink())
+    sink: CollectSink
+
+    def __init__(self, *, panes: bool = False) -> None:
+        super().__init__(CollectSink(panes=panes))
+
+    def expand(self, pcoll: PCollection) -> None:
+        """Add the node."""
+        Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
 
 
 def _source_of_retractions(pcoll: PCollection) -> str | None:

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.sinks import TabularSink
+from dataflow_model.values.tables import Table
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.graph import Plan
+    from collections.abc import Sequence
 
-__all__ = ["check_collected"]
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.sinks import Record
+
+__all__ = ["check_collected", "table_of_collected"]
 
 
 def check_collected(plan: Plan, label: str) -> None:
@@ -34,3 +39,18 @@ def check_collected(plan: Plan, label: str) -> None:
     if label not in labels:
         hint = f"the labels are {labels}" if labels else f"add one to the pipeline: {label!r} >> dm.io.Collect()"
         raise InvalidArgument(f"no dm.io.Collect() sink has the label {label!r}", hint=hint)
+
+
+def table_of_collected(plan: Plan, label: str, records: Sequence[Record]) -> Table:
+    """Return the records that a sink has kept as columns.
+
+    Raises:
+        InvalidArgument: for a sink that does not say how its records become columns.
+        SinkError: for a record that does not fit the others.
+    """
+    sink = getattr(plan[label], "sink", None)
+    if not isinstance(sink, TabularSink):
+        raise InvalidArgument(
+            f"the records of {label!r} have no columns", hint="write them with dm.io.Collect() or dm.io.ToDataFrame()"
+        )
+    return Table(sink.table(records))

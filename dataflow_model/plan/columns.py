@@ -23,6 +23,7 @@ __all__ = [
     "BadRow",
     "Columns",
     "DecodedRows",
+    "at_the_beginning",
     "check_time_column",
     "columns_of",
     "decode_columns",
@@ -221,6 +222,11 @@ def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processi
         for place, values in zip(places, zip(*columns, strict=True), strict=True)
     )
     return Columns(batch, event_times, clock, valid, bad)
+
+
+def at_the_beginning(columns: Columns) -> Columns:
+    """Return columns without event times as those of `Create`: all rows are at −∞."""
+    return attrs.evolve(columns, event_times=np.full(columns.batch.num_rows, _MIN, np.int64))
 
 
 def decode_columns(columns: Columns) -> DecodedRows:

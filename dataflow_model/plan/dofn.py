@@ -205,6 +205,10 @@ class MapFn(CallableDoFn):
         yield self.fn(element, *args, **kwargs)
 
 
+class TimestampFn(MapFn):
+    """The element itself with another event time, as a `TimestampedValue`."""
+
+
 class FlatMapFn(CallableDoFn):
     """Any number of outputs for each element."""
 

@@ -81,7 +81,7 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
         if names.count(name) > 1:
             raise InvalidArgument(
                 f"there are {names.count(name)} columns named {name!r}; the columns are {', '.join(names)}",
-                hint="give each column a name of its own",
+                hint="give each column a name of its own; for CSV files, ReadCsv does so with columns=[…], header=True",
             )
     # Python has no attributes for some names; the base class then has a placeholder, and `__getitem__` takes the name.
     base: Any = collections.namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - made from data

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
     from dataflow_model.time import EventTime, ProcessingTime
+    from dataflow_model.values.tables import Table
 
 __all__ = ["Clock", "PipelineResult", "Runner", "RunnerState"]
 
@@ -79,6 +80,15 @@ class PipelineResult(Protocol):
 
         Raises:
             InvalidArgument: for a label that no such sink has.
+        """
+        ...
+
+    def table(self, label: str) -> Table:
+        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+            SinkError: for a record that does not fit the others.
         """
         ...
 

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["CollectSink", "DataFrameSink", "Fence", "MessageSink", "Record", "Sink", "SinkWriter", "values_of"]
+__all__ = [
+    "CollectSink",
+    "DataFrameSink",
+    "Fence",
+    "MessageSink",
+    "Record",
+    "Sink",
+    "SinkWriter",
+    "TabularSink",
+    "values_of",
+]
 
 
 @attrs.frozen
@@ -271,18 +281,10 @@ class MessageSink(Sink):
         return records
 
 
-@attrs.frozen
-class CollectSink(MessageSink):
-    """Keeps records for `PipelineResult.collected`: `io.Collect`."""
+class TabularSink(MessageSink):
+    """A sink whose records the runner keeps, and which can give them as columns."""
 
     keeps_records: ClassVar[bool] = True
-
-
-class DataFrameSink(MessageSink):
-    """Gives the records of a bounded run as a DataFrame: `io.ToDataFrame`."""
-
-    keeps_records: ClassVar[bool] = True
-    feature: ClassVar[Feature] = Feature.DATAFRAME_OUTPUT
 
     @abc.abstractmethod
     def table(self, records: Sequence[Record]) -> pa.Table:
@@ -291,3 +293,16 @@ class DataFrameSink(MessageSink):
         Raises:
             SinkError: when a record does not fit the schema.
         """
+
+
+@attrs.frozen
+class CollectSink(MessageSink):
+    """Keeps records for `PipelineResult.collected`; that of `io.Collect` gives them as a table too."""
+
+    keeps_records: ClassVar[bool] = True
+
+
+class DataFrameSink(TabularSink):
+    """Gives the records of a bounded run as a DataFrame: `io.ToDataFrame`."""
+
+    feature: ClassVar[Feature] = Feature.DATAFRAME_OUTPUT

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
         @property
         def shape(self) -> Any: ...
 
+    class _Columns(Protocol):
+        """Whatever gives Arrow its columns."""
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
 
 __all__ = ["Create", "Read", "Write"]
 
@@ -107,7 +112,7 @@ class Create(Read[PCollection[ElementT]], Generic[ElementT]):
     def __init__(self: Create[tuple[KeyT, ValueT]], values: Mapping[KeyT, ValueT]) -> None: ...
 
     @overload
-    def __init__(self: Create[Any], values: _DataFrame) -> None: ...
+    def __init__(self: Create[Any], values: _DataFrame | _Columns) -> None: ...
 
     @overload
     def __init__(self: Create[ValueT], values: Iterable[TimestampedValue[ValueT]]) -> None: ...

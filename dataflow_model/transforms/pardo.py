@@ -14,11 +14,11 @@ from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
+from dataflow_model.transforms.horizons import checked_horizon
 from dataflow_model.transforms.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
 from dataflow_model.transforms.state import check_named_percentiles, check_stateful_input
-from dataflow_model.transforms.timestamps import checked_horizon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -12,16 +12,14 @@ from dataflow_model.plan.rows import rows_of, values_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["rows_of_table"]
+__all__ = ["arrow_table", "rows_of_table"]
 
 
 def rows_of_table(given: Any) -> Iterator[Any] | None:
-    """Return the rows of a table as named tuples, the values of an Arrow array; `None` for anything else.
-
-    A pandas index with a name is a column; one without is left out. NaN in a column of pandas is `None`.
+    """Return the rows of a table as named tuples, the values of an array or series of Arrow; `None` for anything else.
 
     Raises:
-        InvalidType: for a column that Arrow cannot hold, and for a DataFrame of Spark, which is not in memory.
+        InvalidType: for a column that Arrow cannot hold, and for a DataFrame that is not in memory.
         InvalidArgument: for two columns of one name.
 
     Example:
@@ -30,24 +28,48 @@ def rows_of_table(given: Any) -> Iterator[Any] | None:
         >>> rows_of_table([1, 2]) is None
         True
     """
+    table = arrow_table(given, "Create")
+    if table is not None:
+        return (row for batch in table.to_batches() for row in rows_of(batch))
+    if isinstance(given, pa.Array):
+        return iter(values_of(given))
+    if hasattr(given, "__arrow_c_stream__"):
+        return (value for chunk in pa.chunked_array(given).chunks for value in values_of(chunk))
+    return None
+
+
+def arrow_table(given: Any, name: str) -> pa.Table | None:
+    """Return a table of another library as one of Arrow, or `None` for what is no table.
+
+    A pandas index with a name is a column; one without is left out. NaN in a column of pandas is null.
+
+    Args:
+        given: a DataFrame of pandas or Polars, a table or batches of Arrow, or anything with its PyCapsule interface.
+        name: the transform that takes it, for errors.
+
+    Raises:
+        InvalidType: for a column that Arrow cannot hold, and for a DataFrame that is not in memory.
+    """
     match _library_of(given):
         case "pandas":
-            return _rows(_from_pandas(given))
+            return _from_pandas(given, name)
+        case "polars" if hasattr(given, "collect"):
+            raise InvalidType(f"{name} takes data in memory, got a LazyFrame", hint=f"write {name}(frame.collect())")
         case "polars":
-            return _rows(given.to_arrow())
+            table: pa.Table = given.to_arrow()
+            return table
         case "pyspark":
             raise InvalidType(
-                "Create takes values of the program, got a Spark DataFrame",
+                f"{name} takes values of the program, got a Spark DataFrame",
                 hint="read it with dm.io.ReadDataFrame(df, …)",
             )
-        case _ if isinstance(given, pa.Table):
-            return _rows(given)
         case _ if isinstance(given, pa.RecordBatch):
-            return iter(rows_of(given))
-        case _ if isinstance(given, pa.Array):
-            return iter(values_of(given))
-        case _ if isinstance(given, pa.ChunkedArray):
-            return (value for chunk in given.chunks for value in values_of(chunk))
+            return pa.Table.from_batches([given])
+        case _ if hasattr(given, "__arrow_c_stream__") and not isinstance(given, pa.ChunkedArray):
+            try:
+                return pa.table(given)
+            except (pa.ArrowException, TypeError, ValueError):  # a series
+                return None
         case _:
             return None
 
@@ -55,19 +77,15 @@ def rows_of_table(given: Any) -> Iterator[Any] | None:
 def _library_of(given: Any) -> str | None:
     """Return the library of a DataFrame, by the names of its classes."""
     names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(given).__mro__]
-    return next((library for library, name in names if name == "DataFrame"), None)
+    return next((library for library, name in names if name in {"DataFrame", "LazyFrame"}), None)
 
 
-def _rows(table: pa.Table) -> Iterator[Any]:
-    return (row for batch in table.to_batches() for row in rows_of(batch))
-
-
-def _from_pandas(frame: Any) -> pa.Table:
+def _from_pandas(frame: Any, name: str) -> pa.Table:
     named = [level for level, name in enumerate(frame.index.names) if name is not None]
     try:
         return pa.Table.from_pandas(frame.reset_index(level=named) if named else frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidType(
-            f"Create cannot take the rows of this DataFrame: {error}",
+            f"{name} cannot take the rows of this DataFrame: {error}",
             hint="make the values of each column one type, or pass dm.Create(list(frame.itertuples(index=False)))",
         ) from error

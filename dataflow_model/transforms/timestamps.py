@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, cast
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
-from dataflow_model.plan.dofn import element_time
+from dataflow_model.plan.dofn import TimestampedValue, TimestampFn, element_time
 from dataflow_model.plan.typevars import ElementT_contra
-from dataflow_model.time import Duration, DurationLike, EventTime, InstantLike, duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
-from dataflow_model.transforms.ptransform import KeepsElements
+from dataflow_model.transforms.horizons import checked_horizon
+from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.ptransform import KeepsElements, PTransform
 
 if TYPE_CHECKING:
+    from dataflow_model.plan.dofn import DeadLetter
+    from dataflow_model.time import DurationLike, EventTime, InstantLike
     from dataflow_model.transforms.functions import Function
     from dataflow_model.transforms.pcollection import PCollection
 
-__all__ = ["WithTimestamps", "checked_horizon"]
+__all__ = ["WithTimestamps"]
 
 
 class WithTimestamps(KeepsElements[ElementT_contra]):
@@ -46,6 +49,7 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
     """
 
     input_kind = "collection"
+    _dead_letters: str | None = None
 
     def __init__(
         self, fn: Function[ElementT_contra, InstantLike], late_data_horizon: DurationLike | None = None
@@ -61,26 +65,50 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
         """Return the name with the function."""
         return f"{self.default_label()}({code_name(self.fn)})"
 
-    def expand(self, pcoll: PCollection[Never], /) -> PCollection:
+    def with_exception_handling(
+        self, tag: str = "dead_letters"
+    ) -> PTransform[PCollection, tuple[PCollection, PCollection[DeadLetter]]]:
+        """Send elements for which the function raises, or returns no instant, to an output of their own.
+
+        Applying the transform then gives a pair: the elements, and `DeadLetter`s. With sources that are read with
+        `event_time=None`, this handles rows whose times cannot be read by code of your own.
+
+        Args:
+            tag: the dead letters' tag, as it appears in metrics.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> stamped = dm.WithTimestamps(lambda row: row["at"]).with_exception_handling()
+            >>> rows, failed = p | dm.Create([{"at": "2013-01-01T00:00Z"}, {"at": "never"}]) | stamped
+            >>> _ = failed | dm.Map(lambda letter: letter.element) | dm.io.Collect()
+            >>> result = p.run()
+            >>> _ = result.wait_until_finish()
+            >>> [record.value for record in result.collected("Collect")]
+            [{'at': 'never'}]
+        """
+        if tag == nodes.MAIN:
+            raise InvalidArgument(f"the dead letters need a tag that no other output has, got {tag!r}")
+        changed: Any = self._but(_dead_letters=tag)
+        return cast("PTransform[PCollection, tuple[PCollection, PCollection[DeadLetter]]]", changed)
+
+    def expand(self, pcoll: PCollection[Never], /) -> Any:
         """Add the node."""
         pipeline = pcoll.pipeline
         typehints.check_first_parameter(self.fn, pcoll.element_type, pipeline.scope)
+        if self._dead_letters is not None:
+            stamping: ParDo[Any, Any] = ParDo(TimestampFn(_Stamped(self.fn)))
+            if self.late_data_horizon is not None:
+                stamping = stamping.late_data_horizon(self.late_data_horizon)
+            declared: ParDo[Any, Any] = stamping._but(_output_type=pcoll.element_type)  # noqa: SLF001
+            return declared.with_exception_handling(self._dead_letters).expand(pcoll)
         node = nodes.AssignTimestamps(
             label=pipeline.scope, input=pcoll.ref, fn=_AsEventTime(self.fn), late_data_horizon=self.late_data_horizon
         )
         return pipeline.add_main(node, strategy=pcoll.strategy, element_type=pcoll.element_type)
-
-
-def checked_horizon(given: DurationLike) -> Duration:
-    """Return how far event times may move back.
-
-    Raises:
-        InvalidArgument: for a negative duration.
-    """
-    horizon = duration(given)
-    if horizon < Duration(0):
-        raise InvalidArgument(f"`late_data_horizon` must not be negative, got {horizon!r}")
-    return horizon
 
 
 class _AsEventTime(CallsUser):
@@ -88,3 +116,10 @@ class _AsEventTime(CallsUser):
 
     def __call__(self, element: Any) -> EventTime:
         return element_time(self.func(element))
+
+
+class _Stamped(_AsEventTime):
+    """Returns an element with the event time that a user's function gives it."""
+
+    def __call__(self, element: Any) -> Any:
+        return TimestampedValue(element, element_time(self.func(element)))

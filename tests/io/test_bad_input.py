@@ -172,7 +172,14 @@ def test_instants_come_in_many_forms() -> None:
     assert (far.tolist(), known.tolist()) == ([0], [False])
 
 
-def test_compressed_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.csv.gz").write_bytes(b"x")
-    with pytest.raises(SourceError, match=r"a\.csv\.gz is compressed"):
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+def test_a_damaged_compressed_file_is_named(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"a.csv.{suffix}").write_bytes(b"neither compressed nor text")
+    with pytest.raises(SourceError, match=rf"a\.csv\.{suffix} cannot be decompressed: .*\nHint: replace the file"):
+        CsvSource(paths=tmp_path, event_time="at").bound()
+
+
+def test_a_format_of_compression_that_is_not_supported_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.xz").write_bytes(b"x")
+    with pytest.raises(SourceError, match=r"a\.csv\.xz is compressed in a format .*\nHint: .*\.gz, \.bz2, \.zst"):
         CsvSource(paths=tmp_path, event_time="at").bound()

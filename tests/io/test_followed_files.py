@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import shutil
 import tempfile
@@ -9,18 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
-from dataflow_model.io import lines, parquet_source
+from dataflow_model.io import parquet_source, records
+from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.file_source import FileVersion
+from dataflow_model.io.records import TextFormat
+from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.runners.sharded.feed.followed import Followed, rows_read
 from tests.support.folders import Folder, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 both = pytest.mark.parametrize("kind", ["parquet", "csv"])
 
@@ -115,27 +120,28 @@ def test_the_index_of_a_file_that_grows_is_that_of_the_whole_file(counts: Sequen
         for count in counts:
             folder.append("log", list(itertools.islice(number, count)))
             version = FileVersion.of(file)
-            grown = lines.line_index(version)
-            assert grown == lines._index(version, 0)
+            for form in (TextFormat(), TextFormat(delimiter=",", quote='"', ends_at_cr=True)):
+                grown = records.record_index(version, form)
+                assert grown == records._index(version, form, records.RecordIndex(0, ()), 0)
 
 
 def test_of_a_file_that_grows_only_the_end_is_indexed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(tmp_path, "csv")
     folder.put("log", range(5_000))
-    index = lines.line_index(FileVersion.of(str(folder.file("log"))))
+    index = records.record_index(FileVersion.of(str(folder.file("log"))), TextFormat())
     folder.append("log", range(5_000, 5_010))
     starts: list[int] = []
-    whole = lines._index
+    whole = records.split
 
-    def spy(version: FileVersion, start: int) -> lines.LineIndex:
+    def spy(version: FileVersion, form: TextFormat, start: int) -> Iterator[records.Records]:
         starts.append(start)
-        return whole(version, start)
+        return whole(version, form, start)
 
-    monkeypatch.setattr(lines, "_index", spy)
-    assert lines.line_index(FileVersion.of(str(folder.file("log")))).lines == 5_011
+    monkeypatch.setattr(records, "split", spy)
+    assert records.record_index(FileVersion.of(str(folder.file("log"))), TextFormat()).count == 5_011
     assert starts == [index.offsets[-1]]
     folder.put("log", range(10_000, 19_000))
-    assert lines.line_index(FileVersion.of(str(folder.file("log")))).lines == 9_001
+    assert records.record_index(FileVersion.of(str(folder.file("log"))), TextFormat()).count == 9_001
     assert starts[1:] == [0]
 
 
@@ -149,6 +155,48 @@ def test_a_last_line_without_an_end_is_a_row_and_may_not_be_continued(tmp_path: 
     file.write_text("at\n1\n2\n34\n")
     with pytest.raises(SourceError, match=r"log\.csv had no line end when it was read.*\nHint: append whole lines"):
         reader.micro_batch()
+
+
+def appended(tmp_path: Path, *contents: str | bytes, name: str = "log.csv", **options: Any) -> list[list[str]]:
+    """Return the rows that a source reads of a file as it grows."""
+    schema = pa.schema({"at": pa.int64(), "note": pa.string()})
+    file = tmp_path / name
+    source = CsvSource(paths=file, event_time="at", follow=True, given=schema, options=CsvOptions(**options))
+    before = 0
+    read: list[list[str]] = []
+    for content in contents:
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        [origin] = source.origins()
+        batches = source.read(name, before, origin.rows)
+        read.append([note for batch in batches for note in batch["note"].to_pylist()])
+        before = origin.rows or 0
+    return read
+
+
+def test_rows_with_line_breaks_are_appended_as_others_are(tmp_path: Path) -> None:
+    first = 'at,note\n1,"a\nb"\n'
+    assert appended(tmp_path, first, first + '2,"c\n\nd"\n3,e\n') == [["a\nb"], ["c\n\nd", "e"]]
+
+
+def test_rows_are_appended_to_a_file_in_another_encoding(tmp_path: Path) -> None:
+    first, second = "at,note\n1,é\n".encode("latin-1"), "2,ü\n".encode("latin-1")
+    assert appended(tmp_path, first, first + second, encoding="latin-1") == [["é"], ["ü"]]
+    with pytest.raises(SourceError, match="had no line end when it was read"):
+        appended(tmp_path, first[:-1], first[:-1] + second, name="b.csv", encoding="latin-1")
+
+
+def test_a_quote_that_was_open_when_its_row_was_read_may_not_be_closed_later(tmp_path: Path) -> None:
+    first = 'at,note\n1,"open\n2,b\n'
+    with pytest.raises(SourceError, match="had no line end when it was read as a row, but was continued later"):
+        appended(tmp_path, first, first + 'closed"\n')
+
+
+def test_a_compressed_file_may_not_grow(tmp_path: Path) -> None:
+    first = gzip.compress(b"at,note\n1,a\n")
+    with pytest.raises(
+        SourceError, match=r"has grown since it was read, .*\nHint: write what is new into another file"
+    ):
+        appended(tmp_path, first, first + gzip.compress(b"2,b\n"), name="log.csv.gz")
 
 
 def test_a_file_that_is_replaced_before_it_was_read_stops_the_run_instead_of_giving_other_rows(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import attrs
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.metrics.collecting import enter, gave, took
-from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue, TimestampFn
 from dataflow_model.plan.nodes import (
     MAIN,
     AssignTimestamps,
@@ -385,7 +385,7 @@ def _checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> in
     if after < before - int(horizon or 0):
         bound = "no" if horizon is None else "a smaller"
         way_out = f"dm.{_WRITTEN.get(type(node.fn), 'ParDo')}(…).late_data_horizon('1 hour')"
-        if isinstance(node, AssignTimestamps):
+        if isinstance(node, AssignTimestamps) or isinstance(node.fn, TimestampFn):
             way_out = "dm.WithTimestamps(…, late_data_horizon='1 hour')"
         raise InvalidType(
             f"{node.label!r} moves an event time backward from {format_instant(before)} to "

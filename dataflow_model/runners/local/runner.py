@@ -16,7 +16,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.plan.checks import check_sinks
-from dataflow_model.plan.collecting import check_collected
+from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.runner import PipelineResult
     from dataflow_model.plan.sinks import Record
     from dataflow_model.time import DurationLike
+    from dataflow_model.values.tables import Table
 
 __all__ = ["LocalResult", "LocalRunner"]
 
@@ -240,6 +241,15 @@ class LocalResult(BackgroundRun):
         """
         check_collected(self._execution.plan, label)
         return self._collected.get(label, [])
+
+    def table(self, label: str) -> Table:
+        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+            SinkError: for a record that does not fit the others.
+        """
+        return table_of_collected(self._execution.plan, label, self.collected(label))
 
     def _work(self) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.plan.collecting import check_collected
+from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
     from dataflow_model.time import EventTime
+    from dataflow_model.values.tables import Table
 
 __all__ = ["StreamResult"]
 
@@ -80,6 +81,15 @@ class StreamResult(BackgroundRun, abc.ABC):
         """
         check_collected(self._staged.plan, label)
         return read_collected(self._checkpoint.ours, label)
+
+    def table(self, label: str) -> Table:
+        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+            SinkError: for a record that does not fit the others.
+        """
+        return table_of_collected(self._staged.plan, label, self.collected(label))
 
     @abc.abstractmethod
     def _pending_since(self) -> int | None:

@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.collecting import check_collected
+from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.spark.runner import SparkRunner
     from dataflow_model.time import EventTime
+    from dataflow_model.values.tables import Table
 
 __all__ = ["BatchResult", "start"]
 
@@ -156,6 +157,15 @@ class BatchResult(BackgroundRun):
         """
         check_collected(self._staged.plan, label)
         return read_collected(self._directory, label)
+
+    def table(self, label: str) -> Table:
+        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+            SinkError: for a record that does not fit the others.
+        """
+        return table_of_collected(self._staged.plan, label, self.collected(label))
 
     def dataframe(self, label: str) -> DataFrame:
         """Return what the `io.ToDataFrame` sink with this label has received, as a Spark DataFrame.

@@ -1,0 +1,72 @@
+"""CSV files that sinks write."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.io.json_lines import json_text, json_values, plain
+from dataflow_model.io.text_files import TextFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+__all__ = ["CsvWriter"]
+
+
+class CsvWriter:
+    """Writes batches as rows of one CSV file.
+
+    Values are quoted where they have to be: those with a delimiter, a quote or a line break in them, and text that
+    would be taken for null, as is empty text. Null is never quoted, except in a file of one column, where it would be
+    an empty line.
+
+    Args:
+        path: the file.
+        names: of the columns, for the header; `None` leaves it out.
+        delimiter: between two values.
+        null: what stands for null.
+        quotes_all: whether all values but nulls are quoted.
+    """
+
+    def __init__(
+        self, path: Path, names: list[str] | None, *, delimiter: str = ",", null: str = "", quotes_all: bool = False
+    ) -> None:
+        self._file = TextFile(path)
+        self._delimiter, self._null, self._quotes_all = delimiter, null, quotes_all
+        self._special = re.compile(f'[{re.escape(delimiter)}"\r\n]').search
+        if names is not None:
+            self._file.write_lines([delimiter.join(map(self._quoted, names)) or '""'])
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write one line a row."""
+        columns = [[self._text(value) for value in json_values(column)] for column in batch.columns]
+        join = self._delimiter.join
+        self._file.write_lines(join(row) or '""' for row in zip(*columns, strict=True))
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+    def _text(self, value: Any) -> str:
+        match value:
+            case None:
+                return self._null
+            case bool():
+                text = "true" if value else "false"
+            case str():
+                text = value
+            case int() | float():
+                text = repr(value)
+            case list() | dict() | tuple():
+                text = json_text(value)
+            case _:
+                text = str(plain(value))
+        return self._quoted(text)
+
+    def _quoted(self, text: str) -> str:
+        if self._quotes_all or text in {"", self._null} or self._special(text) is not None:
+            return '"' + text.replace('"', '""') + '"'
+        return text

@@ -1,0 +1,190 @@
+"""How a CSV file is written: the options of `ReadCsv`, checked, and as Arrow takes them."""
+
+from __future__ import annotations
+
+import zoneinfo
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.records import TextFormat
+from dataflow_model.io.unpacking import checked_encoding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["CsvOptions", "check_character"]
+
+_BREAKS: Final = "\r\n"
+_LAST_ASCII: Final = 127
+_LOCAL: Final = {b"written_as": b"local time"}
+"""Marks the columns of which the instants are written without a zone, and are those of `zone`."""
+
+
+def _texts(given: Sequence[str] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not all(isinstance(text, str) for text in given):
+        raise InvalidType(
+            f"`columns`, `null_values` and `timestamp_formats` take lists of texts, got {given!r}",
+            hint=f"write [{given!r}]" if isinstance(given, str) else None,
+        )
+    return tuple(given)
+
+
+def _pairs(given: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(dict(given or {}).items())
+    if not all(isinstance(text, str) for pair in pairs for text in pair):
+        raise InvalidType(f"`rename` must have texts for keys and values, got {given!r}")
+    return pairs
+
+
+@attrs.frozen(kw_only=True)
+class CsvOptions:
+    """How a CSV file is written; the attributes are the arguments of `ReadCsv`, `columns` as `names`."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    names: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
+    rename: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_pairs)
+    null_values: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
+    timestamp_formats: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
+    zone: str | None = None
+    decimal_point: str = "."
+    header: bool | None = None
+    encoding: str = attrs.field(default="utf-8", converter=checked_encoding)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        check_character("delimiter", self.delimiter)
+        check_character("decimal_point", self.decimal_point)
+        if self.quote is not None:
+            check_character("quote", self.quote)
+        characters = [self.delimiter, self.decimal_point, *([] if self.quote is None else [self.quote])]
+        if len(set(characters)) < len(characters):
+            raise InvalidArgument(
+                f"`delimiter`, `decimal_point` and `quote` must differ, got {', '.join(map(repr, characters))}",
+                hint="files with decimal commas usually have delimiter=';'",
+            )
+        if self.names is not None and self.rename:
+            raise InvalidArgument(
+                f"`columns` names the columns, so `rename` has nothing to rename, got {dict(self.rename)!r}",
+                hint="leave one of them out",
+            )
+        if self.names is not None and not self.names:
+            raise InvalidArgument("`columns` must name at least one column, got []")
+        if self.header is False and self.names is None:
+            raise InvalidArgument(
+                "files without a header need names for their columns, got header=False", hint="pass columns=[…]"
+            )
+        for form in self.timestamp_formats or ():
+            _check_format(form)
+        if self.zone is not None:
+            try:
+                zoneinfo.ZoneInfo(self.zone)
+            except (zoneinfo.ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+                raise InvalidArgument(
+                    f"`zone` must be the name of a time zone, got {self.zone!r}",
+                    hint="write 'Europe/Berlin', for example",
+                ) from error
+
+    @property
+    def headers(self) -> int:
+        """How many rows are no data."""
+        return int(self.names is None if self.header is None else self.header)
+
+    def text_format(self) -> TextFormat:
+        """Return how the rows are told apart."""
+        return TextFormat(self.encoding, self.delimiter, self.quote or "", ends_at_cr=True)
+
+    def parsing(self, *, invalid_row_handler: Any = None) -> pa_csv.ParseOptions:
+        """Return how Arrow tells values apart."""
+        return pa_csv.ParseOptions(
+            delimiter=self.delimiter,
+            quote_char=False if self.quote is None else self.quote,
+            double_quote=self.quote is not None,
+            newlines_in_values=self.quote is not None,
+            invalid_row_handler=invalid_row_handler,
+        )
+
+    def conversion(self, **more: Any) -> pa_csv.ConvertOptions:
+        """Return how Arrow converts values."""
+        if self.null_values is not None:
+            more.update(null_values=[*self.null_values, ""], strings_can_be_null=True, quoted_strings_can_be_null=False)
+        if self.timestamp_formats is not None:
+            more["timestamp_parsers"] = [*self.timestamp_formats, pa_csv.ISO8601]
+        return pa_csv.ConvertOptions(decimal_point=self.decimal_point, **more)
+
+    def renamed(self, header: Sequence[str]) -> list[str]:
+        """Return the names of the columns under a header.
+
+        Raises:
+            InvalidArgument: for a name in `rename` that the header does not have.
+        """
+        renames = dict(self.rename)
+        unknown = [name for name in renames if name not in header]
+        if unknown:
+            raise InvalidArgument(
+                f"`rename` names the column {unknown[0]!r}, which does not exist",
+                hint=f"the columns are {', '.join(header)}",
+            )
+        return [renames.get(name, name) for name in header]
+
+    def with_zone(self, schema: pa.Schema) -> pa.Schema:
+        """Return the columns as instants in UTC where they are written as local time, and marked as such."""
+        if self.zone is None:
+            return schema
+        return pa.schema(
+            [
+                field.with_type(pa.timestamp(field.type.unit, "UTC")).with_metadata(_LOCAL)
+                if pa.types.is_timestamp(field.type) and field.type.tz is None
+                else field
+                for field in schema
+            ]
+        )
+
+    def written(self, schema: pa.Schema) -> dict[str, pa.DataType]:
+        """Return the types of columns as they are written in the file."""
+        return {
+            field.name: pa.timestamp(field.type.unit) if field.metadata == _LOCAL else field.type for field in schema
+        }
+
+    def in_utc(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Turn local times into instants: the first of two in an hour that is repeated.
+
+        Raises:
+            pa.ArrowInvalid: for a local time that the zone skips.
+        """
+        for field in schema:
+            if field.metadata == _LOCAL:
+                place = table.schema.get_field_index(field.name)
+                times = pc.assume_timezone(table.column(place), self.zone, ambiguous="earliest")
+                table = table.set_column(place, field.name, times.cast(field.type))
+        return table
+
+
+def check_character(option: str, given: Any) -> None:
+    """Raise `InvalidArgument` for what cannot separate or surround values."""
+    if not isinstance(given, str) or len(given) != 1 or given in _BREAKS or ord(given) > _LAST_ASCII:
+        raise InvalidArgument(
+            f"`{option}` must be one ASCII character and no line break, got {given!r}",
+            hint="write '\\t' for a tab" if option == "delimiter" else None,
+        )
+
+
+def _check_format(form: str) -> None:
+    if "%f" in form:
+        raise InvalidArgument(
+            f"`timestamp_formats` cannot have fractions of a second (%f), got {form!r}",
+            hint="leave it out if the times are in ISO 8601; otherwise read the column as text by schema=, "
+            "and parse it in dm.WithTimestamps(…)",
+        )
+    if "%" not in form:
+        raise InvalidArgument(
+            f"`timestamp_formats` takes formats as of strptime, got {form!r}",
+            hint="write '%d.%m.%Y %H:%M', for example",
+        )

@@ -1,0 +1,341 @@
+"""Text files of rows: where the rows are, also those with line breaks inside quotes, and reading a range of them."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import functools
+import re
+from typing import TYPE_CHECKING, Final, Self
+
+import attrs
+import numpy as np
+
+from dataflow_model.errors import SourceError
+from dataflow_model.io.file_identity import digest_of
+from dataflow_model.io.unpacking import blocks, is_compressed, is_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.io.file_source import FileVersion
+
+__all__ = [
+    "LONGEST_QUOTE",
+    "RecordIndex",
+    "Records",
+    "TextFormat",
+    "count_appended",
+    "read_records",
+    "record_index",
+    "split",
+]
+
+LONGEST_QUOTE: Final = 1 << 20
+"""The bytes of a quoted value at most. A quote that is not closed by then belongs to its line alone."""
+_LONGEST: Final = 1 << 26
+"""The bytes of a row at most."""
+_STEP: Final = 1024
+_INDEXES: Final = 1 << 16
+"""How many indexes are kept: one is some hundred bytes, and to make it anew is to read the whole file."""
+_BOM: Final = b"\xef\xbb\xbf"
+_LF, _CR = 10, 13
+_newest: dict[tuple[str, TextFormat], tuple[int, str, RecordIndex]] = {}
+"""The last index that was made of a file, with the size of what it covers and the digest of that."""
+
+
+@attrs.frozen
+class TextFormat:
+    r"""How the rows of a text file are told apart.
+
+    Attributes:
+        encoding: of the file, as `checked_encoding` returns it.
+        delimiter: between the values of a row; only where there is a `quote`.
+        quote: the character around values in which delimiters and line breaks are text; empty if there is none.
+        ends_at_cr: whether `\r` alone ends a row too.
+        keeps_blank: whether an empty line is a row.
+    """
+
+    encoding: str = "utf-8"
+    delimiter: str = ""
+    quote: str = ""
+    ends_at_cr: bool = False
+    keeps_blank: bool = False
+
+
+@attrs.frozen(eq=False)
+class Records:
+    """Some rows of a file that follow each other.
+
+    Attributes:
+        offset: the byte of the file's text at which `data` begins.
+        data: their text, and perhaps empty lines between them.
+        starts, ends: where each of them begins and ends in `data`; its line end belongs to it.
+        unclosed: the places of those with a quote that is not closed.
+    """
+
+    offset: int
+    data: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    unclosed: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return the rows `[start, stop)` of these."""
+        if start == 0 and stop >= len(self):
+            return self
+        places = tuple(place - start for place in self.unclosed if start <= place < stop)
+        return attrs.evolve(self, starts=self.starts[start:stop], ends=self.ends[start:stop], unclosed=places)
+
+    def text(self, start: int = 0, stop: int | None = None) -> bytes:
+        """Return the text of the rows `[start, stop)` of these."""
+        last = (len(self) if stop is None else stop) - 1
+        return self.data[self.starts[start] : self.ends[last]] if start <= last else b""
+
+
+def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[Records, None, None]:
+    """Yield all rows of a file from byte `start` of its text on, at which a row begins.
+
+    Raises:
+        SourceError: when the file cannot be read, or a row is longer than 64 MiB.
+    """
+    carry, offset = b"", start
+    with contextlib.closing(blocks(version, form.encoding, start)) as parts:
+        for block in parts:
+            data = carry + block
+            if offset == 0:
+                if len(data) < len(_BOM) and _BOM.startswith(data):
+                    carry = data
+                    continue
+                if data.startswith(_BOM):
+                    data, offset = data[len(_BOM) :], len(_BOM)
+            records, taken = _split(data, form, offset, is_last=False)
+            if len(records):
+                yield records
+            carry, offset = data[taken:], offset + taken
+            if len(carry) > _LONGEST:
+                raise SourceError(
+                    f"{version.path} has a row of more than {_LONGEST >> 20} MiB at byte {offset}",
+                    hint="check that the file is text with one row per line",
+                )
+    records, _ = _split(carry, form, offset, is_last=True)
+    if len(records):
+        yield records
+
+
+def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tuple[Records, int]:
+    """Return the rows of which the end is certain, and how many bytes they take with the empty lines between them."""
+    buffer = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(buffer == _LF)
+    if form.ends_at_cr and b"\r" in data:
+        returns = np.flatnonzero(buffer == _CR)
+        following = np.append(buffer, 0 if is_last else _LF)[returns + 1]
+        ends = np.sort(np.concatenate([ends, returns[following != _LF]]))
+    quotes = _Quotes((), len(data))
+    inside = np.zeros(len(ends), np.bool_)
+    if form.quote and form.quote.encode() in data:
+        fast = _well_formed(buffer, form, is_last=is_last)
+        if fast is None:
+            quotes = _scanned(data, form, is_last=is_last)
+            for begin, end in quotes.spans:
+                inside[slice(*np.searchsorted(ends, (begin, end)))] = True
+        else:
+            positions, limit = fast
+            quotes = _Quotes((), limit)
+            inside = np.searchsorted(positions, ends) % 2 == 1
+    ends = ends[~inside & (ends < quotes.limit)]
+    starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+    taken = int(ends[-1]) + 1 if len(ends) else 0
+    filled = ends - ((buffer[ends] == _LF) & (ends > starts) & (buffer[ends - 1] == _CR)) > starts
+    ends = ends + 1
+    if is_last and taken < len(data):
+        starts, ends = np.append(starts, taken), np.append(ends, len(data))
+        filled, taken = np.append(filled, data[taken:] != b"\r"), len(data)
+    if not form.keeps_blank:
+        starts, ends = starts[filled], ends[filled]
+    unclosed = sorted({bisect.bisect_right(starts, place) - 1 for place in quotes.unclosed if place < taken})
+    return Records(offset, data, starts, ends, tuple(unclosed)), taken
+
+
+@attrs.frozen
+class _Quotes:
+    """What a scan has found.
+
+    Attributes:
+        unclosed: where the quotes are that nothing closes.
+        limit: where the scan ends, since only what follows the data can tell.
+        spans: where the quoted values with line breaks are.
+    """
+
+    unclosed: tuple[int, ...]
+    limit: int
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+def _well_formed(buffer: NDArray[np.uint8], form: TextFormat, *, is_last: bool) -> tuple[NDArray[np.int64], int] | None:
+    """Return all quotes and where the scan ends, if each quote is at an edge of a value or doubled; else `None`."""
+    quotes = np.flatnonzero(buffer == ord(form.quote))
+    limit = len(buffer)
+    is_open = len(quotes) % 2 == 1
+    if is_last and is_open:
+        return None
+    if is_open or (quotes[-1] == limit - 1 and not is_last):  # the last value may go on in what follows
+        begin = len(quotes) - (1 if is_open else 2)
+        while begin and quotes[begin] == quotes[begin - 1] + 1:  # a doubled quote
+            begin -= 2
+        limit = int(quotes[begin])
+        if len(buffer) - limit > LONGEST_QUOTE or not _is_edge(buffer, form, quotes[begin : begin + 1] - 1).all():
+            return None
+        quotes = quotes[:begin]
+    opening, closing = quotes[::2], quotes[1::2]
+    doubled = opening[1:] == closing[:-1] + 1
+    first, last = np.append(True, ~doubled)[: len(opening)], np.append(~doubled, True)[: len(opening)]
+    begins, finishes = opening[first], closing[last]
+    if len(begins) and int((finishes - begins).max()) >= LONGEST_QUOTE:
+        return None
+    edges = _is_edge(buffer, form, begins - 1) & _is_edge(buffer, form, finishes + 1)
+    return (quotes, limit) if edges.all() else None
+
+
+def _is_edge(buffer: NDArray[np.uint8], form: TextFormat, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which places hold a delimiter or a line break, or are outside of the data."""
+    outside = (places < 0) | (places >= len(buffer))
+    values = buffer[np.where(outside, 0, places)]
+    edges: NDArray[np.bool_] = outside | np.isin(values, (ord(form.delimiter), _LF, _CR))
+    return edges
+
+
+def _scanned(data: bytes, form: TextFormat, *, is_last: bool) -> _Quotes:
+    """Find the quoted values one by one.
+
+    A quote counts only at the beginning of a value. One with line breaks up to the quote that closes it must be
+    followed by a delimiter or a line end: so a quote that was forgotten spoils its own line, not those that follow.
+    """
+    edges, pattern = form.delimiter.encode() + b"\r\n", _quoted(form.delimiter, form.quote)
+    unclosed: list[int] = []
+    spans: list[tuple[int, int]] = []
+    place = 0
+    while (match := pattern.search(data, place)) is not None:
+        begin, end = match.span()
+        if end == len(data) and not is_last and end - begin <= LONGEST_QUOTE:
+            return _Quotes(tuple(unclosed), begin, tuple(spans))
+        is_closed = bool(match[1]) and end - begin <= LONGEST_QUOTE
+        has_breaks = data.find(b"\n", begin, end) >= 0 or data.find(b"\r", begin, end) >= 0
+        if is_closed and (not has_breaks or end == len(data) or data[end] in edges):
+            if has_breaks:
+                spans.append((begin, end))
+            place = end
+        else:
+            unclosed.append(begin)
+            place = begin + 1
+    return _Quotes(tuple(unclosed), len(data), tuple(spans))
+
+
+@functools.cache
+def _quoted(delimiter: str, quote: str) -> re.Pattern[bytes]:
+    """Match a quote at the beginning of a value, with all up to the one that closes it, or to the end if none does."""
+    q, d = re.escape(quote), re.escape(delimiter)
+    return re.compile(rf"{q}(?<![^{d}\r\n]{q})(?:[^{q}]++|{q}{q})*+({q}?)".encode())
+
+
+@attrs.frozen
+class RecordIndex:
+    """Where the rows of a file are.
+
+    Attributes:
+        count: how many there are.
+        offsets: the byte of the file's text at which every 1024th of them begins.
+    """
+
+    count: int
+    offsets: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=_INDEXES)
+def record_index(version: FileVersion, form: TextFormat) -> RecordIndex:
+    """Read a file through once and note where its rows are.
+
+    Raises:
+        SourceError: when the file cannot be read.
+    """
+    if not is_plain(version.path, form.encoding):
+        return _index(version, form, RecordIndex(0, ()), 0)
+    place = version.path, form
+    size, digest, index = _newest.pop(place, (0, "", RecordIndex(0, ())))
+    try:
+        if version.size < size or digest_of(version.path, size) != digest:
+            size, index = 0, RecordIndex(0, ())
+        index = _index(version, form, index, size)
+        _newest[place] = version.size, digest_of(version.path, version.size), index
+    except OSError as error:
+        raise SourceError(f"{version.path} cannot be read: {error.strerror}") from error
+    while len(_newest) > _INDEXES:
+        del _newest[next(iter(_newest))]
+    return index
+
+
+def _index(version: FileVersion, form: TextFormat, before: RecordIndex, size: int) -> RecordIndex:
+    """Return the index of a file from that of its first `size` bytes."""
+    # What follows may close a quote that was open at the end, so begin before any such quote.
+    certain = size - LONGEST_QUOTE if form.quote else size
+    steps = max(bisect.bisect_right(before.offsets, certain) - 1, 0)
+    offsets = list(before.offsets[:steps])
+    count, start = steps * _STEP, before.offsets[steps] if before.offsets else 0
+    for records in split(version, form, start):
+        offsets.extend((records.starts[-count % _STEP :: _STEP] + records.offset).tolist())
+        count += len(records)
+    return RecordIndex(count, tuple(offsets))
+
+
+def read_records(version: FileVersion, form: TextFormat, start: int, stop: int | None) -> Iterator[Records]:
+    """Read rows `[start, stop)` of a file, to its end when `stop` is `None`.
+
+    Raises:
+        SourceError: when the file cannot be read.
+    """
+    index = record_index(version, form)
+    stop = index.count if stop is None else min(stop, index.count)
+    if start >= stop:
+        return
+    skipped, left = start % _STEP, stop - start
+    with contextlib.closing(split(version, form, index.offsets[start // _STEP])) as parts:
+        for records in parts:
+            wanted = records.part(skipped, skipped + left)
+            skipped = max(skipped - len(records), 0)
+            if len(wanted):
+                left -= len(wanted)
+                yield wanted
+            if not left:
+                return
+
+
+def count_appended(version: FileVersion, form: TextFormat, size: int, rows: int) -> int:
+    """Return how many rows were appended to the first `size` bytes of a file, which hold `rows` rows.
+
+    Raises:
+        SourceError: when what was appended belongs to the last of these rows, or the file is compressed.
+    """
+    if is_compressed(version.path):
+        raise SourceError(
+            f"{version.path} has grown since it was read, which a compressed file must not",
+            hint="write what is new into another file",
+        )
+    count = record_index(version, form).count
+    if is_plain(version.path, form.encoding):
+        end = size
+    else:
+        earlier = list(split(attrs.evolve(version, size=size), form))
+        end = earlier[-1].offset + len(earlier[-1].data)
+    [last] = read_records(version, form, rows - 1, rows) if count >= rows else [None]
+    if last is None or last.offset + int(last.starts[0]) + len(last.text().rstrip(b"\r\n")) > end:
+        raise SourceError(
+            f"the last line of {version.path} had no line end when it was read as a row, but was continued later "
+            f"at byte {size}",
+            hint="append whole lines, each in one write; or write the file elsewhere and rename it into place",
+        )
+    return count - rows

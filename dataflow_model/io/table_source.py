@@ -1,0 +1,194 @@
+"""Tables in memory as sources: pandas, Polars and Arrow."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
+from dataflow_model.io.file_source import BATCH_ROWS, checked_time
+from dataflow_model.io.read import ReadRows, checked_watermark
+from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
+from dataflow_model.plan.sources import ColumnSource, Origin
+from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
+from dataflow_model.plan.watermarks import Explicit, check_estimator
+from dataflow_model.transforms.pcollection import PCollection
+from dataflow_model.transforms.tables import arrow_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from dataflow_model.plan.columns import Columns
+    from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+
+__all__ = ["ReadTable", "TableSource"]
+
+_NAME = "table"
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TableSource(ColumnSource):
+    """The rows of a table that the program holds; they are one origin.
+
+    Attributes:
+        table: the columns.
+        digest: of the rows, so that a resumed run does not go on in another table.
+    """
+
+    table: pa.Table = attrs.field(repr=False)
+    event_time: str | Arrival | None = attrs.field(converter=checked_time)
+    processing_time: str | None = None
+    watermark: WatermarkEstimator
+    watermark_origins: WatermarkOrigins = EVERYTHING
+    digest: str = attrs.field(repr=False, default=attrs.Factory(lambda self: _digest_of(self.table), takes_self=True))
+    is_typed: ClassVar[bool] = True
+
+    def __attrs_post_init__(self) -> None:
+        """Check the columns of time, and the order of the replay clock."""
+        check_estimator(self.watermark)
+        self.row_type()
+        schema = self.table.schema
+        for option, name in (("event_time", self.event_time), ("processing_time", self.processing_time)):
+            if isinstance(name, str):
+                check_time_column(schema, name, option)
+        by = self.watermark_origins.by_column
+        if by is not None and by not in schema.names:
+            raise InvalidArgument(f"there is no column {by!r}", hint=f"the columns are {', '.join(schema.names)}")
+        if self.processing_time is not None:
+            self._check_order(self.processing_time)
+
+    def origins(self) -> list[Origin]:
+        """Return the only origin, with all its rows."""
+        return [Origin(_NAME, self.table.num_rows, (self.digest,))]
+
+    def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
+        """Raise `SourceError` if the run began with other rows."""
+        if version != (self.digest,):
+            raise SourceError(
+                f"the {origin} does not have the rows with which the run began",
+                hint="pass the same table, or start a new run with another checkpoint",
+            )
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Return rows `[start, stop)`."""
+        del origin
+        stop = self.table.num_rows if stop is None else stop
+        yield from self.table.slice(start, stop - start).to_batches(max_chunksize=BATCH_ROWS)
+
+    def columns_of(self, batch: pa.RecordBatch) -> Columns:
+        """Split a batch; without event times, the rows are at −∞, as the elements of `Create` are."""
+        columns = super().columns_of(batch)
+        return at_the_beginning(columns) if self.event_time is None else columns
+
+    def schema(self) -> pa.Schema:
+        """Return the names and types of the columns."""
+        return self.table.schema
+
+    def size(self) -> int:
+        """Return how many bytes the columns take."""
+        return int(self.table.nbytes)
+
+    def project(self, columns: Collection[str]) -> Self:
+        """Return the source with only these columns and those of time and watermark."""
+        if isinstance(self.watermark, Explicit):
+            return self  # its predicate may look at any column
+        needed = {self.event_time, self.processing_time, self.watermark_origins.by_column}
+        kept = [name for name in self.table.column_names if name in columns or name in needed]
+        return attrs.evolve(self, table=self.table.select(kept))
+
+    def _check_order(self, name: str) -> None:
+        times, known = instants(self.table.column(name).combine_chunks())
+        places = np.arange(len(times)) if known is None else np.flatnonzero(known)
+        backward = np.flatnonzero(np.diff(times[places]) < 0)
+        if len(backward):
+            row = int(places[backward[0] + 1])
+            values = self.table.column(name)
+            raise InvalidArgument(
+                f"the table is not sorted by its replay clock: column {name!r} goes backward from "
+                f"{values[int(places[backward[0]])].as_py()} to {values[row].as_py()} at row {row}",
+                hint=f"sort it by {name!r}, or leave `processing_time` out (the wall clock)",
+            )
+
+
+class ReadTable(ReadRows[PCollection]):
+    """Read the rows of a table that the program holds, as named tuples, on every runner.
+
+    The rows keep their order. They travel to workers with the pipeline; write large tables to Parquet files first.
+
+    Args:
+        table: a pandas or Polars DataFrame, a table, batches or a reader of Arrow, or anything else with Arrow's
+            PyCapsule interface. None of the libraries is imported. A pandas index with a name is a column.
+        event_time, processing_time, watermark, options: as in `ReadParquet`; `max_skew` has no effect.
+
+    Raises:
+        InvalidType: for what is no table, or has a column that Arrow cannot hold.
+        InvalidArgument: for a time column that is not there, two columns of one name, or a table that is not sorted by
+            its replay clock.
+
+    Example:
+        >>> import pandas as pd
+        >>> import dataflow_model as dm
+        >>> frame = pd.DataFrame({"at": pd.to_datetime(["2013-01-01T10:42Z", "2013-01-01T11:05Z"]), "delay": [4, 6]})
+        >>> p = dm.Pipeline()
+        >>> rows = p | dm.io.ReadTable(frame, event_time="at")
+        >>> hours = rows | dm.Map(lambda row: ("delays", row.delay)) | dm.Window.into(dm.FixedWindows("1 hour"))
+        >>> _ = hours | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+        >>> result = p.run()
+        >>> _ = result.wait_until_finish()
+        >>> [record.value for record in result.collected("sums")]
+        [('delays', 4), ('delays', 6)]
+    """
+
+    def __init__(
+        self,
+        table: Any,
+        *,
+        event_time: str | Arrival | None,
+        processing_time: str | None = None,
+        watermark: WatermarkEstimator | None = None,
+        **options: Unpack[WatermarkOptions],
+    ) -> None:
+        columns = arrow_table(table, "ReadTable")
+        if columns is None:
+            raise InvalidType(
+                f"ReadTable takes a DataFrame of pandas or Polars or a table of Arrow, got {type(table).__name__}",
+                hint="use dm.Create([…]) for values",
+            )
+        source = TableSource(
+            table=columns.replace_schema_metadata(None),
+            event_time=event_time,
+            processing_time=processing_time,
+            watermark=checked_watermark(event_time, watermark),
+            watermark_origins=origins_of(options),
+        )
+        super().__init__(source, element_type=source.row_type())
+
+
+def _digest_of(table: pa.Table) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    with pa.ipc.new_stream(_Hashing(digest), table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return digest.hexdigest()
+
+
+class _Hashing:
+    """A file that only takes the digest of what is written to it."""
+
+    closed = False
+
+    def __init__(self, digest: Any) -> None:
+        self._digest = digest
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,182 @@
+"""The bytes of text files as UTF-8, from any place on: files that are compressed or in another encoding too."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from dataflow_model.io.file_source import FileVersion
+
+__all__ = ["BLOCK", "CODECS", "blocks", "checked_encoding", "codec_of", "is_compressed", "is_plain"]
+
+BLOCK: Final = 1 << 22
+_FIRST: Final = 1 << 16
+"""The size of the first block: enough for a header."""
+_WINDOW: Final = 2 * BLOCK
+"""How many of the last bytes are kept: two ranges that follow each other share some."""
+_MOST_OPEN: Final = 4
+CODECS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""By the ending of a file's name, what Arrow calls the compression."""
+_OTHER: Final = (".xz", ".zip", ".lz4", ".br", ".7z")
+_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+_open_files: dict[tuple[FileVersion, str], _Unpacked] = {}
+"""Files that were read in part, so that the next range goes on there instead of unpacking all that is before it."""
+
+
+def checked_encoding(name: str) -> str:
+    """Return the name that Python gives an encoding.
+
+    Raises:
+        InvalidArgument: for one that Python does not know.
+        InvalidType: for something that is not text.
+
+    Example:
+        >>> checked_encoding("latin-1"), checked_encoding("UTF-8-SIG")
+        ('iso8859-1', 'utf-8')
+    """
+    if not isinstance(name, str):
+        raise InvalidType(
+            f"`encoding` must be the name of an encoding, got {name!r}", hint="pass 'cp1252', for example"
+        )
+    try:
+        " ".encode(name)
+        found = codecs.lookup(name).name
+    except LookupError as error:
+        raise InvalidArgument(
+            f"`encoding` must be one that Python knows, got {name!r}",
+            hint="use 'utf-8', 'cp1252' or 'utf-16', for example",
+        ) from error
+    return "utf-8" if found == "utf-8-sig" else found  # a byte order mark is skipped in any case
+
+
+def is_compressed(path: str) -> bool:
+    """Tell whether a file is compressed, by its name."""
+    return path.endswith((*CODECS, *_OTHER))
+
+
+def codec_of(path: str) -> str | None:
+    """Return what Arrow calls the compression of a file, by its name; `None` if there is none that it knows."""
+    return next((codec for suffix, codec in CODECS.items() if path.endswith(suffix)), None)
+
+
+def is_plain(path: str, encoding: str) -> bool:
+    """Tell whether the bytes of a file are those of its text in UTF-8, so that reading can begin anywhere."""
+    return encoding == "utf-8" and not is_compressed(path)
+
+
+def blocks(version: FileVersion, encoding: str, start: int) -> Generator[bytes, None, None]:
+    """Yield a file's text in UTF-8 from byte `start` of that text on.
+
+    Text that is not valid stays invalid: no character takes its place. The byte order mark of UTF-8 is not skipped.
+
+    Raises:
+        SourceError: when the file cannot be read or unpacked.
+    """
+    try:
+        if is_plain(version.path, encoding):
+            yield from _plain_blocks(version, start)
+        else:
+            yield from _unpacked_blocks(version, encoding, start)
+    except OSError as error:
+        if error.strerror is None:  # Arrow's, about the content
+            raise SourceError(
+                f"{version.path} cannot be decompressed: {error}",
+                hint="replace the file; write it elsewhere on the same file system, and rename it into place when it "
+                "is complete",
+            ) from error
+        raise SourceError(f"{version.path} cannot be read: {error.strerror}") from error
+    except UnicodeError as error:
+        raise SourceError(
+            f"{version.path} cannot be read as {encoding}: {error}", hint="pass the file's own encoding as `encoding`"
+        ) from error
+
+
+def _plain_blocks(version: FileVersion, start: int) -> Iterator[bytes]:
+    left, size = version.size - start, _FIRST
+    with Path(version.path).open("rb") as file:
+        file.seek(start)
+        while block := file.read(min(size, left)):
+            if start == 0 and size == _FIRST and block.startswith(_UTF_16):
+                raise SourceError(f"{version.path} is not in UTF-8, but in UTF-16", hint="pass encoding='utf-16'")
+            left, size = left - len(block), BLOCK
+            yield block
+
+
+def _unpacked_blocks(version: FileVersion, encoding: str, start: int) -> Iterator[bytes]:
+    place = version, encoding
+    file = _open_files.pop(place, None)
+    if file is None or start < file.first:
+        if file is not None:
+            file.close()
+        file = _Unpacked(version, encoding)
+    try:
+        yield from file.blocks(start)
+    finally:
+        if file.is_at_end:
+            file.close()
+        else:
+            _open_files[place] = file
+            with contextlib.suppress(StopIteration, KeyError):  # other threads read too
+                while len(_open_files) > _MOST_OPEN:
+                    _open_files.pop(next(iter(_open_files))).close()
+
+
+class _Unpacked:
+    """A file that can only be read forward, and the last that was read of it."""
+
+    def __init__(self, version: FileVersion, encoding: str) -> None:
+        self._left = version.size
+        self._is_compressed = is_compressed(version.path)
+        self._file: Any
+        if self._is_compressed:
+            codec = codec_of(version.path)
+            if codec is None:
+                raise SourceError(
+                    f"{version.path} is compressed in a format that is not supported",
+                    hint=f"decompress it, or compress it as {', '.join(CODECS)}",
+                )
+            self._file = pa.CompressedInputStream(pa.OSFile(version.path), codec)
+        else:
+            self._file = Path(version.path).open("rb")  # noqa: SIM115 - `close` does it
+        self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)("surrogateescape")
+        self._kept: list[bytes] = []
+        self.first = self._end = 0
+        self.is_at_end = version.size == 0
+
+    def blocks(self, start: int) -> Iterator[bytes]:
+        at = self.first
+        for block in tuple(self._kept):
+            if at + len(block) > start:
+                yield block[max(start - at, 0) :]
+            at += len(block)
+        while not self.is_at_end:
+            block = self._next()
+            if self._end > start:
+                yield block[max(start - self._end + len(block), 0) :]
+
+    def _next(self) -> bytes:
+        size = BLOCK if self._end else _FIRST
+        raw = self._file.read(size if self._is_compressed else min(size, self._left))
+        self._left -= len(raw)
+        self.is_at_end = not raw
+        block: bytes = raw
+        if self._decoder is not None:  # bytes that do not belong to the encoding become what does not belong to UTF-8
+            block = self._decoder.decode(raw, self.is_at_end).encode("utf-8", "surrogatepass")
+        self._kept.append(block)
+        self._end += len(block)
+        while self._end - self.first - len(self._kept[0]) >= _WINDOW:
+            self.first += len(self._kept.pop(0))
+        return block
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,20 @@
+"""How far back event times may move."""
+
+from __future__ import annotations
+
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.time import Duration, DurationLike, duration
+
+__all__ = ["checked_horizon"]
+
+
+def checked_horizon(given: DurationLike) -> Duration:
+    """Return how far event times may move back.
+
+    Raises:
+        InvalidArgument: for a negative duration.
+    """
+    horizon = duration(given)
+    if horizon < Duration(0):
+        raise InvalidArgument(f"`late_data_horizon` must not be negative, got {horizon!r}")
+    return horizon

@@ -1,0 +1,69 @@
+"""Results as a table that other libraries take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dataflow_model.errors import PlanError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["Table"]
+
+
+@attrs.frozen(eq=False, repr=False)
+class Table:
+    """Records as columns: what `result.table(label)` returns.
+
+    Whatever reads Arrow data takes it as it is, such as `pyarrow.table(table)`, `polars.DataFrame(table)` or DuckDB.
+
+    Attributes:
+        arrow: the columns as a `pyarrow.Table`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([("UA", 4), ("AA", 2)]) | "delays" >> dm.io.Collect()
+        >>> result = p.run()
+        >>> _ = result.wait_until_finish()
+        >>> result.table("delays")
+        Table(2 rows: key: string, value: int64)
+        >>> result.table("delays").to_pandas()["value"].sum()
+        np.int64(6)
+    """
+
+    arrow: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self.arrow.schema)
+        return f"Table({len(self)} row{'' if len(self) == 1 else 's'}: {columns})"
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Give the columns to another library without copying them; see Arrow's PyCapsule interface."""
+        return self.arrow.__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame."""
+        frame: pd.DataFrame = self.arrow.to_pandas()
+        return frame
+
+    def to_polars(self) -> Any:
+        """Return a Polars DataFrame.
+
+        Raises:
+            PlanError: if Polars is not installed.
+        """
+        try:
+            import polars as pl  # type: ignore[import-not-found, unused-ignore]  # it is no dependency
+        except ImportError as error:
+            raise PlanError(
+                "a Polars DataFrame needs Polars, which is not installed", hint="run pip install polars"
+            ) from error
+        return pl.from_arrow(self.arrow)

@@ -1,0 +1,226 @@
+"""Text and CSV files: written once per commit, compressed by their suffix, and read back as they were."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import decimal
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.errors import InvalidArgument, InvalidType, SinkError
+from dataflow_model.io.file_sinks import CsvSink
+from dataflow_model.plan.sinks import Record
+from dataflow_model.time import EventTime
+from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SCHEMA = pa.schema({"n": pa.int64(), "share": pa.float64(), "text": pa.string()})
+ROWS = [
+    {"n": 1, "share": 0.5, "text": 'a "word", and\ntwo lines'},
+    {"n": None, "share": None, "text": None},
+    {"n": -(2**63), "share": 1e300, "text": ""},
+    {"n": 2**53 + 1, "share": -0.1, "text": " NA "},
+]
+
+
+def write(values: Sequence[Any], sink: Any) -> Any:
+    with dm.Pipeline() as p:
+        p | dm.Create(values) | "write" >> sink
+    assert p.result is not None
+    return p.result
+
+
+def read(source: Any) -> list[Any]:
+    with dm.Pipeline() as p:
+        _ = p | source | "rows" >> dm.io.Collect()
+    assert p.result is not None
+    return [record.value for record in p.result.collected("rows")]
+
+
+def only(folder: Path, pattern: str = "part-*") -> Path:
+    [file] = folder.glob(pattern)
+    return file
+
+
+@pytest.mark.parametrize("null", ["", "NA"])
+@pytest.mark.parametrize("quoting", ["needed", "all"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_rows_that_were_written_are_read_back(tmp_path: Path, null: str, quoting: Any, delimiter: str) -> None:
+    write(ROWS, dm.io.WriteCsv(tmp_path, schema=SCHEMA, null=null, quoting=quoting, delimiter=delimiter))
+    source = dm.io.ReadCsv(tmp_path, event_time=None, schema=SCHEMA, null_values=[null], delimiter=delimiter)
+    assert [row._asdict() for row in read(source)] == ROWS
+
+
+def test_a_csv_file_is_what_the_csv_module_reads(tmp_path: Path) -> None:
+    write(ROWS, dm.io.WriteCsv(tmp_path, schema=SCHEMA, null="null"))
+    with only(tmp_path).open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["n", "share", "text"]
+    assert rows[1] == ["1", "0.5", 'a "word", and\ntwo lines']
+    assert rows[2] == ["null", "null", "null"]
+
+
+def test_values_of_every_type_have_a_text(tmp_path: Path) -> None:
+    row = {
+        "flag": True,
+        "at": dt.datetime(2013, 1, 1, tzinfo=dt.UTC),
+        "day": dt.date(2013, 1, 1),
+        "nan": float("nan"),
+        "data": b"UA",
+        "price": decimal.Decimal("1.50"),
+        "parts": [1, 2],
+    }
+    write([row], dm.io.WriteCsv(tmp_path))
+    assert only(tmp_path).read_text().splitlines()[1] == ('true,2013-01-01T00:00:00Z,2013-01-01,NaN,VUE=,1.50,"[1, 2]"')
+
+
+def test_a_null_alone_on_its_line_is_no_empty_line(tmp_path: Path) -> None:
+    write([{"a": None}, {"a": "x"}], dm.io.WriteCsv(tmp_path, schema=pa.schema({"a": pa.string()})))
+    assert only(tmp_path).read_text() == 'a\n""\nx\n'
+
+
+def test_the_header_can_be_left_out(tmp_path: Path) -> None:
+    write([("UA", 1)], dm.io.WriteCsv(tmp_path, header=False))
+    assert only(tmp_path).read_text() == "UA,1\n"
+
+
+@pytest.mark.parametrize("suffix", ["csv.gz", "csv.zst", "csv.bz2"])
+def test_files_are_compressed_as_their_suffix_says(tmp_path: Path, suffix: str) -> None:
+    write([("UA", 1), ("AA", 2)], dm.io.WriteCsv(tmp_path, suffix=f".{suffix}"))
+    assert only(tmp_path).name.endswith(suffix)
+    assert read(dm.io.ReadCsv(tmp_path, event_time=None)) == [("UA", 1), ("AA", 2)]
+
+
+def test_lines_of_json_are_compressed_too(tmp_path: Path) -> None:
+    write([("UA", 1)], dm.io.WriteJson(tmp_path, suffix=".json.gz"))
+    assert json.loads(gzip.decompress(only(tmp_path).read_bytes())) == {"key": "UA", "value": 1}
+
+
+def test_a_row_that_does_not_fit_is_a_dead_letter(tmp_path: Path) -> None:
+    result = write([{"n": 1}, {"n": "x"}], dm.io.WriteCsv(tmp_path, schema=pa.schema({"n": pa.int64()})))
+    assert only(tmp_path).read_text() == "n\n1\n"
+    assert "cannot hold 'x'" in json.loads(only(tmp_path / "_dead_letters", "*").read_text())["reason"]
+    assert result.metrics()["write"]["dead_letters"] == 1
+
+
+def test_files_of_one_commit_have_the_same_columns(tmp_path: Path) -> None:
+    sink = CsvSink(path=tmp_path, label="delays")
+    messages = []
+    for task, value in enumerate([{"a": 1}, {"b": 2}]):
+        writer = sink.open("0", str(task))
+        writer.write([Record(value, EventTime(0), GLOBAL_WINDOW, NO_FIRING)])
+        messages.append(writer.close())
+    with pytest.raises(
+        SinkError, match="'delays' would write files with different columns: a and b\nHint: pass schema="
+    ):
+        sink.commit("0", messages)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delimiter": '"'}, "`delimiter` must not be the quote"),
+        ({"delimiter": "||"}, "`delimiter` must be one ASCII character"),
+        ({"null": "a,b"}, "`null` must be text without delimiters, quotes and line breaks, got 'a,b'"),
+        ({"quoting": "none"}, "`quoting` must be 'needed' or 'all', got 'none'"),
+        ({"suffix": "csv"}, "`suffix` must begin with a dot, got 'csv'"),
+        ({"suffix": ".csv.xz"}, r"`suffix` names a compression .* got '\.csv\.xz'"),
+    ],
+)
+def test_options_that_cannot_be_written_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        dm.io.WriteCsv(tmp_path, **options)
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz", ".log.zst"])
+def test_lines_that_were_written_are_read_back(tmp_path: Path, suffix: str) -> None:
+    lines = ["to be", "", "  or not ", "é"]
+    write(lines, dm.io.WriteText(tmp_path, suffix=suffix))
+    assert read(dm.io.ReadText(tmp_path)) == lines
+
+
+def test_an_element_that_is_no_line_of_text_is_a_dead_letter(tmp_path: Path) -> None:
+    result = write(["a", "two\nlines", 4, None], dm.io.WriteText(tmp_path))
+    assert only(tmp_path).read_text() == "a\n"
+    letters = [json.loads(line) for line in only(tmp_path / "_dead_letters", "*").read_text().splitlines()]
+    assert sorted(letter["row"] for letter in letters) == ["'two\\nlines'", "4", "None"]
+    assert result.metrics()["write"]["dead_letters"] == 3
+
+
+def test_elements_that_are_known_to_be_no_text_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidType, match=r"writes text, and the elements are of type int\nHint: make lines of them"):
+        dm.Pipeline() | dm.Create([1, 2]) | dm.io.WriteText(tmp_path)
+
+
+def test_retractions_cannot_be_written_as_text(tmp_path: Path) -> None:
+    p = dm.Pipeline()
+    each = dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
+    sums = p | dm.Create([("a", 1)]) | each | dm.Sum.per_key() | dm.Map(str)
+    with pytest.raises(InvalidArgument, match="emits retractions, which a line cannot show"):
+        sums | dm.io.WriteText(tmp_path)
+
+
+def test_lines_are_read_with_any_line_end_and_the_empty_ones_too(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfa\r\n\r\nb\n\nc")
+    assert read(dm.io.ReadText(tmp_path)) == ["a", "", "b", "", "c"]
+    (tmp_path / "a.txt").write_bytes("ü\n".encode("utf-16"))
+    assert read(dm.io.ReadText(tmp_path, encoding="utf-16")) == ["ü"]
+
+
+def test_a_line_in_another_encoding_is_a_bad_row(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a\n\xe9\nb\n")
+    with dm.Pipeline() as p:
+        lines, bad = p | dm.io.ReadText(tmp_path).with_exception_handling()
+        _ = lines | "lines" >> dm.io.Collect()
+        _ = bad | "bad" >> dm.io.Collect()
+    assert p.result is not None
+    assert [record.value for record in p.result.collected("lines")] == ["a", "b"]
+    [letter] = [record.value for record in p.result.collected("bad")]
+    assert letter.reason.startswith("a.txt, row 1: the line '\\\\xe9' does not fit")
+
+
+def test_lines_have_no_columns_for_event_times(tmp_path: Path) -> None:
+    with pytest.raises(InvalidType, match=r"must be None or dm\.ARRIVAL, .*, got 'at'\nHint: .*WithTimestamps"):
+        dm.io.ReadText(tmp_path, event_time="at")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"needs event times .*\nHint: pass event_time=dm\.ARRIVAL"):
+        dm.io.ReadText(tmp_path, follow=True)
+
+
+def test_times_that_only_the_program_can_read_come_behind_the_source(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("when,n\nday 2,1\nnever,2\nday 1,3\nday 2,4\n")
+    stamped = dm.WithTimestamps(lambda row: f"2013-01-0{int(row.when.split()[1])}T00:00Z").with_exception_handling()
+    with dm.Pipeline() as p:
+        rows, bad = p | dm.io.ReadCsv(tmp_path, event_time=None) | stamped
+        days = rows | dm.Map(lambda row: ("n", row.n)) | dm.Window.into(dm.FixedWindows("1 day"))
+        _ = days | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+        _ = bad | "bad" >> dm.io.Collect()
+    assert p.result is not None
+    sums = [(record.value, record.window.start, record.pane.timing.value) for record in p.result.collected("sums")]
+    assert sums == [
+        (("n", 3), dm.event_time("2013-01-01T00:00Z"), "ON_TIME"),
+        (("n", 5), dm.event_time("2013-01-02T00:00Z"), "ON_TIME"),
+    ]
+    [letter] = [record.value for record in p.result.collected("bad")]
+    assert (letter.element, letter.label) == (("never", 2), "WithTimestamps")
+
+
+@pytest.mark.parametrize(("horizon", "expected"), [(None, ([], 1)), ("1 minute", (["a"], 0))])
+def test_a_time_that_moves_back_too_far_is_a_dead_letter(horizon: str | None, expected: tuple[list[str], int]) -> None:
+    stamped = dm.WithTimestamps(lambda _: 0, late_data_horizon=horizon).with_exception_handling()
+    with dm.Pipeline() as p:
+        good, bad = p | dm.Create([dm.TimestampedValue("a", 60)]) | stamped
+        _ = good | "good" >> dm.io.Collect()
+        _ = bad | "bad" >> dm.io.Collect()
+    assert p.result is not None
+    letters = [record.value for record in p.result.collected("bad")]
+    assert ([record.value for record in p.result.collected("good")], len(letters)) == expected
+    assert all("dm.WithTimestamps(…, late_data_horizon=" in letter.reason for letter in letters)
