@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.stages import StagedPlan
 
-__all__ = ["explain"]
+__all__ = ["explain", "origins_of"]
 
 _HOW: Final = {
     AccumulationMode.CLEAR_ALWAYS: "discarding",
@@ -68,7 +68,7 @@ def explain(plan: Plan) -> str:
     if not plan.nodes:
         return "an empty pipeline"
     staged = cut_into_stages(plan)
-    origins = _origins(plan)
+    origins = origins_of(plan)
     endless = unbounded_collections(plan)
     lines = []
     for depth, stage in enumerate([staged.sources, *staged.stages]):
@@ -85,7 +85,7 @@ def explain(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _origins(plan: Plan) -> dict[str, frozenset[str]]:
+def origins_of(plan: Plan) -> dict[str, frozenset[str]]:
     """Return for each node the sources and keyed nodes in whose stage it runs."""
     behind: dict[Ref, frozenset[str]] = {}
     origins: dict[str, frozenset[str]] = {}

@@ -16,7 +16,10 @@ from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingSt
 from dataflow_model.transforms import ptransform
 from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
+from dataflow_model.transforms.pipeline_drawing import pipeline_graph
 from dataflow_model.transforms.ptransform import PTransform, written
+from dataflow_model.transforms.topology_drawing import mermaid
+from dataflow_model.transforms.topology_svg import svg
 from dataflow_model.triggers import Trigger
 from dataflow_model.windowing import WindowFn
 
@@ -181,6 +184,39 @@ class Pipeline:
                 + Map: Map(str)
         """
         print(explain_plan(self.plan()))  # noqa: T201 - printing is what it is for
+
+    def draw(self, form: str = "mermaid") -> str:
+        """Return a drawing of the transforms: `"mermaid"` text, or `"svg"`; a notebook shows the latter by itself.
+
+        A box says in which stage its transform runs, and whether it is fused into that stage or lifted before its
+        shuffle.
+
+        Raises:
+            InvalidArgument: for another form.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> p = dm.Pipeline()
+            >>> _ = p | dm.Create([("UA", 1)]) | dm.Sum.per_key() | dm.Values()
+            >>> print(p.draw())
+            flowchart LR
+              n0[("Create<br/>stage 0, source")]
+              n1["Sum.PerKey<br/>stage 1"]
+              n2("Values<br/>fused into stage 1")
+              n0 --> n1
+              n1 --> n2
+        """
+        graph = pipeline_graph(self.plan())
+        match form:
+            case "mermaid":
+                return mermaid(*graph)
+            case "svg":
+                return svg("pipeline", *graph)
+            case _:
+                raise InvalidArgument(f"`form` must be 'mermaid' or 'svg', got {form!r}")
+
+    def _repr_html_(self) -> str:
+        return self.draw("svg") if self._nodes else "an empty pipeline"
 
     def run(self, until: str | None = None) -> PipelineResult:
         """Start the pipeline and return immediately; the result reports its progress.

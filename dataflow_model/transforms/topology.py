@@ -20,7 +20,7 @@ from dataflow_model.transforms.pipeline import Pipeline
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 from dataflow_model.transforms.topology_checks import in_order, produced_streams
-from dataflow_model.transforms.topology_drawing import mermaid
+from dataflow_model.transforms.topology_drawing import boxes_and_lines, mermaid
 from dataflow_model.transforms.topology_svg import svg
 from dataflow_model.transforms.windows import Window
 from dataflow_model.windowing import GlobalWindows
@@ -242,9 +242,9 @@ class Topology:
         in_order(self)  # what cannot be built is not drawn
         match form:
             case "mermaid":
-                return mermaid(self)
+                return mermaid(*boxes_and_lines(self))
             case "svg":
-                return svg(self)
+                return svg(self.name, *boxes_and_lines(self))
             case _:
                 raise InvalidArgument(f"`form` must be 'mermaid' or 'svg', got {form!r}")
 

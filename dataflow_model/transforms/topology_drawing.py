@@ -10,6 +10,8 @@ import attrs
 from dataflow_model.transforms.topology_checks import makers, takers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataflow_model.transforms.topology import Topology
 
 __all__ = ["Box", "Kind", "Line", "boxes_and_lines", "mermaid"]
@@ -20,21 +22,23 @@ class Kind(enum.Enum):
 
     INJECTOR = "injector"
     COMPUTATION = "computation"
+    FUSED = "fused"
     SINK = "sink"
     NOBODY = "not taken"
 
 
 @attrs.frozen
 class Box:
-    """A part of a topology."""
+    """A part of a topology or of a pipeline; `detail` is a second line under its label."""
 
     label: str
     kind: Kind
+    detail: str = ""
 
 
 @attrs.frozen
 class Line:
-    """A stream from one part to another; places count the boxes."""
+    """A stream from one part to another, with or without a name; places count the boxes."""
 
     start: int
     end: int
@@ -44,6 +48,7 @@ class Line:
 _SHAPES: Final = {
     Kind.INJECTOR: ('[("', '")]'),
     Kind.COMPUTATION: ('["', '"]'),
+    Kind.FUSED: ('("', '")'),
     Kind.SINK: ('[/"', '"/]'),
     Kind.NOBODY: ('(["', '"])'),
 }
@@ -69,15 +74,19 @@ def boxes_and_lines(topology: Topology) -> tuple[list[Box], list[Line]]:
     return boxes, lines
 
 
-def mermaid(topology: Topology) -> str:
-    """Return a topology as the text of a Mermaid flow chart."""
-    boxes, lines = boxes_and_lines(topology)
+def mermaid(boxes: Sequence[Box], lines: Sequence[Line]) -> str:
+    """Return boxes and lines as the text of a Mermaid flow chart."""
     text = ["flowchart LR"]
     for place, box in enumerate(boxes):
         before, behind = _SHAPES[box.kind]
-        text.append(f"  n{place}{before}{_quoted(box.label)}{behind}")
-    text += [f'  n{line.start} -- "{_quoted(line.stream)}" --> n{line.end}' for line in lines]
+        detail = f"<br/>{_quoted(box.detail)}" if box.detail else ""
+        text.append(f"  n{place}{before}{_quoted(box.label)}{detail}{behind}")
+    text += [f"  n{line.start} {_arrow(line.stream)} n{line.end}" for line in lines]
     return "\n".join(text)
+
+
+def _arrow(stream: str) -> str:
+    return f'-- "{_quoted(stream)}" -->' if stream else "-->"
 
 
 def _quoted(text: str) -> str:

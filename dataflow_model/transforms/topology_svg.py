@@ -12,12 +12,11 @@ from xml.sax.saxutils import escape
 
 import attrs
 
-from dataflow_model.transforms.topology_drawing import Kind, boxes_and_lines
+from dataflow_model.transforms.topology_drawing import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.transforms.topology import Topology
     from dataflow_model.transforms.topology_drawing import Box, Line
 
 __all__ = ["svg"]
@@ -36,6 +35,7 @@ _SWEEPS: Final = 6
 _FILLS: Final = {
     Kind.INJECTOR: ("#e8f1fb", "#3b78b5"),
     Kind.COMPUTATION: ("#fdf3e1", "#b5792a"),
+    Kind.FUSED: ("#fbfaf7", "#b9b2a5"),
     Kind.SINK: ("#e9f5ea", "#3f8a4b"),
     Kind.NOBODY: ("#f4f4f4", "#9a9a9a"),
 }
@@ -56,7 +56,11 @@ class _Spot:
 
     @property
     def width(self) -> float:
-        return 0.0 if self.box is None else max(96.0, len(self.box.label) * _LETTER + 28)
+        return (
+            0.0
+            if self.box is None
+            else max(96.0, len(self.box.label) * _LETTER + 28, len(self.box.detail) * _SMALL_LETTER + 28)
+        )
 
     @property
     def height(self) -> float:
@@ -67,9 +71,8 @@ class _Spot:
         return self.y + (self.ports.index(stream) - (len(self.ports) - 1) / 2) * _PORT
 
 
-def svg(topology: Topology) -> str:
-    """Return a topology as the text of an SVG picture."""
-    boxes, lines = boxes_and_lines(topology)
+def svg(name: str, boxes: Sequence[Box], lines: Sequence[Line]) -> str:
+    """Return boxes and lines as the text of an SVG picture with a title."""
     spots = [_Spot(box) for box in boxes]
     for line in lines:
         if line.stream not in spots[line.start].ports:
@@ -81,8 +84,8 @@ def svg(topology: Topology) -> str:
     height = _TITLE + max(sum(spot.height + _GAP for spot in layer) for layer in layers) + _MARGIN
     drawn = [_box(spot) for spot in spots]
     drawn += [_line(route, line.stream) for route, line in zip(routes, lines, strict=True)]
-    drawn += [_name(spot, stream) for spot in spots for stream in spot.ports]
-    return "\n".join([*_head(topology.name, width, height), *drawn, "</svg>"])
+    drawn += [_name(spot, stream) for spot in spots for stream in spot.ports if stream]
+    return "\n".join([*_head(name, width, height), *drawn, "</svg>"])
 
 
 # Layout ---------------------------------------------------------------------------------------------------------------
@@ -162,7 +165,7 @@ def _box(spot: _Spot) -> str:
     fill, edge = _FILLS[spot.box.kind]
     left, top = spot.x - spot.width / 2, spot.y - spot.height / 2
     dash = ' stroke-dasharray="4 3"' if spot.box.kind is Kind.NOBODY else ""
-    kind = "" if spot.box.kind is Kind.NOBODY else spot.box.kind.value
+    kind = spot.box.detail or ("" if spot.box.kind is Kind.NOBODY else spot.box.kind.value)
     lower = spot.y + (0 if kind else 5)
     parts = [
         (

@@ -1,0 +1,55 @@
+"""A pipeline as a graph to draw: its transforms, in which stage each runs, and what is fused or lifted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.plan.checks import unbounded_collections
+from dataflow_model.plan.explain import origins_of
+from dataflow_model.plan.lifting import may_lift
+from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, ParDo, Read, Write
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.transforms.topology_drawing import Box, Kind, Line
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Node, Ref
+
+__all__ = ["pipeline_graph"]
+
+
+def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
+    """Return a box for each transform and a line for each collection that another transform takes.
+
+    A box says in which stage its transform begins or into which it is fused: that runs in the same worker, without a
+    shuffle. A combiner that runs partly before the shuffle is *lifted*.
+    """
+    staged = cut_into_stages(plan)
+    streams = bool(unbounded_collections(plan))
+    depths = {node.label: depth for depth, stage in enumerate([staged.sources, *staged.stages]) for node in stage}
+    origins = origins_of(plan)
+    boxes = []
+    for node in plan.nodes:
+        match node:
+            case Read():
+                box = Box(node.label, Kind.INJECTOR, "stage 0, source")
+            case Write():
+                box = Box(node.label, Kind.SINK, "sink")
+            case _ if node.label in depths:
+                lifted = isinstance(node, GroupByKeyAndWindow) and may_lift(staged, node, streaming=streams)
+                box = Box(node.label, Kind.COMPUTATION, f"stage {depths[node.label]}{', lifted' if lifted else ''}")
+            case _:
+                into = sorted({depths[producer] for producer in origins[node.label]})
+                box = Box(node.label, Kind.FUSED, f"fused into stage {' and '.join(map(str, into))}")
+        boxes.append(box)
+    places = {node.label: place for place, node in enumerate(plan.nodes)}
+    lines = [
+        Line(places[ref.label], places[node.label], _name(node, ref)) for node in plan.nodes for ref in node.inputs
+    ]
+    return boxes, list(dict.fromkeys(lines))
+
+
+def _name(node: Node, ref: Ref) -> str:
+    if isinstance(node, ParDo) and ref != node.input:
+        return "side input"
+    return "" if ref.tag == MAIN else ref.tag

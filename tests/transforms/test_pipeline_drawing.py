@@ -1,0 +1,64 @@
+"""Drawings of pipelines: every transform is in them, with its stage."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.demo import flights_file
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.explain import explain
+
+
+def departures() -> dm.Pipeline:
+    p = dm.Pipeline()
+    good, bad = p | "departures" >> dm.Create(["UA"]) | "parse" >> dm.Map(str.lower).with_exception_handling()
+    names = p | "names" >> dm.Create([("ua", "United")])
+    counts = good | dm.Count.per_element()
+    _ = counts | "name" >> dm.Map(lambda pair, known: known[pair[0]], dm.AsDict(names)) | "named" >> dm.io.Collect()
+    _ = bad | "bad" >> dm.io.Collect()
+    return p
+
+
+def test_the_text_says_stages_what_is_fused_tags_and_side_inputs() -> None:
+    text = departures().draw()
+    assert text.startswith("flowchart LR\n")
+    for words in (
+        '[("departures<br/>stage 0, source")]',
+        '("parse<br/>fused into stage 0")',
+        "<br/>stage 1",
+        '("name<br/>fused into stage 1")',
+        '[/"named<br/>sink"/]',
+        '-- "side input" -->',
+        '-- "dead_letters" -->',
+    ):
+        assert words in text
+
+
+def test_a_combiner_that_runs_before_the_shuffle_is_drawn_as_lifted() -> None:
+    p = dm.Pipeline()
+    rows = p | dm.io.ReadParquet(flights_file(), event_time="scheduled_departure")
+    pairs = rows | dm.WithKeys("carrier", value="flight") | dm.Window.into(dm.FixedWindows("1 hour"))
+    _ = pairs | "sums" >> dm.Sum.per_key() | dm.io.Collect()
+    assert "(lifted)" in explain(p.plan())
+    assert '"sums<br/>stage 1, lifted"' in p.draw()
+
+
+def test_the_picture_holds_every_label_and_a_notebook_shows_it() -> None:
+    p = departures()
+    picture = p._repr_html_()
+    assert picture == p.draw("svg")
+    texts = {element.text for element in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")}  # noqa: S314 - our own
+    assert {node.label for node in p.plan().nodes} <= texts
+    assert "fused into stage 0" in texts
+
+
+def test_an_empty_pipeline_is_shown_as_one() -> None:
+    assert dm.Pipeline()._repr_html_() == "an empty pipeline"
+
+
+def test_another_form_is_rejected() -> None:
+    with pytest.raises(InvalidArgument, match="`form` must be 'mermaid' or 'svg', got 'png'"):
+        dm.Pipeline().draw("png")
