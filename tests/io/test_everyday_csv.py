@@ -20,8 +20,9 @@ def read(path: Path, content: str | bytes | None = None, **options: Any) -> tupl
     """Return the rows, and the reasons of the bad ones."""
     if content is not None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
+    options.setdefault("event_time", "at")
     with dm.Pipeline() as p:
-        good, bad = p | dm.io.ReadCsv(path, **{"event_time": "at", **options}).with_exception_handling()
+        good, bad = p | dm.io.ReadCsv(path, **options).with_exception_handling()
         _ = good | "good" >> dm.io.Collect()
         _ = bad | "bad" >> dm.io.Collect()
     assert p.result is not None

@@ -41,7 +41,8 @@ TABLES = {
 
 
 def source_of(table: Any, **options: Any) -> TableSource:
-    source = dm.io.ReadTable(table, **{"event_time": "at", **options}).source
+    options.setdefault("event_time", "at")
+    source = dm.io.ReadTable(table, **options).source
     assert isinstance(source, TableSource)
     return source
 

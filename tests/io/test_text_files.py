@@ -34,7 +34,7 @@ ROWS = [
 
 def write(values: Sequence[Any], sink: Any) -> Any:
     with dm.Pipeline() as p:
-        p | dm.Create(values) | "write" >> sink
+        _ = p | dm.Create(values) | "write" >> sink
     assert p.result is not None
     return p.result
 
@@ -158,7 +158,7 @@ def test_an_element_that_is_no_line_of_text_is_a_dead_letter(tmp_path: Path) -> 
 
 def test_elements_that_are_known_to_be_no_text_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidType, match=r"writes text, and the elements are of type int\nHint: make lines of them"):
-        dm.Pipeline() | dm.Create([1, 2]) | dm.io.WriteText(tmp_path)
+        _ = dm.Pipeline() | dm.Create([1, 2]) | dm.io.WriteText(tmp_path)
 
 
 def test_retractions_cannot_be_written_as_text(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_retractions_cannot_be_written_as_text(tmp_path: Path) -> None:
     each = dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
     sums = p | dm.Create([("a", 1)]) | each | dm.Sum.per_key() | dm.Map(str)
     with pytest.raises(InvalidArgument, match="emits retractions, which a line cannot show"):
-        sums | dm.io.WriteText(tmp_path)
+        _ = sums | dm.io.WriteText(tmp_path)
 
 
 def test_lines_are_read_with_any_line_end_and_the_empty_ones_too(tmp_path: Path) -> None:
