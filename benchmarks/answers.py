@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -34,7 +35,7 @@ def timings(folder: Path) -> dict[str, float]:
     """
     panes = _read(folder)
     if "is_retraction" in panes.column_names:
-        panes = panes.filter(pc.invert(panes["is_retraction"]))
+        panes = panes.filter(~pc.field("is_retraction"))
     counted = panes.group_by("pane_timing").aggregate([([], "count_all")])
     named = zip(counted["pane_timing"].to_pylist(), counted["count_all"].to_pylist(), strict=True)
     return {name: count / panes.num_rows for name, count in named}
@@ -46,11 +47,11 @@ def _answers(folder: Path) -> pa.Table:
     plain = pa.table(columns)
     names = plain.column_names
     if "is_retraction" in table.column_names:
-        signs = pc.if_else(table["is_retraction"], -1, 1)
-        counted = plain.append_column("sign", signs).group_by(names).aggregate([("sign", "sum")])
-        left = counted.filter(pc.not_equal(counted["sign_sum"], 0))
+        signs = 1 - 2 * table["is_retraction"].to_numpy().astype(np.int8)
+        counted = plain.append_column("sign", pa.array(signs)).group_by(names).aggregate([("sign", "sum")])
+        left = counted.filter(pc.field("sign_sum") != 0)
         # A value that is there twice, or was taken back without having been there, is no answer.
-        plain = left.select(names) if pc.all(pc.equal(left["sign_sum"], 1)).as_py() else left
+        plain = left.select(names) if set(left["sign_sum"].to_pylist()) == {1} else left
     elif "pane_index" in table.column_names:
         of = [name for name in names if name != "value"]
         indexed = plain.append_column("pane_index", table["pane_index"])

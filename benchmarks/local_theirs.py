@@ -4,6 +4,9 @@ Each takes the events and the folder to write Parquet to. A loop reads the same 
 writes the final answer of each key and window, once.
 """
 
+# Neither Polars nor Beam need be installed.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import collections
