@@ -12,12 +12,23 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, SLOW_KEPT, Tally
+from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, SLOW_KEPT, Readings, Spread, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["SlowestKeys", "collecting", "counted_rows", "current", "enter", "gave", "in_scratch", "timed_keys", "took"]
+__all__ = [
+    "SlowestKeys",
+    "collecting",
+    "counted_rows",
+    "current",
+    "enter",
+    "gave",
+    "in_scratch",
+    "timed_keys",
+    "took",
+    "took_several",
+]
 
 _T = TypeVar("_T")
 _CURRENT: Final[ContextVar[Tally | None]] = ContextVar("dataflow_model_tally", default=None)
@@ -96,6 +107,17 @@ def took(label: str, elements: int) -> None:
         tally.label = label
         if elements:
             tally.of_transform(label).observe(BUNDLE_SIZE, elements)
+
+
+def took_several(label: str, sizes: Iterable[int]) -> None:
+    """Count several bundles that a transform takes, by their sizes; those without elements are none."""
+    tally = _CURRENT.get()
+    if tally is not None:
+        tally.label = label
+        counts = [int(size) for size in sizes if size]
+        if counts:
+            spread = Spread(len(counts), sum(counts), min(counts), max(counts))
+            tally.of_transform(label).merge(Readings(distributions={BUNDLE_SIZE: spread}))
 
 
 def gave(label: str, elements: int) -> None:

@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from dataflow_model.runners.engine.lanes import Repeated, joined, part, taken
+from dataflow_model.runners.engine.order import sorting
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, PaneInfo, Window
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dataflow_model.runners.engine.order import Order
 
 ToldT = TypeVar("ToldT")
 
-__all__ = ["GLOBAL_ONLY", "Bundle", "Update"]
+__all__ = ["GLOBAL_ONLY", "Bundle", "Update", "all_joined"]
 
 GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)
 
@@ -37,6 +42,9 @@ class Update:
 class Bundle:
     """A run of elements of one collection.
 
+    Each column is a list that belongs to the bundle, or a lane, which never changes. What comes from a source has lanes
+    for what nobody has looked at: thousands of rows have one window, and no pane.
+
     Attributes:
         values: the elements.
         times: their event times, in microseconds.
@@ -48,12 +56,12 @@ class Bundle:
         percentiles: by place, the watermark's percentile at which an element was produced, where someone asks for it.
     """
 
-    values: list[Any] = attrs.field(factory=list)
-    times: list[int] = attrs.field(factory=list)
-    windows: list[tuple[Window, ...]] = attrs.field(factory=list)
-    panes: list[PaneInfo] = attrs.field(factory=list)
-    orders: list[Order] = attrs.field(factory=list)
-    produced: list[int] = attrs.field(factory=list)
+    values: Sequence[Any] = attrs.field(factory=list)
+    times: Sequence[int] = attrs.field(factory=list)
+    windows: Sequence[tuple[Window, ...]] = attrs.field(factory=list)
+    panes: Sequence[PaneInfo] = attrs.field(factory=list)
+    orders: Sequence[Order] = attrs.field(factory=list)
+    produced: Sequence[int] = attrs.field(factory=list)
     updates: dict[int, Update] = attrs.field(factory=dict)
     percentiles: dict[int, float | None] = attrs.field(factory=dict)
 
@@ -61,10 +69,13 @@ class Bundle:
         return len(self.values)
 
     @classmethod
-    def fresh(cls, values: list[Any], times: list[int], orders: list[Order], produced: int) -> Bundle:
+    def fresh(
+        cls, values: Sequence[Any], times: Sequence[int], orders: Sequence[Order], produced: int | Sequence[int]
+    ) -> Bundle:
         """Return a bundle of elements as a source gives them: in the global window, made by no pane."""
         count = len(values)
-        return cls(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, [produced] * count)
+        ticks = Repeated(produced, count) if isinstance(produced, int) else produced
+        return cls(values, times, Repeated(GLOBAL_ONLY, count), Repeated(NO_FIRING, count), orders, ticks)
 
     def append(
         self,
@@ -76,37 +87,38 @@ class Bundle:
         produced: int,
         update: Update | None = None,
     ) -> None:
-        """Add one element."""
+        """Add one element to a bundle that was made empty, and so has lists."""
+        own: Any = self
         if update is not None:
             self.updates[len(self.values)] = update
-        self.values.append(value)
-        self.times.append(time)
-        self.windows.append(windows)
-        self.panes.append(pane)
-        self.orders.append(order)
-        self.produced.append(produced)
+        own.values.append(value)
+        own.times.append(time)
+        own.windows.append(windows)
+        own.panes.append(pane)
+        own.orders.append(order)
+        own.produced.append(produced)
 
     def extend(self, other: Bundle) -> None:
         """Add all elements of another bundle."""
         before = len(self.values)
         _add_behind(self.updates, other.updates, before)
         _add_behind(self.percentiles, other.percentiles, before)
-        self.values.extend(other.values)
-        self.times.extend(other.times)
-        self.windows.extend(other.windows)
-        self.panes.extend(other.panes)
-        self.orders.extend(other.orders)
-        self.produced.extend(other.produced)
+        self.values = joined(self.values, other.values)
+        self.times = joined(self.times, other.times)
+        self.windows = joined(self.windows, other.windows)
+        self.panes = joined(self.panes, other.panes)
+        self.orders = joined(self.orders, other.orders)
+        self.produced = joined(self.produced, other.produced)
 
-    def take(self, rows: Sequence[int]) -> Bundle:
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Bundle:
         """Return the elements at these places, in this order."""
         return Bundle(
-            [self.values[row] for row in rows],
-            [self.times[row] for row in rows],
-            [self.windows[row] for row in rows],
-            [self.panes[row] for row in rows],
-            [self.orders[row] for row in rows],
-            [self.produced[row] for row in rows],
+            taken(self.values, rows),
+            taken(self.times, rows),
+            taken(self.windows, rows),
+            taken(self.panes, rows),
+            taken(self.orders, rows),
+            taken(self.produced, rows),
             _taken(self.updates, rows),
             _taken(self.percentiles, rows),
         )
@@ -114,12 +126,12 @@ class Bundle:
     def part(self, start: int, stop: int) -> Bundle:
         """Return the elements `[start, stop)`."""
         return Bundle(
-            self.values[start:stop],
-            self.times[start:stop],
-            self.windows[start:stop],
-            self.panes[start:stop],
-            self.orders[start:stop],
-            self.produced[start:stop],
+            part(self.values, start, stop),
+            part(self.times, start, stop),
+            part(self.windows, start, stop),
+            part(self.panes, start, stop),
+            part(self.orders, start, stop),
+            part(self.produced, start, stop),
             _taken(self.updates, range(start, stop)),
             _taken(self.percentiles, range(start, stop)),
         )
@@ -131,10 +143,18 @@ class Bundle:
 
     def in_order(self) -> Bundle:
         """Return the elements sorted by order; itself where they are sorted already."""
-        orders = self.orders
-        if all(map(_not_after, orders, orders[1:])):
-            return self
-        return self.take(sorted(range(len(orders)), key=orders.__getitem__))
+        rows = sorting(self.orders)
+        return self if rows is None else self.take(rows)
+
+
+def all_joined(bundles: Sequence[Bundle]) -> Bundle:
+    """Return the elements of several bundles as one, which takes the first one's place."""
+    several = list(bundles) or [Bundle()]
+    while len(several) > 1:  # by twos, so that no column is copied more often than their number has digits
+        for bundle, more in zip(several[::2], several[1::2], strict=False):
+            bundle.extend(more)
+        several = several[::2]
+    return several[0]
 
 
 def _add_behind(told: dict[int, ToldT], more: dict[int, ToldT], before: int) -> None:
@@ -143,10 +163,6 @@ def _add_behind(told: dict[int, ToldT], more: dict[int, ToldT], before: int) -> 
         told.update({before + row: one for row, one in more.items()})
 
 
-def _taken(told: dict[int, ToldT], rows: Sequence[int]) -> dict[int, ToldT]:
+def _taken(told: dict[int, ToldT], rows: Sequence[int] | NDArray[np.int64]) -> dict[int, ToldT]:
     """Return what is told of some places, by their places among the rows that are taken."""
-    return {place: told[row] for place, row in enumerate(rows) if row in told} if told else {}
-
-
-def _not_after(first: Order, second: Order) -> bool:
-    return first <= second
+    return {place: told[int(row)] for place, row in enumerate(rows) if row in told} if told else {}

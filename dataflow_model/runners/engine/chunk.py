@@ -7,12 +7,14 @@ gives the same output in the same order wherever it is cut.
 from __future__ import annotations
 
 import itertools
-import operator
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+import numpy as np
 
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.lanes import Repeated, array_of, joined, taken
+from dataflow_model.runners.engine.order import sorting
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dataflow_model.runners.engine.columns.panes import PaneTable
+    from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.watermarks import Watermarks
 
 __all__ = ["Bucket", "Chunk", "Instants", "Partials", "PlacedBundle", "Produced", "SideChunk"]
@@ -63,7 +66,7 @@ class PlacedBundle:
     """
 
     bundle: Bundle = attrs.field(factory=Bundle)
-    places: list[int] = attrs.field(factory=list)
+    places: Sequence[int] = attrs.field(factory=list)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -71,28 +74,38 @@ class PlacedBundle:
     def add(self, place: int, bundle: Bundle) -> None:
         """Add elements of one instant."""
         self.bundle.extend(bundle)
-        self.places.extend([place] * len(bundle))
+        self.places = joined(self.places, [place] * len(bundle))
 
     def extend(self, other: PlacedBundle) -> None:
         """Add all elements of another bundle."""
         self.bundle.extend(other.bundle)
-        self.places.extend(other.places)
+        self.places = joined(self.places, other.places)
 
     def in_order(self) -> PlacedBundle:
         """Return the elements sorted by instant, and by their order within it; itself where they are sorted already."""
-        keys = list(zip(self.places, self.bundle.orders, strict=True))
-        if all(map(operator.le, keys, keys[1:])):
-            return self
-        rows = sorted(range(len(keys)), key=keys.__getitem__)
-        return PlacedBundle(self.bundle.take(rows), [self.places[row] for row in rows])
+        rows = sorting(self.bundle.orders, self.places)
+        return self if rows is None else PlacedBundle(self.bundle.take(rows), taken(self.places, rows))
 
     def runs(self) -> Iterator[tuple[int, Bundle]]:
         """Yield the place of each instant with its elements; they have to be sorted by instant."""
-        start = 0
-        for place, group in itertools.groupby(self.places):
-            stop = start + sum(1 for _ in group)
-            yield place, self.bundle if stop - start == len(self.places) else self.bundle.part(start, stop)
-            start = stop
+        places = array_of(self.places)
+        bounds = [0, *(np.flatnonzero(places[1:] != places[:-1]) + 1).tolist(), len(places)]
+        if len(bounds) == 2 and len(places):  # noqa: PLR2004 - one instant has all
+            yield int(places[0]), self.bundle
+            return
+        for start, stop in itertools.pairwise(bounds):
+            if start < stop:
+                yield int(places[start]), self.bundle.part(start, stop)
+
+    def instants(self, at: Sequence[At]) -> Sequence[At]:
+        """Return where the instant of each element stands.
+
+        Args:
+            at: where those of the chunk stand.
+        """
+        if len(at) == 1:
+            return Repeated(at[0], len(self.places))
+        return [at[place] for place in self.places]
 
 
 @attrs.frozen

@@ -31,18 +31,20 @@ from dataflow_model.plan.nodes import (
 from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.lanes import Integers, Intervals, Lane, Pairs, RowValues, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
-from dataflow_model.runners.engine.order import numbered
+from dataflow_model.runners.engine.order import numbered_by_cause
 from dataflow_model.runners.engine.record_ids import record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
 from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.values import PaneInfo
+    from dataflow_model.windowing import WindowFn
 
 __all__ = ["Fragment"]
 
@@ -56,20 +58,44 @@ _WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", 
 class _Flow:
     """Elements on their way through a fragment; `causes` are places in the bundle that came in."""
 
-    values: list[Any]
-    causes: list[int]
-    times: list[int]
-    windows: list[tuple[Window, ...]]
+    values: Sequence[Any]
+    causes: Sequence[int]
+    times: Sequence[int]
+    windows: Sequence[tuple[Window, ...]]
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> _Flow:
+        """Return all that comes in."""
+        return cls(bundle.values, range(len(bundle)), bundle.times, bundle.windows)
 
     @classmethod
     def empty(cls) -> _Flow:
         return cls([], [], [], [])
 
+    @classmethod
+    def by_cause(cls, flows: Sequence[_Flow]) -> _Flow:
+        """Return the elements of several flows in order of cause, those of one cause in the order of the flows."""
+        causes = list(itertools.chain.from_iterable(flow.causes for flow in flows))
+        together = cls(
+            list(itertools.chain.from_iterable(flow.values for flow in flows)),
+            causes,
+            list(itertools.chain.from_iterable(flow.times for flow in flows)),
+            list(itertools.chain.from_iterable(flow.windows for flow in flows)),
+        )
+        return together.taken(sorted(range(len(causes)), key=causes.__getitem__))
+
     def append(self, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> None:
-        self.values.append(value)
-        self.causes.append(cause)
-        self.times.append(time)
-        self.windows.append(windows)
+        """Add an element to a flow that was made empty, and so has lists."""
+        own: Any = self
+        own.values.append(value)
+        own.causes.append(cause)
+        own.times.append(time)
+        own.windows.append(windows)
+
+    def taken(self, rows: Sequence[int]) -> _Flow:
+        """Return the elements at these places, in this order."""
+        causes = rows if isinstance(self.causes, range) else [self.causes[row] for row in rows]
+        return _Flow(taken(self.values, rows), causes, taken(self.times, rows), taken(self.windows, rows))
 
 
 class Fragment:
@@ -108,8 +134,7 @@ class Fragment:
         """Push a bundle through; return what arrives at each cut, in order of cause."""
         self._root = bundle
         arrived: dict[str, list[_Flow]] = {}
-        flow = _Flow(bundle.values, list(range(len(bundle))), bundle.times, bundle.windows)
-        self._spread(Ref(self._producer, tag), flow, arrived)
+        self._spread(Ref(self._producer, tag), _Flow.of(bundle), arrived)
         return {label: self._gather(flows) for label, flows in arrived.items()}
 
     def run_alone(self, label: str, bundle: Bundle) -> dict[str, Bundle]:
@@ -118,8 +143,7 @@ class Fragment:
         assert isinstance(node, ParDo)  # noqa: S101 - callers have it from a join with side inputs
         self._root = bundle
         enter(label)
-        flow = _Flow(bundle.values, list(range(len(bundle))), bundle.times, bundle.windows)
-        return {tag: self._gather([output]) for tag, output in self._par_do(node, flow).items()}
+        return {tag: self._gather([output]) for tag, output in self._par_do(node, _Flow.of(bundle)).items()}
 
     def tear_down(self) -> None:
         """Let the DoFns go."""
@@ -159,39 +183,26 @@ class Fragment:
     def _gather(self, flows: list[_Flow]) -> Bundle:
         """Put what has arrived by several ways in order of cause, and number it within each."""
         root = self._root
-        if len(flows) == 1:
-            flow = flows[0]
-            rows: Iterable[int] = range(len(flow.values))
-        else:
-            flow = _Flow(
-                [value for part in flows for value in part.values],
-                [cause for part in flows for cause in part.causes],
-                [time for part in flows for time in part.times],
-                [windows for part in flows for windows in part.windows],
-            )
-            rows = sorted(range(len(flow.causes)), key=flow.causes.__getitem__)
-        bundle = Bundle()
-        number, last = 0, -1
-        for row in rows:
-            cause = flow.causes[row]
-            number = number + 1 if cause == last else 0
-            last = cause
-            bundle.append(
-                flow.values[row],
-                flow.times[row],
-                flow.windows[row],
-                root.panes[cause],
-                numbered(root.orders[cause], number),
-                root.produced[cause],
-                root.updates.get(cause) if root.updates else None,
-            )
-        return bundle
+        flow = flows[0] if len(flows) == 1 else _Flow.by_cause(flows)
+        causes, updates = flow.causes, root.updates
+        return Bundle(
+            _own(flow.values),
+            _own(flow.times),
+            _own(flow.windows),
+            _picked(root.panes, causes),
+            numbered_by_cause(root.orders, causes),
+            _picked(root.produced, causes),
+            {row: updates[cause] for row, cause in enumerate(causes) if cause in updates} if updates else {},
+        )
 
     def _assign_windows(self, node: AssignWindows, flow: _Flow) -> _Flow:
         if not node.assigns:
             return flow
         assign = node.strategy.window_fn.assign
         needs_pairs = node.strategy.window_fn.needs_pairs
+        columns = _intervals(node.strategy.window_fn, flow.times)
+        if columns is not None:
+            return _Flow(flow.values, flow.causes, flow.times, columns)
         windows: list[tuple[Window, ...]] = []
         for value, time in zip(flow.values, flow.times, strict=True):
             if needs_pairs:
@@ -213,6 +224,10 @@ class Fragment:
         return _Flow(flow.values, flow.causes, times, flow.windows)
 
     def _to_pairs(self, node: ToPairs, flow: _Flow) -> _Flow:
+        if isinstance(flow.values, RowValues) and isinstance(node.key, str) and node.value is not None:
+            columns = flow.values.table
+            if {node.key, node.value} <= set(columns.column_names):
+                return _Flow(Pairs(columns[node.key], columns[node.value]), flow.causes, flow.times, flow.windows)
         key, value = _getter(node.key), _getter(node.value)
         pairs = []
         for element in flow.values:
@@ -223,7 +238,7 @@ class Fragment:
         return _Flow(pairs, flow.causes, flow.times, flow.windows)
 
     def _par_do(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
-        if not flow.values:
+        if not len(flow.values):
             return {}
         if node.label not in self._lifetimes:
             # Asked once: looking into a signature costs more than most functions that have one.
@@ -342,12 +357,28 @@ def _filter(node: ParDo, flow: _Flow) -> _Flow:
     except Exception as error:
         place = len(flow.values) - operator.length_hint(rest) - 1
         raise user_error(error, node.label, flow.values[place]) from error
-    return _Flow(
-        [flow.values[row] for row in rows],
-        [flow.causes[row] for row in rows],
-        [flow.times[row] for row in rows],
-        [flow.windows[row] for row in rows],
-    )
+    return flow.taken(rows)
+
+
+def _own(items: Sequence[Any]) -> Sequence[Any]:
+    """Return a column for a bundle that may be added to: a list of its own."""
+    return items if isinstance(items, Lane) else list(items)
+
+
+def _picked(items: Sequence[Any], causes: Sequence[int]) -> Sequence[Any]:
+    """Return of each element what belongs to its cause."""
+    return _own(items) if isinstance(causes, range) else taken(items, causes)
+
+
+def _intervals(window_fn: WindowFn, times: Sequence[int]) -> Intervals | None:
+    """Assign a column of event times; `None` where elements are assigned one by one."""
+    if not isinstance(times, Integers) or not window_fn.assigns_columns:
+        return None
+    assigned = window_fn.assign_many(times.array)
+    if assigned is None or assigned[0] is not None:
+        return None
+    _, starts, ends = assigned
+    return Intervals(starts, ends, is_global=window_fn.is_global)
 
 
 def _file(

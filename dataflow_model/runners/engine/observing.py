@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
+from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.plan.watermarks import ARRIVAL, AdaptiveLateness, Explicit
 from dataflow_model.time import MIN_TIMESTAMP
 
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.sources import Source
 
-__all__ = ["WHOLE", "NamedRows", "Observations", "Observer", "Part", "Rows", "needs_skew"]
+__all__ = ["WHOLE", "GoodRows", "NamedRows", "Observations", "Observer", "Part", "Rows", "needs_skew"]
 
 WHOLE: Final = ""
 """The watermark origin of a source that has only one."""
@@ -70,6 +73,50 @@ class Rows(Protocol):
     def column(self, name: str) -> Sequence[Any]:
         """Return a column's values."""
         ...
+
+
+@attrs.frozen(eq=False)
+class GoodRows:
+    """The rows of a batch that are elements.
+
+    Attributes:
+        batch: the rows.
+        event_times, clock: of each.
+        positions: of each, in its origin.
+    """
+
+    batch: pa.RecordBatch
+    event_times: NDArray[np.int64]
+    clock: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, columns: Columns, wall: int, start: int) -> Self:
+        """Return the good rows of a batch.
+
+        Args:
+            columns: the batch.
+            wall: the tick of all rows, where there is no replay clock.
+            start: the position of the first row of the batch.
+        """
+        batch, event_times, clock = columns.batch, columns.event_times, columns.clock
+        positions = np.arange(batch.num_rows, dtype=np.int64)
+        if columns.valid is not None:
+            positions = np.flatnonzero(columns.valid)
+            batch = batch.take(pa.array(positions))
+            event_times = None if event_times is None else event_times[positions]
+            clock = None if clock is None else clock[positions]
+        if clock is None:
+            clock = np.full(batch.num_rows, wall, np.int64)
+        return cls(batch, clock if event_times is None else event_times, clock, positions + start)
+
+    def elements(self) -> list[Any]:
+        """Return them as named tuples."""
+        return rows_of(self.batch)
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column's values."""
+        return values_of(self.batch.column(name))
 
 
 @attrs.frozen

@@ -17,20 +17,27 @@ instants at one value apart. Orders compare with one another where they stand fo
 
 No order is the beginning of another, else the outputs of one element would come among those of another.
 
-Today an order is a plain tuple, so that comparing and pickling it cost nothing more. To everyone else it is opaque: a
-rank within a process, or a column of bytes that compare as the orders do, can take its place.
+An order is a plain tuple, so that comparing and pickling it cost nothing more; to everyone else it is opaque. The
+orders of a source's rows are columns (`RowOrders`) until someone looks at one.
 """
 
 from __future__ import annotations
 
 import itertools
+import operator
 import zlib
 from typing import TYPE_CHECKING, Any, Final, NewType
 
+import numpy as np
+
+from dataflow_model.runners.engine.lanes import array_of
+from dataflow_model.runners.engine.row_orders import RowOrders
 from dataflow_model.values import encode_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from dataflow_model.values import Window
 
@@ -50,6 +57,7 @@ __all__ = [
     "joined",
     "name_of_origin",
     "numbered",
+    "numbered_by_cause",
     "of_release",
     "of_row",
     "of_rows",
@@ -63,6 +71,7 @@ __all__ = [
     "replayed",
     "rising",
     "shard_by_order",
+    "sorting",
     "stood_in",
 ]
 
@@ -141,6 +150,52 @@ def numbered(order: Order, number: int) -> Order:
     return longer
 
 
+def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequence[Order]:
+    """Return where outputs of element-wise functions stand: each by its cause, numbered among those of one cause.
+
+    Args:
+        orders: where the functions' inputs stand.
+        causes: of each output, the place of its input, rising.
+
+    Example:
+        >>> numbered_by_cause([of_row("a", 7), of_row("a", 8)], [0, 0, 1])
+        [('a', 7, 0), ('a', 7, 1), ('a', 8, 0)]
+    """
+    if isinstance(orders, RowOrders):
+        columns = orders.numbered(np.asarray(causes, np.int64))
+        if columns is not None:
+            return columns
+    if isinstance(causes, range):
+        every: list[Any] = [(*order, 0) for order in orders]
+        return every
+    found: list[Any] = []
+    number, last = 0, -1
+    for cause in causes:
+        number = number + 1 if cause == last else 0
+        last = cause
+        found.append((*orders[cause], number))
+    return found
+
+
+def sorting(orders: Sequence[Order], places: Sequence[int] | None = None) -> Sequence[int] | NDArray[np.int64] | None:
+    """Return the places of orders in order; `None` where they are in order already.
+
+    Args:
+        orders: the orders.
+        places: what counts before the orders.
+
+    Example:
+        >>> sorting([of_row("a", 7), of_row("b", 0)]), sorting([of_row("b", 0), of_row("a", 7)])
+        (None, [1, 0])
+    """
+    if isinstance(orders, RowOrders):
+        return orders.sorting(*([] if places is None else [array_of(places)]))
+    keys: Sequence[Any] = orders if places is None else list(zip(places, orders, strict=True))
+    if all(map(operator.le, keys, itertools.islice(keys, 1, None))):
+        return None
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
 def event_of(order: Order, stages: int) -> int:
     """Return the sequence in its source of an element that has passed some stages by.
 
@@ -155,7 +210,7 @@ def event_of(order: Order, stages: int) -> int:
 # Stages ---------------------------------------------------------------------------------------------------------------
 
 
-def pass_stages(orders: list[Order], stages: int) -> list[Order]:
+def pass_stages(orders: Sequence[Order], stages: int) -> Sequence[Order]:
     """Return where elements stand in the input of a later stage, having passed some by.
 
     Example:
@@ -165,6 +220,8 @@ def pass_stages(orders: list[Order], stages: int) -> list[Order]:
     if not stages:
         return orders
     before, behind = (ELEMENT,) * stages, (_PASSED,) * stages
+    if isinstance(orders, RowOrders):
+        return orders.between(before, behind)
     passed: list[Any] = [(*before, *order, *behind) for order in orders]
     return passed
 
@@ -179,7 +236,7 @@ def stood_in(order: Order, stages: int) -> Order:
     return Order(order[stages : len(order) - stages])
 
 
-def by_producer(orders: Iterable[Order], place: int) -> list[Order]:
+def by_producer(orders: Sequence[Order], place: int) -> Sequence[Order]:
     """Return where elements stand that come from one of the nodes of a stage: as before, then by the node.
 
     Two nodes of a stage that are fed by the same elements, or have timers for the same windows and keys, emit under
@@ -194,12 +251,16 @@ def by_producer(orders: Iterable[Order], place: int) -> list[Order]:
         >>> [*by_producer(outputs, 0), *by_producer(outputs, 1)]
         [(1, 'a', 7, 0, 0, 0), (1, 'a', 7, 0, 1, 0), (1, 'a', 7, 0, 0, 1), (1, 'a', 7, 0, 1, 1)]
     """
+    if isinstance(orders, RowOrders):
+        return orders.between((), (place,))
     placed: list[Any] = [(*order, place) for order in orders]
     return placed
 
 
-def relayed(orders: Iterable[Order]) -> list[Order]:
+def relayed(orders: Sequence[Order]) -> Sequence[Order]:
     """Return where the elements stand of which a stage emits each once, as it is."""
+    if isinstance(orders, RowOrders):
+        return orders.between((ELEMENT,), (0,))
     again: list[Any] = [(ELEMENT, *order, 0) for order in orders]
     return again
 

@@ -2,34 +2,128 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.sinks import Record, values_of
+from dataflow_model.runners.engine.lanes import Intervals, Repeated, taken
 from dataflow_model.runners.engine.order import at_instant
 from dataflow_model.time import EventTime, ProcessingTime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import At
 
-__all__ = ["records_of"]
+__all__ = ["BundleRecords", "JoinedRecords", "records_of"]
 
 
-def records_of(bundle: Bundle, instants: Sequence[At]) -> list[Record]:
+def records_of(bundle: Bundle, instants: Sequence[At]) -> Sequence[Record]:
     """Return a bundle's elements as records, one for each window.
 
     Args:
         bundle: the elements.
         instants: the instant of each.
     """
-    columns = zip(
-        bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.orders, bundle.produced, instants, strict=True
+    alone = isinstance(bundle.windows, Intervals) or (
+        isinstance(bundle.windows, Repeated) and len(bundle.windows.value) == 1
     )
-    return [
-        Record(value, EventTime(time), window, pane, taken_back, at_instant(at, order), ProcessingTime(produced))
-        for row, (value, time, windows, pane, order, produced, at) in enumerate(columns)
-        for taken_back in [bool(bundle.updates) and bundle.is_retraction(row)]
-        for window in windows
-    ]
+    if alone or all(len(windows) == 1 for windows in bundle.windows):
+        return BundleRecords(bundle, instants)
+    rows = [row for row, windows in enumerate(bundle.windows) for _ in windows]
+    spread = bundle.take(rows)
+    spread.windows = [(window,) for windows in bundle.windows for window in windows]
+    return BundleRecords(spread, taken(instants, rows))
+
+
+class BundleRecords(Sequence[Record]):
+    """A bundle's elements as records; none is made before it is looked at.
+
+    Args:
+        bundle: the elements, each in one window.
+        instants: the instant of each.
+
+    Attributes:
+        values: the elements.
+    """
+
+    def __init__(self, bundle: Bundle, instants: Sequence[At]) -> None:
+        self._bundle, self._instants = bundle, instants
+        self._records: list[Record] | None = None
+        self.values: list[Any] = bundle.values if isinstance(bundle.values, list) else list(bundle.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        return self._all()[place]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._all())
+
+    def _all(self) -> list[Record]:
+        if self._records is None:
+            bundle = self._bundle
+            columns = zip(
+                self.values,
+                bundle.times,
+                bundle.windows,
+                bundle.panes,
+                bundle.orders,
+                bundle.produced,
+                self._instants,
+                strict=True,
+            )
+            self._records = [
+                Record(
+                    value,
+                    EventTime(time),
+                    window,
+                    pane,
+                    bool(bundle.updates) and bundle.is_retraction(row),
+                    at_instant(at, order),
+                    ProcessingTime(produced),
+                )
+                for row, (value, time, (window,), pane, order, produced, at) in enumerate(columns)
+            ]
+        return self._records
+
+
+class JoinedRecords(Sequence[Record]):
+    """Records of several chunks, one after the other.
+
+    Args:
+        chunks: the chunks.
+
+    Attributes:
+        values: the elements.
+    """
+
+    def __init__(self, chunks: Sequence[Sequence[Record]]) -> None:
+        self._chunks = chunks
+        self._records: list[Record] | None = None
+        self.values: list[Any] = list(itertools.chain.from_iterable(map(values_of, chunks)))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        return self._all()[place]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._all())
+
+    def _all(self) -> list[Record]:
+        if self._records is None:
+            self._records = list(itertools.chain.from_iterable(self._chunks))
+        return self._records

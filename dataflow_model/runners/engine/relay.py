@@ -13,7 +13,7 @@ from dataflow_model.runners.engine.order import relayed
 from dataflow_model.runners.engine.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dataflow_model.plan.nodes import Reshuffle
     from dataflow_model.runners.engine.chunk import Bucket, Chunk
@@ -69,7 +69,7 @@ class RelayEngine(ObjectMachine):
             self._told(bundle.times),
         )
 
-    def _told(self, times: list[int]) -> dict[int, float | None]:
+    def _told(self, times: Sequence[int]) -> dict[int, float | None]:
         if not self._tells_percentile:
             return {}
         low, further = self.watermarks.low, self.watermarks.further(len(self._percentiles))

@@ -22,6 +22,7 @@ from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.engine.bounded.execution import Execution
+from dataflow_model.runners.engine.records import JoinedRecords
 from dataflow_model.runners.local.support import BOUNDED, STREAMING
 from dataflow_model.runners.progress import Progress, live_progress
 from dataflow_model.runners.reporting import make_report
@@ -36,7 +37,7 @@ from dataflow_model.time import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
@@ -261,23 +262,23 @@ class LocalResult(BackgroundRun):
             self._over.set()
 
     def _execute(self, progress: Progress) -> None:
-        records: defaultdict[str, list[Record]] = defaultdict(list)
+        records: defaultdict[str, list[Sequence[Record]]] = defaultdict(list)
         with contextlib.closing(self._execution.run()) as chunks:
             for reached in chunks:
                 if self._stop.is_set():
                     self._state = RunnerState.STOPPED
                     return
                 for label, some in reached.items():
-                    records[label].extend(some)
+                    records[label].append(some)
                 progress.update(self.report)
         for node in self._execution.staged.sinks:
-            self._publish(node, records[node.label])
+            self._publish(node, JoinedRecords(records.pop(node.label, ())))
         self._state = RunnerState.DONE
 
-    def _publish(self, node: Write, records: list[Record]) -> None:
+    def _publish(self, node: Write, records: Sequence[Record]) -> None:
         enter(node.label)
         if node.sink.keeps_records:  # they are here already
-            self._collected[node.label] = records
+            self._collected[node.label] = list(records)
             return
         writer = node.sink.open(self._run_id, _ONE_TASK)
         try:

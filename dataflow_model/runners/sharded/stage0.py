@@ -18,7 +18,7 @@ from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.panes import to_ipc
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
-from dataflow_model.runners.engine.observing import Observer
+from dataflow_model.runners.engine.observing import GoodRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, of_rows, pass_stages
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import route
@@ -32,9 +32,6 @@ from dataflow_model.values import NO_FIRING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.sources import Step
     from dataflow_model.runners.engine.order import At, Order
@@ -102,7 +99,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         source.check_version(part.origin, part.version)
     for batch in source.read(part.origin, part.start, part.stop):
         columns = source.columns_of(batch)
-        rows = _good_rows(columns, program.wall if wall is None else wall, row + part.base)
+        rows = GoodRows.of(columns, program.wall if wall is None else wall, row + part.base)
         observer.take(rows.clock, rows.event_times, rows)
         good += len(rows.positions)
         yield from reading.take(rows)
@@ -127,43 +124,6 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         yield Row(label, 1, Kind.SEEN, payload)
 
 
-@attrs.frozen(eq=False)
-class _Rows:
-    """The good rows of a batch.
-
-    Attributes:
-        batch: the rows.
-        event_times, clock: of each.
-        positions: of each, in its origin.
-    """
-
-    batch: pa.RecordBatch
-    event_times: NDArray[np.int64]
-    clock: NDArray[np.int64]
-    positions: NDArray[np.int64]
-
-    def elements(self) -> list[Any]:
-        """Return them as named tuples."""
-        return rows_of(self.batch)
-
-    def column(self, name: str) -> list[Any]:
-        """Return a column's values."""
-        return values_of(self.batch.column(name))
-
-
-def _good_rows(columns: Columns, wall: int, start: int) -> _Rows:
-    batch, event_times, clock = columns.batch, columns.event_times, columns.clock
-    positions = np.arange(batch.num_rows, dtype=np.int64)
-    if columns.valid is not None:
-        positions = np.flatnonzero(columns.valid)
-        batch = batch.take(pa.array(positions))
-        event_times = None if event_times is None else event_times[positions]
-        clock = None if clock is None else clock[positions]
-    if clock is None:
-        clock = np.full(batch.num_rows, wall, np.int64)
-    return _Rows(batch, clock if event_times is None else event_times, clock, positions + start)
-
-
 class _Reading:
     """The rows of one row range on their way: as columns to lifted groupings, as elements to the rest."""
 
@@ -173,14 +133,14 @@ class _Reading:
         self._task, self._label, self._writer = task, part.label, writer
         self._at: At = FIRST if wall is None else (wall, 0)
         self._lifts = program.lifts_from(part.label)
-        self._held: list[_Rows] = []
+        self._held: list[GoodRows] = []
         self._rest = program.rest(part.label)
         self._pairs = program.pairs_of(part.label)
         self._skip = program.only_lifted
         start = Ref(part.label if self._pairs is None else self._pairs.label)
         self._line = None if writer is None else line_behind(program.staged.plan, start, self._skip)
 
-    def take(self, rows: _Rows) -> Iterator[Row]:
+    def take(self, rows: GoodRows) -> Iterator[Row]:
         """Take some rows, and yield what is ready."""
         if not len(rows.positions):
             return
@@ -199,7 +159,7 @@ class _Reading:
             for lift in self._lifts:
                 yield from self._partials(lift, chunk, held)
 
-    def _partials(self, lift: Lift, chunk: Chunk, held: list[_Rows]) -> Iterator[Row]:
+    def _partials(self, lift: Lift, chunk: Chunk, held: list[GoodRows]) -> Iterator[Row]:
         program = self._task.program
         node = program.staged.plan[lift.label]
         assert isinstance(node, GroupByKeyAndWindow)  # noqa: S101 - only these are lifted
@@ -219,7 +179,7 @@ class _Reading:
             elements = 0  # told once
             yield Row(program.labels[slot % shards], 1, Kind.PARTIAL, dump(packed), slot // shards)
 
-    def _elements(self, rows: _Rows) -> Iterator[Row]:
+    def _elements(self, rows: GoodRows) -> Iterator[Row]:
         pairs = self._pairs
         names = rows.batch.schema.names
         values: list[Any] | None = None
@@ -239,15 +199,14 @@ class _Reading:
         bundle = self._bundle(values, rows)
         yield from _through(self._task, producer, MAIN, bundle, skip=self._skip, writer=self._writer)
 
-    def _order(self, rows: _Rows) -> Callable[[int], Order]:
+    def _order(self, rows: GoodRows) -> Callable[[int], Order]:
         stages = len(self._task.program.staged.stages)
         return lambda row: pass_stages([numbered(of_row(self.name, int(rows.positions[row])), 0)], stages)[0]
 
-    def _bundle(self, values: list[Any], rows: _Rows) -> Bundle:
-        count = len(values)
+    def _bundle(self, values: list[Any], rows: GoodRows) -> Bundle:
         orders = of_rows(self.name, rows.positions.tolist())
         times, produced = rows.event_times.tolist(), rows.clock.tolist()
-        return Bundle(values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
+        return Bundle.fresh(values, times, orders, produced)
 
 
 def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:

@@ -6,7 +6,9 @@ import functools
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.metrics.collecting import took
+import numpy as np
+
+from dataflow_model.metrics.collecting import took_several
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.graph import Plan
@@ -14,9 +16,10 @@ from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
 from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.triggering import awaited_percentiles
-from dataflow_model.runners.engine.bounded.inputs import InputChunk, instants_of
+from dataflow_model.runners.engine.bounded.inputs import InputChunk, Size, chunks_of
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import StageShard, route
@@ -26,7 +29,7 @@ from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.runners.reporting import Measured, state_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bundle import Bundle
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Execution", "part_for", "side_values"]
 
 _MOST_ELEMENTS: Final = 5_000
-"""A chunk with so many elements ends: a signal or a stop has to wait for its end."""
+"""A chunk with so many elements ends."""
 
 
 class Execution:
@@ -56,7 +59,7 @@ class Execution:
     def __init__(self, plan: Plan, clock: int | None = None, *, most: int = 1_000) -> None:
         self.plan = plan
         self.clock = clock
-        self._most = most
+        self._size = Size(most, _MOST_ELEMENTS)
         dynamic = dynamic_sides(plan)
         self.staged = cut_into_stages(plan, dynamic)
         self.watermarks: dict[str, Watermarks] = {}
@@ -71,32 +74,17 @@ class Execution:
         self._signals: deque[str] = deque()
         self._shards = [StageShard(self.staged, depth + 1, sides) for depth in range(len(self.staged.stages))]
 
-    def run(self) -> Generator[dict[str, list[Record]]]:
+    def run(self) -> Generator[dict[str, Sequence[Record]]]:
         """Yield what reaches each sink, chunk by chunk; run it to the end, or close it."""
         with torn_down(*self._shards, *self._fragments.values()):
-            for chunk in self._chunks():
+            for chunk in chunks_of(self.staged, self._through, self._signals, self._size, self.clock, self._awaited):
                 yield self._run(chunk)
 
     def signal(self, name: str) -> None:
         """Let a signal take effect at the start of the next chunk; called from any thread."""
         self._signals.append(name)
 
-    def _chunks(self) -> Iterator[InputChunk]:
-        """Yield the input in chunks: one ends where a signal has arrived, or when it is large enough."""
-        watermarks = dict.fromkeys([read.label for read in self.staged.sources], MIN_WATERMARKS)
-        chunk = InputChunk(watermarks)
-        for instant in instants_of(self.staged, self._through, self.clock, self._awaited):
-            if len(chunk) and (self._signals or len(chunk) >= self._most or chunk.elements >= _MOST_ELEMENTS):
-                yield chunk
-                chunk = InputChunk(watermarks)
-            chunk.add(instant, () if len(chunk) else self._taken_signals())
-        if len(chunk):
-            yield chunk
-
-    def _taken_signals(self) -> list[str]:
-        return [self._signals.popleft() for _ in range(len(self._signals))]
-
-    def _run(self, chunk: InputChunk) -> dict[str, list[Record]]:
+    def _run(self, chunk: InputChunk) -> dict[str, Sequence[Record]]:
         """Run a chunk stage by stage, and return what reaches each sink."""
         arrivals, watermarks = chunk.arrivals, dict(chunk.watermarks)
         for shard in self._shards:
@@ -108,13 +96,12 @@ class Execution:
             known = self.watermarks.get(label, MIN_WATERMARKS)
             self.watermarks[label] = functools.reduce(Watermarks.advance, reports_of, known)
         self.reached = chunk.at[-1][0]
-        records: dict[str, list[Record]] = {}
+        records: dict[str, Sequence[Record]] = {}
         for sink in self.staged.sinks:
             placed = arrivals.get(sink.label, PlacedBundle()).in_order()
             if placed:
-                for count in Counter(placed.places).values():
-                    took(sink.label, count)
-                records[sink.label] = records_of(placed.bundle, [chunk.at[place] for place in placed.places])
+                took_several(sink.label, np.bincount(array_of(placed.places)))
+                records[sink.label] = records_of(placed.bundle, placed.instants(chunk.at))
                 self.counters[sink.label]["elements_in"] += len(placed)
         return records
 

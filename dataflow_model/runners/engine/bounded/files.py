@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
-from dataflow_model.runners.engine.observing import NamedRows, Observer
-from dataflow_model.runners.engine.order import name_of_origin, of_row, of_rows
-from dataflow_model.runners.engine.shard import join_arrivals
+from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle, all_joined
+from dataflow_model.runners.engine.chunk import PlacedBundle
+from dataflow_model.runners.engine.in_program import static_bundle
+from dataflow_model.runners.engine.lanes import Integers, RowValues, array_of
+from dataflow_model.runners.engine.observing import GoodRows, Observer
+from dataflow_model.runners.engine.order import name_of_origin, of_row, sorting
+from dataflow_model.runners.engine.row_orders import RowOrders
 from dataflow_model.runners.engine.timeline import ReplayProgress
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.plan.sources import ColumnSource, Origin
@@ -29,7 +31,7 @@ __all__ = ["TickReader"]
 
 
 class TickReader:
-    """Reads sources of rows, and gives what they have tick by tick.
+    """Reads sources of rows, and says what belongs to which tick.
 
     Args:
         reads: the sources.
@@ -40,6 +42,7 @@ class TickReader:
 
     Attributes:
         timeline: the ticks, and the sources' watermarks at each.
+        arrivals: what arrives, by the cut that takes it, each element at an instant of the timeline.
     """
 
     def __init__(
@@ -51,25 +54,35 @@ class TickReader:
         awaited: Awaited,
     ) -> None:
         self._clock, self._through, self._awaited = clock, through, awaited
-        self._gathered: Arrivals = {}
+        self._gathered: dict[str, list[Bundle]] = {}
         progress = ReplayProgress()
         for read in reads:
             self._read(read, progress)
         replays = any(read.source.processing_time is not None for read in reads)
         sources = {read.label: read.source for read in (*reads, *static)}
         self.timeline = progress.timeline(sources, (), tuple(sources), None if replays else clock, awaited)
-        self._ready = {cut: _by_tick(bundle) for cut, bundle in self._gathered.items() if bundle}
-        self._waiting = {cut: next(ticks) for cut, ticks in self._ready.items()}
+        for read in static:
+            self._gather(through(read.label, MAIN, static_bundle(read, self.timeline.at[0][0])))
+        self.arrivals = {cut: self._placed(all_joined(bundles)) for cut, bundles in self._gathered.items()}
+        self._gathered.clear()
 
-    def take(self, tick: int) -> Arrivals:
-        """Return what was seen at a tick; ticks are asked for in order."""
-        arrivals: Arrivals = {}
-        for cut in [cut for cut, (when, _) in self._waiting.items() if when == tick]:
-            arrivals[cut] = self._waiting.pop(cut)[1]
-            following = next(self._ready[cut], None)
-            if following is not None:
-                self._waiting[cut] = following
-        return arrivals
+    def _placed(self, bundle: Bundle) -> PlacedBundle:
+        """Return elements in order, each at the instant of the tick at which it was seen."""
+        produced = array_of(bundle.produced)
+        rows = sorting(bundle.orders, bundle.produced)
+        if rows is not None:
+            bundle, produced = bundle.take(rows), produced[rows]
+        ticks = np.array([tick for tick, step in self.timeline.at if step == 0], np.int64)
+        places = np.array([place for place, (_, step) in enumerate(self.timeline.at) if step == 0], np.int64)
+        read = int(np.searchsorted(produced, ticks[-1], side="right")) if len(ticks) else 0
+        if read < len(produced):  # enough had come before
+            bundle, produced = bundle.part(0, read), produced[:read]
+        return PlacedBundle(bundle, Integers(places[np.searchsorted(ticks, produced)]))
+
+    def _gather(self, arrivals: Arrivals) -> None:
+        for cut, bundle in arrivals.items():
+            if len(bundle):
+                self._gathered.setdefault(cut, []).append(bundle)
 
     def _read(self, read: Read, progress: ReplayProgress) -> None:
         """Read a source origin by origin; no further once enough of them are done for all answers to be out."""
@@ -100,17 +113,15 @@ class TickReader:
         name = name_of_origin(read.label, origin.name)
         row = 0
         for batch in source.read(origin.name, 0, None):
-            decoded = source.decode(batch)
-            count = len(decoded.values)
-            ticks = np.full(count, self._clock, np.int64) if decoded.clock is None else decoded.clock
-            times = ticks if decoded.event_times is None else decoded.event_times
-            orders = of_rows(name, (decoded.positions + row).tolist())
-            bundle = Bundle.fresh(decoded.values, times.tolist(), orders, self._clock)
-            bundle.produced = ticks.tolist()
-            join_arrivals(self._gathered, self._through(read.label, MAIN, bundle))
-            observer.take(ticks, times, NamedRows(decoded.values))
+            columns = source.columns_of(batch)
+            rows = GoodRows.of(columns, self._clock, row)
+            orders: Any = RowOrders.of_origin(name, rows.positions)
+            times, ticks = Integers(rows.event_times), Integers(rows.clock)
+            bundle = Bundle.fresh(RowValues(pa.Table.from_batches([rows.batch])), times, orders, ticks)
+            self._gather(self._through(read.label, MAIN, bundle))
+            observer.take(rows.clock, rows.event_times, rows)
             letters = Bundle()
-            for bad in decoded.bad:
+            for bad in columns.bad:
                 if read.dead_letters is None:
                     raise source.refusal(read.label, origin.name, row, bad)
                 tick = self._clock if bad.processing_time is None else bad.processing_time
@@ -118,18 +129,6 @@ class TickReader:
                 letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(name, row + bad.index), tick)
             if read.dead_letters is not None and letters:
                 observer.pass_over(np.array(letters.times, np.int64))
-                join_arrivals(self._gathered, self._through(read.label, read.dead_letters, letters))
+                self._gather(self._through(read.label, read.dead_letters, letters))
             row += batch.num_rows
         return observer.seen()
-
-
-def _by_tick(bundle: Bundle) -> Iterator[tuple[int, Bundle]]:
-    """Yield each tick with the elements that were seen at it, in order."""
-    places = list(zip(bundle.produced, bundle.orders, strict=True))
-    if not all(map(operator.le, places, places[1:])):  # one file is in order already
-        bundle = bundle.take(sorted(range(len(places)), key=places.__getitem__))
-    start = 0
-    for tick, group in itertools.groupby(bundle.produced):
-        stop = start + sum(1 for _ in group)
-        yield tick, bundle.part(start, stop)
-        start = stop

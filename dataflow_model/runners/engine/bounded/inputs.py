@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+import numpy as np
 
 from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import MAIN
@@ -17,11 +18,13 @@ from dataflow_model.plan.sources import (
 from dataflow_model.runners.engine.bounded.files import TickReader
 from dataflow_model.runners.engine.chunk import Instants, PlacedBundle
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundle
+from dataflow_model.runners.engine.lanes import Integers, array_of
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, Watermarks
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dataflow_model.plan.nodes import Read
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
-__all__ = ["InputChunk", "Instant", "instants_of", "wall_clock"]
+__all__ = ["InputChunk", "Instant", "Size", "chunks_of", "wall_clock"]
 
 
 @attrs.define
@@ -56,50 +59,44 @@ class Instant:
     closes: bool = False
 
 
+@attrs.define
 class InputChunk:
     """Instants in a row, as the sources give them.
 
-    Args:
-        known: by source, how far its watermarks have come; goes with the instants that are added.
-
     Attributes:
         at: where each instant stands.
-        arrivals: what the sources give to keyed nodes and sinks, by label.
+        closes: whether each completes its clock's tick.
         watermarks: by source, its watermarks at each instant.
-        elements: how many there are.
+        arrivals: what the sources give to keyed nodes and sinks, by label.
+        signals: by place, those that take effect at the start of an instant.
     """
 
-    def __init__(self, known: dict[str, Watermarks]) -> None:
-        self.at: list[At] = []
-        self.arrivals: dict[str, PlacedBundle] = {}
-        self.watermarks: dict[str, list[Watermarks]] = {label: [] for label in known}
-        self.elements = 0
-        self._known = known
-        self._closes: list[bool] = []
-        self._signals: dict[int, tuple[str, ...]] = {}
+    at: list[At]
+    closes: list[bool]
+    watermarks: dict[str, list[Watermarks]]
+    arrivals: dict[str, PlacedBundle] = attrs.field(factory=dict)
+    signals: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self.at)
 
-    def add(self, instant: Instant, signals: Iterable[str] = ()) -> None:
-        """Add the next instant, at whose start some signals of the runner's take effect too."""
-        place = len(self.at)
-        self.at.append((instant.clock, instant.step))
-        self._closes.append(instant.closes)
-        taking_effect = (*signals, *instant.signals)
-        if taking_effect:
-            self._signals[place] = taking_effect
-        for cut, bundle in instant.arrivals.items():
-            self.arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
-            self.elements += len(bundle)
-        self._known.update(instant.watermarks)
-        for label, column in self.watermarks.items():
-            column.append(self._known[label])
-
     @property
     def instants(self) -> Instants:
         """The instants as stages take them."""
-        return Instants([clock for clock, _ in self.at], self._closes, self._signals)
+        return Instants([clock for clock, _ in self.at], self.closes, self.signals)
+
+
+@attrs.frozen
+class Size:
+    """How large a chunk grows before it ends: a signal or a stop has to wait for its end.
+
+    Attributes:
+        instants: a chunk with so many instants ends.
+        elements: a chunk with so many elements ends.
+    """
+
+    instants: int
+    elements: int
 
 
 def wall_clock() -> int:
@@ -107,14 +104,21 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000
 
 
-def instants_of(
-    staged: StagedPlan, through: Through, clock: int | None = None, awaited: Awaited = NOTHING_AWAITED
-) -> Iterator[Instant]:
-    """Yield the instants of bounded sources.
+def chunks_of(
+    staged: StagedPlan,
+    through: Through,
+    signals: deque[str],
+    size: Size,
+    clock: int | None = None,
+    awaited: Awaited = NOTHING_AWAITED,
+) -> Iterator[InputChunk]:
+    """Yield the instants of bounded sources, chunk by chunk.
 
     Args:
         staged: the plan; its static sources come at the first instant.
         through: runs what is fused behind a source: called with its label, an output's tag and a bundle.
+        signals: those that have arrived; they take effect at the start of the next chunk.
+        size: how large a chunk is.
         clock: the wall clock's one value, for sources without a replay clock.
         awaited: what the plan's triggers wait for.
     """
@@ -128,18 +132,17 @@ def instants_of(
             hint="add the rows to the script, or test the two separately",
         )
     if scripts:
-        if static:
-            first = Instant(0, -2)
-            for read in static:
-                join_arrivals(
-                    first.arrivals,
-                    through(read.label, MAIN, static_bundle(read, 0)),
-                )
-            yield first
-            yield Instant(0, -1, watermarks={read.label: MAX_WATERMARKS for read in static})
-        yield from _script_instants(staged, scripts, through, awaited)
+        instants = itertools.chain(
+            _static_instants(static, through), _script_instants(staged, scripts, through, awaited)
+        )
+        yield from _script_chunks([read.label for read in reads], instants, signals, size)
     else:
-        yield from _file_instants(files, static, wall_clock() if clock is None else clock, through, awaited)
+        ticks = TickReader(files, static, wall_clock() if clock is None else clock, through, awaited)
+        yield from _file_chunks(ticks, signals, size)
+
+
+def _taken(signals: deque[str]) -> tuple[str, ...]:
+    return tuple(signals.popleft() for _ in range(len(signals)))
 
 
 # TestStream -----------------------------------------------------------------------------------------------------------
@@ -186,27 +189,73 @@ def _by_event(staged: StagedPlan, arrivals: Arrivals) -> dict[int, Arrivals]:
     return parts
 
 
+def _static_instants(static: Sequence[Read], through: Through) -> Iterator[Instant]:
+    """Yield the instants, before a script's first step, at which all is there and over with that the program holds."""
+    if not static:
+        return
+    first = Instant(0, -2)
+    for read in static:
+        join_arrivals(first.arrivals, through(read.label, MAIN, static_bundle(read, 0)))
+    yield first
+    yield Instant(0, -1, watermarks={read.label: MAX_WATERMARKS for read in static})
+
+
+def _script_chunks(
+    labels: Sequence[str], instants: Iterable[Instant], signals: deque[str], size: Size
+) -> Iterator[InputChunk]:
+    """Yield instants in chunks; one ends, too, where a signal has arrived."""
+    known = dict.fromkeys(labels, MIN_WATERMARKS)
+    chunk, elements = InputChunk([], [], {label: [] for label in labels}), 0
+    for instant in instants:
+        if len(chunk) and (signals or len(chunk) >= size.instants or elements >= size.elements):
+            yield chunk
+            chunk, elements = InputChunk([], [], {label: [] for label in labels}), 0
+        place = len(chunk)
+        taking_effect = (*(() if place else _taken(signals)), *instant.signals)
+        if taking_effect:
+            chunk.signals[place] = taking_effect
+        chunk.at.append((instant.clock, instant.step))
+        chunk.closes.append(instant.closes)
+        for cut, bundle in instant.arrivals.items():
+            chunk.arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
+            elements += len(bundle)
+        known.update(instant.watermarks)
+        for label, column in chunk.watermarks.items():
+            column.append(known[label])
+    if len(chunk):
+        yield chunk
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def _file_instants(
-    reads: Sequence[Read], static: Sequence[Read], clock: int, through: Through, awaited: Awaited
-) -> Iterator[Instant]:
-    """Yield one instant a tick, and one for the sources whose last tick it was.
+def _file_chunks(ticks: TickReader, signals: deque[str], size: Size) -> Iterator[InputChunk]:
+    """Yield one instant a tick, and one for the sources whose last tick it was, in chunks.
 
     What the program holds is all there at the first tick, and over with it; so is a source that has no rows.
     """
-    ticks = TickReader(reads, static, clock, through, awaited)
-    watermarks = ticks.timeline.watermarks_of_sources()
-    for place, (tick, step) in enumerate(ticks.timeline.at):
-        arrivals = ticks.take(tick) if step == 0 else {}
-        if place == 0:
-            for read in static:
-                join_arrivals(arrivals, through(read.label, MAIN, static_bundle(read, tick)))
-        yield Instant(
-            tick,
-            step,
-            arrivals,
-            {label: values[place] for label, values in watermarks.items()},
-            closes=ticks.timeline.closes[place],
+    timeline = ticks.timeline
+    watermarks = timeline.watermarks_of_sources()
+    places = {cut: array_of(placed.places) for cut, placed in ticks.arrivals.items()}
+    counts = sum((np.bincount(at, minlength=len(timeline)) for at in places.values()), np.zeros(len(timeline), int))
+    until = np.cumsum(counts)
+    start = 0
+    while start < len(timeline):
+        before = int(until[start - 1]) if start else 0
+        filled = int(np.searchsorted(until, before + size.elements)) + 1
+        stop = min(filled, start + size.instants, len(timeline))
+        chunk = InputChunk(
+            timeline.at[start:stop],
+            timeline.closes[start:stop],
+            {label: column[start:stop] for label, column in watermarks.items()},
         )
+        for cut, at in places.items():
+            first, last = np.searchsorted(at, [start, stop]).tolist()
+            if first < last:
+                bundle = ticks.arrivals[cut].bundle
+                chunk.arrivals[cut] = PlacedBundle(bundle.part(first, last), Integers(at[first:last] - start))
+        taking_effect = _taken(signals)
+        if taking_effect:
+            chunk.signals[0] = taking_effect
+        yield chunk
+        start = stop

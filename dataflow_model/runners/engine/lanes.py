@@ -1,0 +1,335 @@
+"""Lanes: what a bundle says of its elements, held in another form than a list of Python objects.
+
+A lane is a sequence that never changes, so bundles share it freely. What it has in common with a list is reading; how
+it is put together is said by the functions `part`, `taken` and `joined`, which take lists as well.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.plan.rows import rows_of, values_of
+from dataflow_model.values import GLOBAL_WINDOW, Window
+from dataflow_model.values import interval as interval_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["Integers", "Intervals", "Lane", "Pairs", "Repeated", "RowValues", "array_of", "joined", "part", "taken"]
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+class Lane(Sequence[T_co]):
+    """A sequence that never changes. Subclasses say what its items are, and how it is cut and put together."""
+
+    @abc.abstractmethod
+    def items(self) -> Iterator[T_co]:
+        """Return an iterator over the items."""
+
+    @abc.abstractmethod
+    def part(self, start: int, stop: int) -> Lane[T_co]:
+        """Return the items `[start, stop)`."""
+
+    @abc.abstractmethod
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Lane[T_co]:
+        """Return the items at these places, in this order."""
+
+    @abc.abstractmethod
+    def joined(self, other: Lane[Any]) -> Lane[T_co] | None:
+        """Return its items and then those of another lane; `None` where they do not go into one."""
+
+    @abc.abstractmethod
+    def item(self, row: int) -> T_co:
+        """Return the item at a place from 0."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        return self.items()
+
+    @overload
+    def __getitem__(self, row: int) -> T_co: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[T_co]: ...
+    def __getitem__(self, row: int | slice) -> T_co | Sequence[T_co]:
+        if isinstance(row, slice):
+            return list(self.items())[row]
+        return self.item(range(len(self))[row])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(map(_equal, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self.items()))
+
+
+class Repeated(Lane[T_co]):
+    """The same item many times.
+
+    Example:
+        >>> list(Repeated("a", 3))
+        ['a', 'a', 'a']
+    """
+
+    def __init__(self, value: T_co, count: int) -> None:
+        self.value = value
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def items(self) -> Iterator[T_co]:
+        """Return an iterator over the items."""
+        return itertools.repeat(self.value, self._count)
+
+    def item(self, row: int) -> T_co:
+        """Return the item."""
+        del row
+        return self.value
+
+    def part(self, start: int, stop: int) -> Repeated[T_co]:
+        """Return the items `[start, stop)`."""
+        return Repeated(self.value, len(range(self._count)[start:stop]))
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Repeated[T_co]:
+        """Return the item as often as there are places."""
+        return Repeated(self.value, len(rows))
+
+    def joined(self, other: Lane[Any]) -> Lane[T_co] | None:
+        """Return the item as often as in both."""
+        if isinstance(other, Repeated) and (other.value is self.value or other.value == self.value):
+            return Repeated(self.value, self._count + len(other))
+        return None
+
+
+class Integers(Lane[int]):
+    """Integers in an array, which are Python numbers when they are looked at.
+
+    Attributes:
+        array: the integers.
+
+    Example:
+        >>> list(Integers(np.array([3, 5])).taken([1, 1, 0]))
+        [5, 5, 3]
+    """
+
+    def __init__(self, array: NDArray[np.int64]) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def items(self) -> Iterator[int]:
+        """Return an iterator over the numbers."""
+        numbers: list[int] = self.array.tolist()
+        return iter(numbers)
+
+    def item(self, row: int) -> int:
+        """Return a number."""
+        return int(self.array[row])
+
+    def part(self, start: int, stop: int) -> Integers:
+        """Return the numbers `[start, stop)`."""
+        return Integers(self.array[start:stop])
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Integers:
+        """Return the numbers at these places."""
+        return Integers(self.array[np.asarray(rows, np.int64)])
+
+    def joined(self, other: Lane[Any]) -> Integers | None:
+        """Return the numbers of both."""
+        return Integers(np.concatenate([self.array, other.array])) if isinstance(other, Integers) else None
+
+
+class Intervals(Lane["tuple[Window, ...]"]):
+    """One window for each element: a plain interval, or the global window.
+
+    Attributes:
+        starts, ends: the bounds.
+        is_global: whether −∞ to +∞ is the global window.
+    """
+
+    def __init__(self, starts: NDArray[np.int64], ends: NDArray[np.int64], *, is_global: bool = False) -> None:
+        self.starts, self.ends, self.is_global = starts, ends, is_global
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def items(self) -> Iterator[tuple[Window, ...]]:
+        """Return an iterator over the windows; neighbours that are equal are one object."""
+        made: dict[tuple[int, int], tuple[Window, ...]] = {}
+        for bounds in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+            window = made.get(bounds)
+            if window is None:
+                window = made[bounds] = self._windows(*bounds)
+            yield window
+
+    def item(self, row: int) -> tuple[Window, ...]:
+        """Return a window."""
+        return self._windows(int(self.starts[row]), int(self.ends[row]))
+
+    def part(self, start: int, stop: int) -> Intervals:
+        """Return the windows `[start, stop)`."""
+        return Intervals(self.starts[start:stop], self.ends[start:stop], is_global=self.is_global)
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Intervals:
+        """Return the windows at these places."""
+        places = np.asarray(rows, np.int64)
+        return Intervals(self.starts[places], self.ends[places], is_global=self.is_global)
+
+    def joined(self, other: Lane[Any]) -> Intervals | None:
+        """Return the windows of both."""
+        if not isinstance(other, Intervals) or other.is_global != self.is_global:
+            return None
+        starts, ends = np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends])
+        return Intervals(starts, ends, is_global=self.is_global)
+
+    def _windows(self, start: int, end: int) -> tuple[Window, ...]:
+        return (GLOBAL_WINDOW,) if self.is_global else (interval_of(start, end),)
+
+
+class RowValues(Lane[Any]):
+    """Rows of a source, which are named tuples when they are looked at.
+
+    Attributes:
+        table: the rows.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._rows: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def items(self) -> Iterator[Any]:
+        """Return an iterator over the rows."""
+        return iter(self._made())
+
+    def item(self, row: int) -> Any:
+        """Return a row."""
+        return self._made()[row]
+
+    def part(self, start: int, stop: int) -> RowValues:
+        """Return the rows `[start, stop)`."""
+        return RowValues(self.table.slice(start, stop - start))
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> RowValues:
+        """Return the rows at these places."""
+        return RowValues(self.table.take(pa.array(np.asarray(rows, np.int64))))
+
+    def joined(self, other: Lane[Any]) -> RowValues | None:
+        """Return the rows of both."""
+        if isinstance(other, RowValues) and other.table.schema.equals(self.table.schema):
+            return RowValues(pa.concat_tables([self.table, other.table]))
+        return None
+
+    def _made(self) -> list[Any]:
+        if self._rows is None:
+            self._rows = [row for batch in self.table.to_batches() for row in rows_of(batch)]
+        return self._rows
+
+
+class Pairs(Lane["tuple[Any, Any]"]):
+    """Pairs of a key and a value, each of them a column.
+
+    Attributes:
+        keys, values: the columns.
+    """
+
+    def __init__(self, keys: pa.ChunkedArray, values: pa.ChunkedArray) -> None:
+        self.keys, self.values = keys, values
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Return an iterator over the pairs."""
+        return zip(_values(self.keys), _values(self.values), strict=True)
+
+    def item(self, row: int) -> tuple[Any, Any]:
+        """Return a pair."""
+        [pair] = self.part(row, row + 1)
+        return pair
+
+    def part(self, start: int, stop: int) -> Pairs:
+        """Return the pairs `[start, stop)`."""
+        return Pairs(self.keys.slice(start, stop - start), self.values.slice(start, stop - start))
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Pairs:
+        """Return the pairs at these places."""
+        places = pa.array(np.asarray(rows, np.int64))
+        return Pairs(self.keys.take(places), self.values.take(places))
+
+    def joined(self, other: Lane[Any]) -> Pairs | None:
+        """Return the pairs of both."""
+        if not isinstance(other, Pairs) or (other.keys.type, other.values.type) != (self.keys.type, self.values.type):
+            return None
+        columns = ((self.keys, other.keys), (self.values, other.values))
+        keys, values = (pa.chunked_array([*mine.chunks, *theirs.chunks], mine.type) for mine, theirs in columns)
+        return Pairs(keys, values)
+
+
+def part(items: Sequence[T], start: int, stop: int) -> Sequence[T]:
+    """Return the items `[start, stop)`."""
+    return items.part(start, stop) if isinstance(items, Lane) else items[start:stop]
+
+
+def taken(items: Sequence[T], rows: Sequence[int] | NDArray[np.int64]) -> Sequence[T]:
+    """Return the items at these places, in this order.
+
+    Example:
+        >>> taken(["a", "b"], [1, 0, 1])
+        ['b', 'a', 'b']
+    """
+    if isinstance(items, Lane):
+        return items.taken(rows)
+    return [items[row] for row in (rows.tolist() if isinstance(rows, np.ndarray) else rows)]
+
+
+def joined(items: Sequence[T], more: Sequence[T]) -> Sequence[T]:
+    """Return the items of both; a list takes the others in, and is returned.
+
+    Example:
+        >>> joined(Integers(np.array([1])), Integers(np.array([2])))
+        [1, 2]
+        >>> joined([1], Repeated(2, 2))
+        [1, 2, 2]
+    """
+    if not len(more):
+        return items
+    if not len(items):
+        return more if isinstance(more, Lane) else list(more)
+    if isinstance(items, Lane) and isinstance(more, Lane):
+        together = items.joined(more)
+        if together is not None:
+            return together
+    items = items if isinstance(items, list) else list(items)
+    items.extend(more)
+    return items
+
+
+def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
+    """Return integers as an array, which may be that of a lane."""
+    return numbers.array if isinstance(numbers, Integers) else np.array(numbers, np.int64)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    values = [values_of(chunk) for chunk in column.chunks]
+    return values[0] if len(values) == 1 else list(itertools.chain.from_iterable(values))
+
+
+def _equal(mine: object, other: object) -> bool:
+    return bool(mine == other)
