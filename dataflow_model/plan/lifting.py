@@ -55,13 +55,15 @@ class Lift:
     windows: str = ""
 
 
-def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
+def lifts(staged: StagedPlan, *, streaming: bool, by_instant: bool = False) -> Mapping[str, Lift]:
     """Return the groupings of a plan that are lifted, by label.
 
     Args:
         staged: the plan.
         streaming: whether it runs as a stream. There sessions may still grow, and under a replay clock a micro-batch
             is many instants, so those are left to the general path.
+        by_instant: whether partials are made for the instants to which they belong, however many there are; a replay
+            clock then makes no difference.
 
     Example:
         >>> import tempfile, pathlib, pyarrow as pa, pyarrow.parquet as pq
@@ -81,7 +83,7 @@ def lifts(staged: StagedPlan, *, streaming: bool) -> Mapping[str, Lift]:
     sources = [read.source for read in staged.sources]
     if asks_for_percentile(staged.plan):
         return {}
-    if streaming and any(source.has_own_clock for source in sources):
+    if streaming and not by_instant and any(source.has_own_clock for source in sources):
         return {}
     lifted = {}
     for node in staged.plan.nodes:

@@ -12,17 +12,20 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
-from dataflow_model.metrics.collecting import enter, took
+from dataflow_model.metrics.collecting import enter, took, took_several
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.columns.accumulators import column, finish
+from dataflow_model.runners.engine.columns.chunks import partials_by_instant
 from dataflow_model.runners.engine.columns.panes import PaneTable, from_ipc, to_ipc
 from dataflow_model.runners.engine.columns.partials import concat, merge_partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions
+from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import of_watermark
 from dataflow_model.runners.engine.resharding import partials_of_share
@@ -37,7 +40,6 @@ from dataflow_model.windowing.intersecting import intersecting_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dataflow_model.plan.lifting import Lift
@@ -92,6 +94,7 @@ class ColumnarEngine:
         self._tables: list[pa.Table] = []
         self._folded: _Folded = {}
         self._gone: set[bytes] = set()
+        self._first_end = int(MAX_TIMESTAMP)
         if follow:  # a bounded job has no processing clock
             self.clock = int(MIN_TIMESTAMP)
 
@@ -99,13 +102,18 @@ class ColumnarEngine:
         """Run the instants of a chunk in order; see `KeyedMachine`."""
         enter(self.label)
         produced = Produced()
-        inboxes = dict(chunk.elements.runs())
+        combined = partials_by_instant(chunk, self.lift, self._window_fn, self.watermark)
+        if combined is not None:
+            took_several(self.label, np.bincount(array_of(chunk.elements.places)))
+        inboxes = {} if combined is not None else dict(chunk.elements.runs())
         for place, (clock, watermarks) in enumerate(zip(chunk.instants.clocks, chunk.watermarks, strict=True)):
             inbox = inboxes.get(place)
             if inbox is not None:
                 took(self.label, len(inbox))
             self.advance_clock(clock)
             self._take(inbox, chunk.partials.get(place, ()))
+            if combined is not None and place in combined:
+                self.absorb(*combined[place])
             self.advance_watermarks(watermarks)
             self._give(place, produced)
             produced.watermarks.append(self.output_watermarks())
@@ -150,6 +158,7 @@ class ColumnarEngine:
                 table = table.filter(pa.array(~late))
         if table.num_rows:
             self._tables.append(table)
+            self._first_end = min(self._first_end, int(self._ends(table).min()))
 
     def fold(self, inbox: Bundle) -> None:
         """Take in elements that could not go through a kernel.
@@ -172,6 +181,7 @@ class ColumnarEngine:
                     place = (encoded, start, end)
                     first, accumulator = self._folded.get(place) or (shown_key(key), self.combine.create_accumulator())
                     self._folded[place] = (first, self.combine.add_input(accumulator, inner))
+                    self._first_end = min(self._first_end, end)
             except Exception as error:
                 raise user_error(error, self.label, value, hint=None) from error
 
@@ -181,6 +191,8 @@ class ColumnarEngine:
         if watermark <= self.watermark:
             return
         previous, self.watermark = self.watermark, watermark
+        if watermark < self._first_end and all(watermark < part.first_end for part in self._parts.values()):
+            return
         tables: list[pa.Table] = []
         folded: list[_Folded] = []
         for name, part in self._parts.items():
@@ -197,6 +209,8 @@ class ColumnarEngine:
         self._tables = [rest for table in self._tables for rest in self._between(table, watermark, int(MAX_TIMESTAMP))]
         folded.append({place: held for place, held in self._folded.items() if place[2] <= watermark})
         self._folded = {place: held for place, held in self._folded.items() if place[2] > watermark}
+        ends = [int(self._ends(table).min()) for table in self._tables] + [end for _, _, end in self._folded]
+        self._first_end = min(ends, default=int(MAX_TIMESTAMP))
         self._emit(tables, [some for some in folded if some])
 
     # What a runner reads off ---------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from dataflow_model.plan.nodes import (
 from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.columns.chunks import assigned_columns
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Lane, Pairs, RowValues, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import numbered_by_cause
@@ -51,6 +52,8 @@ __all__ = ["Fragment"]
 
 _WINDOWS: Final = frozenset({IntervalWindow, GlobalWindow})
 """The windows that are told by their class, which is faster than to look for their attributes."""
+_MARKED: Final = frozenset({TaggedOutput, TimestampedValue})
+"""Outputs that are more than plain values."""
 _WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
 
 
@@ -200,7 +203,7 @@ class Fragment:
             return flow
         assign = node.strategy.window_fn.assign
         needs_pairs = node.strategy.window_fn.needs_pairs
-        columns = _intervals(node.strategy.window_fn, flow.times)
+        columns = _intervals(node.strategy.window_fn, flow.times, node.label)
         if columns is not None:
             return _Flow(flow.values, flow.causes, flow.times, columns)
         windows: list[tuple[Window, ...]] = []
@@ -340,7 +343,7 @@ def _map(node: ParDo, flow: _Flow) -> _Flow | None:
     except Exception as error:
         place = len(flow.values) - operator.length_hint(rest) - 1
         raise user_error(error, node.label, flow.values[place]) from error
-    if any(type(value) is TaggedOutput or type(value) is TimestampedValue for value in values):
+    if not _MARKED.isdisjoint(map(type, values)):
         outputs = {MAIN: _Flow.empty()}
         for value, cause, time, windows in zip(values, flow.causes, flow.times, flow.windows, strict=True):
             _file(node, outputs, [value], cause, time, windows)
@@ -370,11 +373,11 @@ def _picked(items: Sequence[Any], causes: Sequence[int]) -> Sequence[Any]:
     return _own(items) if isinstance(causes, range) else taken(items, causes)
 
 
-def _intervals(window_fn: WindowFn, times: Sequence[int]) -> Intervals | None:
+def _intervals(window_fn: WindowFn, times: Sequence[int], label: str) -> Intervals | None:
     """Assign a column of event times; `None` where elements are assigned one by one."""
-    if not isinstance(times, Integers) or not window_fn.assigns_columns:
+    if not isinstance(times, Integers) or not len(times) or not window_fn.assigns_columns:
         return None
-    assigned = window_fn.assign_many(times.array)
+    assigned = assigned_columns(window_fn, times.array, label)
     if assigned is None or assigned[0] is not None:
         return None
     _, starts, ends = assigned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -102,16 +103,22 @@ class JoinedRecords(Sequence[Record]):
         chunks: the chunks.
 
     Attributes:
-        values: the elements.
+        chunks: the chunks, none of them joined itself.
     """
 
     def __init__(self, chunks: Sequence[Sequence[Record]]) -> None:
-        self._chunks = chunks
+        self.chunks: list[Sequence[Record]] = []
+        for chunk in chunks:
+            self.chunks += chunk.chunks if isinstance(chunk, JoinedRecords) else [chunk]
         self._records: list[Record] | None = None
-        self.values: list[Any] = list(itertools.chain.from_iterable(map(values_of, chunks)))
+
+    @functools.cached_property
+    def values(self) -> list[Any]:
+        """The elements."""
+        return list(itertools.chain.from_iterable(map(values_of, self.chunks)))
 
     def __len__(self) -> int:
-        return len(self.values)
+        return sum(map(len, self.chunks))
 
     @overload
     def __getitem__(self, place: int) -> Record: ...
@@ -125,5 +132,5 @@ class JoinedRecords(Sequence[Record]):
 
     def _all(self) -> list[Record]:
         if self._records is None:
-            self._records = list(itertools.chain.from_iterable(self._chunks))
+            self._records = list(itertools.chain.from_iterable(self.chunks))
         return self._records

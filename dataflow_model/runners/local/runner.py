@@ -22,6 +22,7 @@ from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.engine.bounded.execution import Execution
+from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.records import JoinedRecords
 from dataflow_model.runners.local.support import BOUNDED, STREAMING
 from dataflow_model.runners.progress import Progress, live_progress
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Write
     from dataflow_model.plan.runner import PipelineResult
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.sinks import Record, Sink, SinkWriter
     from dataflow_model.time import DurationLike
     from dataflow_model.values.tables import Table
 
@@ -275,14 +276,14 @@ class LocalResult(BackgroundRun):
             self._publish(node, JoinedRecords(records.pop(node.label, ())))
         self._state = RunnerState.DONE
 
-    def _publish(self, node: Write, records: Sequence[Record]) -> None:
+    def _publish(self, node: Write, records: JoinedRecords) -> None:
         enter(node.label)
         if node.sink.keeps_records:  # they are here already
             self._collected[node.label] = list(records)
             return
         writer = node.sink.open(self._run_id, _ONE_TASK)
         try:
-            writer.write(records)
+            _write(writer, node.sink, records)
             messages = [writer.close()]
         except BaseException:
             writer.abort()
@@ -290,3 +291,13 @@ class LocalResult(BackgroundRun):
         node.sink.commit(self._run_id, messages)
         for name, count in node.sink.counts(messages).items():
             self._execution.counters[node.label][name] += count
+
+
+def _write(writer: SinkWriter, sink: Sink, records: JoinedRecords) -> None:
+    """Write all records at once; panes that are columns stay so where the sink takes them."""
+    panes = [chunk.panes for chunk in records.chunks if isinstance(chunk, PaneRecords)]
+    if not writer.takes_columns or len(panes) < len(records.chunks):
+        writer.write(records)
+        return
+    for table in panes:
+        writer.write_columns(table.in_order().columns(panes=sink.panes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,16 +13,18 @@ from dataflow_model.metrics.collecting import took_several
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.graph import Plan
+from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
 from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, Size, chunks_of
 from dataflow_model.runners.engine.chunk import PlacedBundle
+from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.lanes import array_of
+from dataflow_model.runners.engine.lanes import Repeated, array_of
 from dataflow_model.runners.engine.lifetimes import torn_down
-from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.records import JoinedRecords, records_of
 from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.runners.engine.timeline import Awaited
@@ -72,7 +75,10 @@ class Execution:
         }
         self._awaited = Awaited(awaited_percentiles(plan), percentile_that_ends(plan))
         self._signals: deque[str] = deque()
-        self._shards = [StageShard(self.staged, depth + 1, sides) for depth in range(len(self.staged.stages))]
+        lifted = lifts(self.staged, streaming=True, by_instant=True)
+        self._shards = [
+            StageShard(self.staged, depth + 1, sides, lifts=lifted) for depth in range(len(self.staged.stages))
+        ]
 
     def run(self) -> Generator[dict[str, Sequence[Record]]]:
         """Yield what reaches each sink, chunk by chunk; run it to the end, or close it."""
@@ -87,9 +93,13 @@ class Execution:
     def _run(self, chunk: InputChunk) -> dict[str, Sequence[Record]]:
         """Run a chunk stage by stage, and return what reaches each sink."""
         arrivals, watermarks = chunk.arrivals, dict(chunk.watermarks)
+        panes: dict[str, list[tuple[int, Sequence[Record]]]] = {}
         for shard in self._shards:
             passed, reports = shard.run(chunk.instants, arrivals, watermarks)
             watermarks.update(reports)
+            for cut, tables in shard.take_panes().items():
+                stages = self.staged.depth_of(cut) - 1 - shard.depth
+                panes[cut] = [(place, PaneRecords(table, chunk.at[place], stages)) for place, table in tables]
             for cut, placed in passed.items():
                 arrivals.setdefault(cut, PlacedBundle()).extend(placed)
         for label, reports_of in watermarks.items():
@@ -98,11 +108,17 @@ class Execution:
         self.reached = chunk.at[-1][0]
         records: dict[str, Sequence[Record]] = {}
         for sink in self.staged.sinks:
-            placed = arrivals.get(sink.label, PlacedBundle()).in_order()
-            if placed:
-                took_several(sink.label, np.bincount(array_of(placed.places)))
+            placed, several = arrivals.get(sink.label, PlacedBundle()).in_order(), panes.get(sink.label, [])
+            sizes = [*np.bincount(array_of(placed.places)).tolist(), *(len(some) for _, some in several)]
+            if several:  # some panes of a grouping may be columns, and others rows
+                for place, bundle in placed.runs():
+                    several.append((place, records_of(bundle, Repeated(chunk.at[place], len(bundle)))))
+                records[sink.label] = JoinedRecords([some for _, some in sorted(several, key=_place_of)])
+            elif len(placed):
                 records[sink.label] = records_of(placed.bundle, placed.instants(chunk.at))
-                self.counters[sink.label]["elements_in"] += len(placed)
+            if sizes:
+                took_several(sink.label, sizes)
+                self.counters[sink.label]["elements_in"] += sum(sizes)
         return records
 
     def metrics(self) -> dict[str, Counter[str]]:
@@ -132,6 +148,9 @@ class Execution:
         arrivals: Arrivals = {}
         route(self.staged, 0, self._fragments[label].run(bundle, tag), arrivals)
         return arrivals
+
+
+_place_of = operator.itemgetter(0)
 
 
 def side_values(

@@ -12,19 +12,21 @@ from dataflow_model.errors import InvalidType, shown
 from dataflow_model.runners.engine.columns.accumulators import fits
 from dataflow_model.runners.engine.columns.partials import partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
+from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of
 from dataflow_model.runners.engine.user_code import column_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from dataflow_model.plan.lifting import Lift
+    from dataflow_model.runners.engine.chunk import Chunk as InstantChunk
     from dataflow_model.windowing import WindowFn
     from dataflow_model.windowing.base import AssignedColumn
 
-__all__ = ["Chunk", "chunk_partials"]
+__all__ = ["Chunk", "assigned_columns", "chunk_partials", "partials_by_instant"]
 
 _FAR: Final = 2**61
 """Event times beyond this have windows that may be cut off at ±∞, which the general path minds."""
@@ -59,7 +61,7 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | 
         return None  # a timestamp is a datetime, or a number where datetime ends: its rows know which
     if len(times) and not -_FAR < int(times.min()) <= int(times.max()) < _FAR:
         return None
-    assigned = _assigned(window_fn, times, lift.windows or lift.label)
+    assigned = assigned_columns(window_fn, times, lift.windows or lift.label)
     if assigned is None:
         return None
     rows, starts, ends = assigned
@@ -80,7 +82,7 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | 
         return None
 
 
-def _assigned(window_fn: WindowFn, times: NDArray[np.int64], label: str) -> AssignedColumn | None:
+def assigned_columns(window_fn: WindowFn, times: NDArray[np.int64], label: str) -> AssignedColumn | None:
     """Return the windows of a column of event times, as a window function assigns them that may be a user's.
 
     Raises:
@@ -111,6 +113,44 @@ def _is_column(assigned: Any, count: int) -> bool:
     if not all(isinstance(column, np.ndarray) and column.dtype.kind == "i" for column in columns):
         return False
     return {len(column) for column in bounds} == {count if rows is None else len(rows)}
+
+
+def partials_by_instant(
+    chunk: InstantChunk, lift: Lift, window_fn: WindowFn, watermark: int
+) -> Mapping[int, tuple[pa.Table, int]] | None:
+    """Combine the elements of a chunk of instants, where they are columns; `None` where they are not, or do not fit.
+
+    An element's partial is due at the instant at which the watermark passes the end of its window, or at the last
+    one if that is still to come; whether it was late when it arrived is the same there.
+
+    Args:
+        chunk: the chunk.
+        lift: how the grouping is fed; its columns go by other names here.
+        window_fn: assigns their windows.
+        watermark: the input's low watermark before the chunk.
+
+    Returns:
+        by place, the partials and how many elements are in them.
+    """
+    elements, last = chunk.elements.bundle, len(chunk.instants) - 1
+    values, times, windows = elements.values, elements.times, elements.windows
+    if not (isinstance(values, Pairs) and isinstance(times, Integers) and isinstance(windows, Intervals)):
+        return None
+    reached = np.array([watermarks.low for watermarks in chunk.watermarks], np.int64)
+    before = np.concatenate([[watermark], reached[:-1]])
+    late = windows.ends <= before[array_of(chunk.elements.places)]
+    due = np.where(late, last, np.minimum(np.searchsorted(reached, windows.ends), last))
+    batch = pa.record_batch({"key": values.keys.combine_chunks(), "value": values.values.combine_chunks()})
+    lift = attrs.evolve(lift, key="key", value=None if lift.kernel == "count" else "value")
+    found: dict[int, tuple[pa.Table, int]] = {}
+    for place in np.unique(due).tolist():
+        rows = np.flatnonzero(due == place)
+        some = batch if len(rows) == len(due) else batch.take(pa.array(rows))
+        table = chunk_partials(lift, window_fn, Chunk([some], times.array[rows]))
+        if table is None:
+            return None
+        found[place] = table, len(rows)
+    return found
 
 
 def _is_cut_off(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.sinks import Record
@@ -54,6 +55,18 @@ class PaneTable:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def in_order(self) -> PaneTable:
+        """Return the panes in the order in which the general path emits them."""
+        keys = self.table["key"].combine_chunks()
+        distinct = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
+        encoded = [encode_key(key) for key in (*distinct.dictionary.to_pylist(), None)]
+        ranks = np.empty(len(encoded), np.int64)
+        ranks[sorted(range(len(encoded)), key=encoded.__getitem__)] = np.arange(len(encoded))
+        codes = distinct.indices.fill_null(len(encoded) - 1).to_numpy()
+        bounds = [self.table[name].combine_chunks().to_numpy() for name in ("window_start", "window_end")]
+        rows = np.lexsort([ranks[codes], *bounds])
+        return attrs.evolve(self, table=self.table.take(pa.array(rows)))
 
     def bundle(self) -> Bundle:
         """Return the panes as elements, in the order in which the general path emits them."""

@@ -1,0 +1,193 @@
+"""Lanes read as the lists that they stand for, and functions give the same on them as on lists."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.engine.bundle import Bundle, all_joined
+from dataflow_model.runners.engine.chunk import PlacedBundle
+from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.lanes import (
+    Integers,
+    Intervals,
+    Lane,
+    Pairs,
+    Repeated,
+    RowValues,
+    joined,
+    part,
+    taken,
+)
+from dataflow_model.runners.engine.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
+from dataflow_model.runners.engine.row_orders import RowOrders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hypothesis.strategies import DrawFn
+
+_SMALL = st.integers(-3, 3)
+
+
+@st.composite
+def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
+    """Draw a lane of few items; `of` is which kind."""
+    count = draw(st.integers(0, 6))
+    numbers = np.array(draw(st.lists(_SMALL, min_size=count, max_size=count)), np.int64)
+    others = np.array(draw(st.lists(_SMALL, min_size=count, max_size=count)), np.int64)
+    kinds: list[Callable[[], Lane[Any]]] = [
+        lambda: Repeated("a", count),
+        lambda: Integers(numbers),
+        lambda: Intervals(numbers, numbers + 5),
+        lambda: RowValues(pa.table({"number": numbers, "other": others})),
+        lambda: Pairs(pa.chunked_array([numbers]), pa.chunked_array([others])),
+        lambda: RowOrders.of_origin("origin", numbers),
+        lambda: RowOrders(("b", "a"), np.abs(numbers) % 2, others, np.abs(others), (1,), (-1,)),
+    ]
+    return draw(st.sampled_from(kinds))() if of is None else kinds[of]()
+
+
+@given(lanes(), st.data())
+def test_a_lane_is_cut_as_its_list_is(lane: Lane[Any], data: st.DataObject) -> None:
+    items = list(lane)
+    assert lane == items
+    assert [lane[row] for row in range(-len(items), len(items))] == items * 2
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(items))] * 2)))
+    assert part(lane, start, stop) == items[start:stop] == lane[start:stop]
+    rows = data.draw(st.lists(st.integers(0, len(items) - 1))) if items else []
+    assert taken(lane, rows) == [items[row] for row in rows] == taken(items, np.array(rows, np.int64))
+
+
+@given(st.data())
+def test_lanes_and_lists_are_joined_as_lists_are(data: st.DataObject) -> None:
+    kind = data.draw(st.integers(0, 6))
+    lane, other = data.draw(lanes(kind)), data.draw(lanes(kind) | lanes())
+    items, more = list(lane), list(other)
+    assert joined(lane, other) == items + more
+    assert joined(list(items), other) == joined(lane, list(more)) == items + more
+    assert lane == items
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), _SMALL, _SMALL), max_size=8), st.data())
+def test_columns_of_orders_sort_and_change_as_tuples_do(rows: list[tuple[str, int, int]], data: st.DataObject) -> None:
+    causes = sorted(data.draw(st.lists(st.integers(0, len(rows) - 1)))) if rows else []
+    orders: Any = all_joined([_of_origin(name, sequence) for name, sequence, _ in rows]).orders
+    tuples: Any = [(name, sequence) for name, sequence, _ in rows]
+    assert orders == tuples
+    changes: list[Callable[[Any], Any]] = [
+        lambda orders: numbered_by_cause(orders, causes),
+        lambda orders: pass_stages(numbered_by_cause(orders, range(len(rows))), 2),
+        lambda orders: by_producer(relayed(pass_stages(orders, 1)), 3),
+    ]
+    for change in changes:
+        assert change(orders) == change(tuples)
+        places = data.draw(st.lists(_SMALL, min_size=len(change(tuples)), max_size=len(change(tuples))))
+        for major in (None, places):
+            mine, theirs = sorting(change(orders), major), sorting(change(tuples), major)
+            assert (mine is None) == (theirs is None)
+            assert mine is None or list(map(int, mine)) == theirs
+
+
+def _of_origin(name: str, sequence: int) -> Bundle:
+    orders: Any = RowOrders.of_origin(name, np.array([sequence]))
+    return Bundle.fresh([None], Integers(np.array([0])), orders, 0)
+
+
+def test_elements_of_instants_are_the_same_in_lanes() -> None:
+    numbers = (2, 2, 5, 5, 5, 9)
+    orders: Any = RowOrders.of_origin("a", np.arange(6))
+    bundle = Bundle.fresh(list("abcdef"), list(range(6)), orders, 0)
+    in_lanes = PlacedBundle(bundle, Integers(np.array(numbers)))
+    in_lists = PlacedBundle(bundle, list(numbers))
+    assert [(place, some.values) for place, some in in_lanes.runs()] == [
+        (2, ["a", "b"]),
+        (5, ["c", "d", "e"]),
+        (9, ["f"]),
+    ]
+    assert list(in_lanes.runs()) == list(in_lists.runs())
+    assert in_lanes.instants([(10, 0)] * 10) == in_lists.instants([(10, 0)] * 10) == [(10, 0)] * 6
+
+
+# Functions on lanes ---------------------------------------------------------------------------------------------------
+
+
+def _by_metadata(row: Any, timestamp: Any, window: Any, pane: Any, production_time: Any) -> list[Any]:
+    return [(row, timestamp, window, pane, production_time)]
+
+
+_FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "map": lambda: dm.Map(lambda row: row.value * 2),
+    "filter": lambda: dm.Filter(lambda row: row.value % 2),
+    "flat map": lambda: dm.FlatMap(lambda row: [row.value] * (row.value % 3)),
+    "stamped": lambda: dm.Map(
+        lambda row: dm.TimestampedValue(row, dm.EventTime(dm.event_time(row.at) + dm.Duration(row.value)))
+    ),
+    "metadata": lambda: dm.FlatMap(_by_metadata),
+    "pairs": lambda: dm.WithKeys("key", value="value"),
+    "pairs of rows": lambda: dm.WithKeys("key"),
+    "timestamps": lambda: dm.WithTimestamps(operator.attrgetter("at")),
+}
+_WINDOWS: dict[str, Callable[[], Any]] = {
+    "fixed": lambda: dm.FixedWindows(2),
+    "sliding": lambda: dm.SlidingWindows(4, 2),
+    "sessions": lambda: dm.Sessions(1),
+    "global": dm.GlobalWindows,
+    "days": lambda: dm.CalendarWindows.days(1, "America/New_York"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder whose file says what columns there are."""
+    made = tmp_path_factory.mktemp("rows")
+    pq.write_table(_table([]), made / "0.parquet")
+    return made
+
+
+def _table(rows: list[tuple[str | None, int, int]]) -> pa.Table:
+    keys, values, times = zip(*rows, strict=True) if rows else ((), (), ())
+    columns = {"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.int64())}
+    return pa.table({**columns, "at": pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC"))})
+
+
+@pytest.mark.parametrize("function", _FUNCTIONS)
+@settings(max_examples=40)
+@given(
+    window=st.sampled_from(sorted(_WINDOWS)),
+    rows=st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 9), st.integers(0, 5_000_000))),
+)
+def test_functions_give_the_same_on_lanes_as_on_lists(
+    folder: Path, function: str, window: str, rows: list[tuple[str | None, int, int]]
+) -> None:
+    p = dm.Pipeline()
+    source = p | "rows" >> dm.io.ReadParquet(folder, event_time="at")
+    before = source | "before" >> _FUNCTIONS[function]()
+    windows = dm.Window.into(_WINDOWS[window]())
+    _ = before | "windows" >> windows | "behind" >> dm.io.Collect()
+    _ = source | "windows first" >> windows | "late" >> _FUNCTIONS[function]() | "later" >> dm.io.Collect()
+    _ = (before, source) | dm.Flatten() | "both" >> dm.io.Collect()
+    plan = p.plan()
+    cuts = cut_into_stages(plan).cuts
+    orders: Any = RowOrders.of_origin("rows:a", np.arange(len(rows)))
+    times = Integers(np.array([time for *_, time in rows], np.int64))
+    lanes = Bundle.fresh(RowValues(_table(rows)), times, orders, 7)
+    lists = Bundle(
+        list(lanes.values),
+        list(lanes.times),
+        list(lanes.windows),
+        list(lanes.panes),
+        list(lanes.orders),
+        list(lanes.produced),
+    )
+    assert Fragment(plan, "rows", cuts).run(lanes) == Fragment(plan, "rows", cuts).run(lists)
