@@ -31,6 +31,7 @@ from dataflow_model.runners.engine.core.operations import (
     PANE_ON_TIME,
     PANE_RETRACTION,
 )
+from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import ELEMENT, Order, of_timer, rising
 from dataflow_model.runners.engine.sharding import encoded_key
@@ -107,11 +108,11 @@ class CoreMachine:
             start=start,
             end=end,
             kind=kind,
-            time=np.array(bundle.times, np.int64)[row],
+            time=array_of(bundle.times)[row],
             clock=np.array(instants.clocks, np.int64),
             watermark=np.array([watermark.low for watermark in watermarks], np.int64),
             closes=np.array(instants.closes, np.int64),
-            until=np.searchsorted(np.array(places, np.int64)[row], np.arange(len(instants)), side="right"),
+            until=np.searchsorted(array_of(places)[row], np.arange(len(instants)), side="right"),
             further=[further[:, line] for line in self._lines] if watermarks else [],
             signals=[instants.signals.get(place, ()) for place in range(len(instants))] if instants.signals else None,
         )
@@ -238,10 +239,12 @@ class CoreMachine:
         keys = panes.shown or list(map(core.keys.shown.__getitem__, numbers))
         windows: dict[tuple[int, int, int], tuple[Window, ...]] = {}
         output = Bundle(list(zip(keys, values, strict=True)), panes.time.tolist(), produced=panes.produced.tolist())
+        in_windows: list[tuple[Window, ...]] = []
         for bounds in zip(panes.start.tolist(), panes.end.tolist(), panes.kind.tolist(), strict=True):
             if bounds not in windows:
                 windows[bounds] = (core.window(*bounds),)
-            output.windows.append(windows[bounds])
+            in_windows.append(windows[bounds])
+        output.windows = in_windows
         infos = zip(flags, panes.index.tolist(), panes.on_time_index.tolist(), strict=True)
         output.panes = [self._info(flag & ~PANE_RETRACTION, index, on_time) for flag, index, on_time in infos]
         causes = zip(
