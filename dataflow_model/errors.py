@@ -6,10 +6,12 @@ Python programmers expect it.
 
 from __future__ import annotations
 
+import logging
 import reprlib
 from typing import Any, Final
 
 __all__ = [
+    "LOG",
     "CheckpointMismatch",
     "DataflowError",
     "InvalidArgument",
@@ -29,6 +31,10 @@ __all__ = [
     "explain",
     "shown",
 ]
+
+
+LOG: Final = logging.getLogger("dataflow_model")
+"""The logger of the whole package: `logging.getLogger("dataflow_model")`."""
 
 
 def explain(problem: str, *, hint: str | None = None) -> str:

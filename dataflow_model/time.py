@@ -118,7 +118,8 @@ class _Micros(int):
         if isinstance(other, type(self)) or isinstance(self, type(other)):
             return True
         raise InvalidType(
-            f"{_kind(self)} and {_kind(other)} cannot be compared or subtracted, got {self!r} {sign} {other!r}"
+            f"{_kind(self)} and {_kind(other)} cannot be compared or subtracted, got {self!r} {sign} {other!r}",
+            hint="compare two event times or two processing times; event_time(int(x) / 10**6) converts",
         )
 
     def _refuse_number(self, other: object, expression: str, meant: type[_Micros]) -> None:
@@ -186,7 +187,10 @@ class Duration(_Micros):
         if isinstance(given, Duration):
             return type(self)(_saturate(int(self) - int(given)))
         if isinstance(given, Instant):
-            raise InvalidType(f"an instant cannot be subtracted from a duration, got {self!r} - {other!r}")
+            raise InvalidType(
+                f"an instant cannot be subtracted from a duration, got {self!r} - {other!r}",
+                hint="swap the two: instant - duration",
+            )
         self._refuse_number(given, f"{self!r} - {other!r}", Duration)
         return NotImplemented
 
@@ -229,7 +233,10 @@ class Instant(_Micros):
         if isinstance(given, Duration):
             return type(self)(_shifted(int(self), int(given)))
         if isinstance(given, Instant):
-            raise InvalidType(f"two instants cannot be added, got {self!r} + {other!r}")
+            raise InvalidType(
+                f"two instants cannot be added, got {self!r} + {other!r}",
+                hint="add a duration to an instant, or subtract the instants",
+            )
         self._refuse_number(given, f"{self!r} + {other!r}", Duration)
         return NotImplemented
 
@@ -353,7 +360,10 @@ def event_time(value: InstantLike) -> EventTime:
         0
     """
     if isinstance(value, ProcessingTime):
-        raise InvalidType(f"expected an event time, got the processing time {value!r}")
+        raise InvalidType(
+            f"expected an event time, got the processing time {value!r}",
+            hint="use the element's `timestamp`; only timers of the processing-time domain take processing times",
+        )
     return EventTime(_instant(value))
 
 
@@ -365,7 +375,10 @@ def processing_time(value: InstantLike) -> ProcessingTime:
         ProcessingTime(1970-01-01T00:00:00Z)
     """
     if isinstance(value, EventTime):
-        raise InvalidType(f"expected a processing time, got the event time {value!r}")
+        raise InvalidType(
+            f"expected a processing time, got the event time {value!r}",
+            hint="use dm.processing_time(…); only event-time timers take event times",
+        )
     return ProcessingTime(_instant(value))
 
 
@@ -428,7 +441,10 @@ def check_zone(name: object) -> None:
 
 def _seconds(value: float) -> int:
     if math.isnan(value):
-        raise InvalidArgument(f"a number of seconds must not be NaN, got {value!r}")
+        raise InvalidArgument(
+            f"a number of seconds must not be NaN, got {value!r}",
+            hint="replace missing values before they become times",
+        )
     if value in (float("inf"), float("-inf")):
         return _MAX if value > 0 else _MIN
     return _saturate(round(value * MICROS_PER_SECOND))

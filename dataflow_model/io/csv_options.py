@@ -39,7 +39,10 @@ def _texts(given: Sequence[str] | None) -> tuple[str, ...] | None:
 def _pairs(given: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> tuple[tuple[str, str], ...]:
     pairs = tuple(dict(given or {}).items())
     if not all(isinstance(text, str) for pair in pairs for text in pair):
-        raise InvalidType(f"`rename` must have texts for keys and values, got {given!r}")
+        raise InvalidType(
+            f"`rename` must have texts for keys and values, got {given!r}",
+            hint="use rename={'user-id': 'user'}, for example",
+        )
     return pairs
 
 
@@ -76,7 +79,10 @@ class CsvOptions:
                 hint="leave one of them out",
             )
         if self.names is not None and not self.names:
-            raise InvalidArgument("`columns` must name at least one column, got []")
+            raise InvalidArgument(
+                "`columns` must name at least one column, got []",
+                hint="leave it out if the file has a header, or use columns=['key', 'value']",
+            )
         if self.header is False and self.names is None:
             raise InvalidArgument(
                 "files without a header need names for their columns, got header=False", hint="pass columns=[…]"

@@ -213,7 +213,9 @@ class CsvSink(FileSink):
         """Check the options."""
         check_character("delimiter", self.delimiter)
         if self.delimiter == '"':
-            raise InvalidArgument("`delimiter` must not be the quote, got '\"'")
+            raise InvalidArgument(
+                "`delimiter` must not be the quote, got '\"'", hint="use a comma, a semicolon or a tab"
+            )
         null: Any = self.null
         if not isinstance(null, str) or not set(null).isdisjoint(f'{self.delimiter}"\r\n'):
             raise InvalidArgument(

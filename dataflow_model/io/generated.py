@@ -171,7 +171,10 @@ class GenerateSequence(Read[PCollection]):
     ) -> None:
         first, last = _whole("start", start), None if stop is None else _whole("stop", stop)
         if last is not None and last < first:
-            raise InvalidArgument(f"`stop` must not be less than `start`, got start={first} and stop={last}")
+            raise InvalidArgument(
+                f"`stop` must not be less than `start`, got start={first} and stop={last}",
+                hint="swap the two, or leave `stop` out for a sequence without end",
+            )
         if _whole("rate", rate) < 1:
             raise InvalidArgument(
                 f"`rate` must be at least 1, got {rate}", hint="for fewer rows, pass a longer period='1 minute'"
@@ -235,7 +238,10 @@ class PeriodicImpulse(Read[PCollection]):
                     f"`stop` needs a `start`, got stop={last!r} alone", hint="pass start= too, or leave `stop` out"
                 )
             if last < first:
-                raise InvalidArgument(f"`stop` must not be before `start`, got start={first!r} and stop={last!r}")
+                raise InvalidArgument(
+                    f"`stop` must not be before `start`, got start={first!r} and stop={last!r}",
+                    hint="swap the two, or leave `stop` out for impulses without end",
+                )
             count = -((int(last) - int(first)) // -int(step))
         source = GeneratedSource(
             first=0,
@@ -251,12 +257,14 @@ class PeriodicImpulse(Read[PCollection]):
 
 def _whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidType(f"`{name}` must be a whole number, got {value!r}")
+        raise InvalidType(f"`{name}` must be a whole number, got {value!r}", hint="pass an int, such as 10")
     return value
 
 
 def _period(name: str, value: DurationLike) -> Duration:
     found = duration(value)
     if not Duration(0) < found <= _LONGEST:
-        raise InvalidArgument(f"`{name}` must be positive and at most 366 days, got {found!r}")
+        raise InvalidArgument(
+            f"`{name}` must be positive and at most 366 days, got {found!r}", hint="pass a duration such as '1 minute'"
+        )
     return found

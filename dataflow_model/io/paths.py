@@ -44,7 +44,9 @@ def absolute_path(path: PathLike) -> str:
             hint="mount it, or read it with Spark and pass the DataFrame to ReadDataFrame",
         )
     if not text:
-        raise InvalidArgument("a path must not be empty, got ''")
+        raise InvalidArgument(
+            "a path must not be empty, got ''", hint="pass the path of a file or folder, such as 'data/'"
+        )
     return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - pathlib would follow links
 
 

@@ -61,7 +61,10 @@ class ReadRows(Read[ResultT]):
             InvalidArgument: for the tag of the main output.
         """
         if tag == nodes.MAIN:
-            raise InvalidArgument(f"the dead letters need a tag that no other output has, got {tag!r}")
+            raise InvalidArgument(
+                f"the dead letters need a tag that no other output has, got {tag!r}",
+                hint="use dead_letters='unreadable', for example",
+            )
         return cast("Read[tuple[ResultT, PCollection[DeadLetter]]]", self._but(dead_letters=tag))
 
 

@@ -273,7 +273,10 @@ def record_index(version: FileVersion, form: TextFormat) -> RecordIndex:
         index = _index(version, form, index, size)
         _newest[place] = version.size, digest_of(version.path, version.size), index
     except OSError as error:
-        raise SourceError(f"{version.path} cannot be read: {error.strerror}") from error
+        raise SourceError(
+            f"{version.path} cannot be read: {error.strerror}",
+            hint="check that the file exists and that this process may read it",
+        ) from error
     while len(_newest) > _INDEXES:
         del _newest[next(iter(_newest))]
     return index

@@ -59,7 +59,7 @@ class TableSink(Sink):
     def __attrs_post_init__(self) -> None:
         """Check the table's name, and keys and columns against each other."""
         if not str(self.table).strip("."):
-            raise InvalidArgument(f"`table` must be a name, got {self.table!r}")
+            raise InvalidArgument(f"`table` must be a name, got {self.table!r}", hint="use table='delays', for example")
         if self.full_schema is not None:
             from dataflow_model.io.table_columns import check_columns
 

@@ -115,7 +115,10 @@ class CsvSource(LinesOfRows):
         names = _names(FileVersion.of(path), options)
         missing = [name for name in columns.names if name not in names]
         if missing and names:
-            raise SourceError(f"{path} has no column {missing[0]!r}; its columns are {', '.join(names)}")
+            raise SourceError(
+                f"{path} has no column {missing[0]!r}; its columns are {', '.join(names)}",
+                hint="every file must have the columns of the schema; pass schema= with those that all files have",
+            )
         convert = options.conversion(column_types=options.written(columns), include_columns=columns.names)
         parsing = options.parsing()
         plain = pa.schema([pa.field(field.name, field.type) for field in columns])

@@ -94,7 +94,10 @@ def blocks(version: FileVersion, encoding: str, start: int) -> Generator[bytes, 
                 hint="replace the file; write it elsewhere on the same file system, and rename it into place when it "
                 "is complete",
             ) from error
-        raise SourceError(f"{version.path} cannot be read: {error.strerror}") from error
+        raise SourceError(
+            f"{version.path} cannot be read: {error.strerror}",
+            hint="check that the file exists and that this process may read it",
+        ) from error
     except UnicodeError as error:
         raise SourceError(
             f"{version.path} cannot be read as {encoding}: {error}", hint="pass the file's own encoding as `encoding`"

@@ -181,7 +181,9 @@ class WriteCsv(WriteColumns):
         suffix: str = ".csv",
     ) -> None:
         if quoting not in {"needed", "all"}:
-            raise InvalidArgument(f"`quoting` must be 'needed' or 'all', got {quoting!r}")
+            raise InvalidArgument(
+                f"`quoting` must be 'needed' or 'all', got {quoting!r}", hint="use quoting='needed', for example"
+            )
         sink = CsvSink(
             path=path,
             schema=schema,

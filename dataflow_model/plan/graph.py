@@ -36,7 +36,10 @@ class Plan:
         for node in self.nodes:
             for ref in node.inputs:
                 if ref not in known:
-                    raise PlanError(f"{node.label!r} reads {ref!r}, which no earlier node produces")
+                    raise PlanError(
+                        f"{node.label!r} reads {ref!r}, which no earlier node produces",
+                        hint="build the plan with dm.Pipeline, which adds each transform after its inputs",
+                    )
             known.update(outputs_of(node))
 
     def __getitem__(self, label: str) -> Node:
@@ -44,7 +47,10 @@ class Plan:
         for node in self.nodes:
             if node.label == label:
                 return node
-        raise PlanError(f"there is no transform {label!r} among {[node.label for node in self.nodes]}")
+        raise PlanError(
+            f"there is no transform {label!r} among {[node.label for node in self.nodes]}",
+            hint="use one of these labels; labels inside a composite begin with its own: 'outer/inner'",
+        )
 
     def strategy(self, ref: Ref) -> WindowingStrategy:
         """Return the windowing strategy that a collection carries."""

@@ -39,7 +39,9 @@ def check_interval(mode: str, interval: DurationLike | None) -> Duration | None:
         )
     length = duration(interval)
     if length <= Duration(0):
-        raise InvalidArgument(f"`interval` must be positive, got {length!r}")
+        raise InvalidArgument(
+            f"`interval` must be positive, got {length!r}", hint="pass interval='1 minute', for example"
+        )
     return length
 
 

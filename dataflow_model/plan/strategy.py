@@ -111,7 +111,10 @@ class WindowingStrategy:
                 f"`trigger` must be a trigger, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example"
             )
         if self.allowed_lateness < Duration(0):
-            raise InvalidArgument(f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}")
+            raise InvalidArgument(
+                f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}",
+                hint="use 0 to drop all late data",
+            )
         if self.retracting and not self.accumulates:
             raise InvalidArgument(
                 f"a retracting strategy must accumulate, got {self.accumulation_mode}",

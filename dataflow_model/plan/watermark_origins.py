@@ -52,6 +52,7 @@ class WatermarkOrigins:
         Traceback (most recent call last):
         ...
         dataflow_model.errors.InvalidArgument: `idle_after` must be positive, got Duration(0s)
+        Hint: pass a duration such as '1 minute'
     """
 
     by: str | None = None
@@ -65,9 +66,14 @@ class WatermarkOrigins:
         for name in ("idle_after", "max_skew"):
             value = getattr(self, name)
             if value is not None and value <= Duration(0):
-                raise InvalidArgument(f"`{name}` must be positive, got {value!r}")
+                raise InvalidArgument(
+                    f"`{name}` must be positive, got {value!r}", hint="pass a duration such as '1 minute'"
+                )
         if self.weight not in _WEIGHTS:
-            raise InvalidArgument(f"`weight` must be 'origins' or 'records', got {self.weight!r}")
+            raise InvalidArgument(
+                f"`weight` must be 'origins' or 'records', got {self.weight!r}",
+                hint="use weight='records' to count each record, weight='origins' to count each origin once",
+            )
         if self.partitions and self.by is None:
             raise InvalidArgument(
                 f"`partitions` declares the origins {', '.join(self.partitions)}, but the whole source is one origin",

@@ -75,7 +75,10 @@ def _behind(reached: EventTime, delay: Duration) -> EventTime:
 
 def _check_delay(delay: Duration) -> None:
     if delay < Duration(0):
-        raise InvalidArgument(f"`delay` must not be negative, got {delay!r}")
+        raise InvalidArgument(
+            f"`delay` must not be negative, got {delay!r}",
+            hint="use dm.Monotonic() for data that are in order, or a delay such as '10 minutes'",
+        )
 
 
 @attrs.frozen

@@ -78,7 +78,10 @@ class TestStream(PTransform[PBegin, PCollection]):
         """
         to = event_time(watermark)
         if not 0 < percentile <= LOW_WATERMARK:
-            raise InvalidArgument(f"`percentile` must be in (0, 100], got {percentile!r}")
+            raise InvalidArgument(
+                f"`percentile` must be in (0, 100], got {percentile!r}",
+                hint="use 100 for the low watermark, 95 to leave out the last twentieth",
+            )
         advances = [step for step in self.steps if isinstance(step, WatermarkStep) and step.percentile >= percentile]
         before = max((step.watermark for step in advances), default=MIN_TIMESTAMP)
         _check_forward(

@@ -75,7 +75,9 @@ class GroupIntoBatches(PTransform):
                     f"`{name}` must be an int, got {bound!r}", hint="use dm.GroupIntoBatches(100), for example"
                 )
             if bound is not None and int(bound) <= 0:
-                raise InvalidArgument(f"`{name}` must be positive, got {bound!r}")
+                raise InvalidArgument(
+                    f"`{name}` must be positive, got {bound!r}", hint="use dm.GroupIntoBatches(100), for example"
+                )
         self._fn = _Batches(size, max_bytes, age)
 
     def expand(self, pcoll: PCollection[tuple[KeyT, ValueT]], /) -> PCollection[tuple[KeyT, list[ValueT]]]:

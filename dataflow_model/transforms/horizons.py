@@ -16,5 +16,8 @@ def checked_horizon(given: DurationLike) -> Duration:
     """
     horizon = duration(given)
     if horizon < Duration(0):
-        raise InvalidArgument(f"`late_data_horizon` must not be negative, got {horizon!r}")
+        raise InvalidArgument(
+            f"`late_data_horizon` must not be negative, got {horizon!r}",
+            hint="use 0, or leave it out, for event times that only move forward",
+        )
     return horizon

@@ -135,7 +135,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         if not all(isinstance(tag, str) for tag in (*tags, main)):
             raise InvalidType(f"a tag must be text, got {tags!r} and main={main!r}", hint='with_outputs("late")')
         if len({*tags, main}) != len(tags) + 1 or nodes.MAIN in tags:
-            raise InvalidArgument(f"each output needs a different tag, got {tags!r} and main={main!r}")
+            raise InvalidArgument(
+                f"each output needs a different tag, got {tags!r} and main={main!r}",
+                hint="use with_outputs('late', main='on_time'), for example",
+            )
         return self._but(_tags=tags, _main=main)
 
     def with_exception_handling(
@@ -159,7 +162,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             <class 'dataflow_model.plan.dofn.DeadLetter'>
         """
         if tag == nodes.MAIN or tag in (self._tags or ()):
-            raise InvalidArgument(f"the dead letters need a tag that no other output has, got {tag!r}")
+            raise InvalidArgument(
+                f"the dead letters need a tag that no other output has, got {tag!r}",
+                hint="use .with_exception_handling('failed'), for example",
+            )
         return cast("ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]", self._but(_dead_letters=tag))
 
     def retractable(self, how: bool | Literal["memoised"]) -> Self:  # noqa: FBT001 - as the attribute of a DoFn
@@ -227,7 +233,8 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         label = pipeline.scope
         if self._dead_letters is not None and self._dead_letters in (self._tags or ()):
             raise InvalidArgument(
-                f"the dead letters of {label!r} need a tag that no other output has, got {self._dead_letters!r}"
+                f"the dead letters of {label!r} need a tag that no other output has, got {self._dead_letters!r}",
+                hint="use .with_exception_handling('failed'), for example",
             )
         typehints.check_first_parameter(self.fn.user_function(), pcoll.element_type, label)
         if declaration_of(type(self.fn)).is_stateful:

@@ -149,7 +149,10 @@ class OutputTuple(Generic[ElementT_co]):
         try:
             return tuple(self._outputs.values())[tag] if isinstance(tag, int) else self._outputs[tag]
         except (KeyError, IndexError):
-            raise InvalidArgument(f"there is no output {tag!r}; the outputs are {list(self._outputs)}") from None
+            raise InvalidArgument(
+                f"there is no output {tag!r}; the outputs are {list(self._outputs)}",
+                hint="use one of these tags, or name the tag in with_outputs(…)",
+            ) from None
 
     def __getattr__(self, tag: str) -> PCollection:
         if tag.startswith("_") or tag not in self._outputs:

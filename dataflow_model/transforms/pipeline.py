@@ -213,7 +213,10 @@ class Pipeline:
             case "svg":
                 return svg("pipeline", *graph)
             case _:
-                raise InvalidArgument(f"`form` must be 'mermaid' or 'svg', got {form!r}")
+                raise InvalidArgument(
+                    f"`form` must be 'mermaid' or 'svg', got {form!r}",
+                    hint="use form='mermaid' for text, form='svg' for a picture",
+                )
 
     def _repr_html_(self) -> str:
         return self.draw("svg") if self._nodes else "an empty pipeline"

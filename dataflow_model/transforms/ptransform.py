@@ -111,7 +111,7 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
         if not isinstance(label, str):
             raise InvalidType(f"a label must be text, got {label!r}", hint=f"write 'name' >> {written(self)}")
         if not label.strip():
-            raise InvalidArgument(f"a label must not be empty, got {label!r}")
+            raise InvalidArgument(f"a label must not be empty, got {label!r}", hint=f"write 'name' >> {written(self)}")
         if encodable(label) != label:
             raise InvalidArgument(
                 f"a label must be text that UTF-8 can encode, got {label!r}",

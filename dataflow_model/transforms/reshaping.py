@@ -123,7 +123,10 @@ class _PartitionFn(CallableDoFn):
         n = args[0]
         place = self.fn(element, *args, **kwargs)
         if not 0 <= place < n:
-            raise InvalidArgument(f"a partition must be in [0, {n}), got {place!r}")
+            raise InvalidArgument(
+                f"a partition must be in [0, {n}), got {place!r}",
+                hint="return the number of a partition, such as hash(key) % n",
+            )
         yield TaggedOutput(str(int(place)), element)
 
 

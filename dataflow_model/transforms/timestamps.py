@@ -91,7 +91,10 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
             [{'at': 'never'}]
         """
         if tag == nodes.MAIN:
-            raise InvalidArgument(f"the dead letters need a tag that no other output has, got {tag!r}")
+            raise InvalidArgument(
+                f"the dead letters need a tag that no other output has, got {tag!r}",
+                hint="use .with_exception_handling('failed'), for example",
+            )
         changed: Any = self._but(_dead_letters=tag)
         return cast("PTransform[PCollection, tuple[PCollection, PCollection[DeadLetter]]]", changed)
 

@@ -144,7 +144,9 @@ class Topology:
         _check_subscriptions(subscribe, name)
         given = tuple(_named(stream, "a stream") for stream in produces)
         if len(set(given)) < len(given):
-            raise InvalidArgument(f"`produces` of {name} names a stream twice: {list(given)!r}")
+            raise InvalidArgument(
+                f"`produces` of {name} names a stream twice: {list(given)!r}", hint="name each stream once"
+            )
         self.added.append(Added(self._free(label or name), checked, dict(subscribe), given))
 
     def sink(self, stream: str, sink: PTransform, *, label: str | None = None) -> None:
@@ -246,7 +248,10 @@ class Topology:
             case "svg":
                 return svg(self.name, *boxes_and_lines(self))
             case _:
-                raise InvalidArgument(f"`form` must be 'mermaid' or 'svg', got {form!r}")
+                raise InvalidArgument(
+                    f"`form` must be 'mermaid' or 'svg', got {form!r}",
+                    hint="use form='mermaid' for text, form='svg' for a picture",
+                )
 
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, computations={[added.label for added in self.added]})"
@@ -305,5 +310,5 @@ def _named(name: object, what: str) -> str:
     if not isinstance(name, str):
         raise InvalidType(f"the name of {what} must be text, got {name!r}", hint="pass a str")
     if not name.strip():
-        raise InvalidArgument(f"the name of {what} must not be empty, got {name!r}")
+        raise InvalidArgument(f"the name of {what} must not be empty, got {name!r}", hint="use a name such as 'spikes'")
     return name

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidType
+from dataflow_model.errors import LOG, InvalidType
 from dataflow_model.time import format_instant
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.ptransform import PTransform
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from dataflow_model.values import PaneInfo, Window
 
 __all__ = ["LogElements", "Tee"]
-
-_LOG = logging.getLogger("dataflow_model")
 
 
 class Tee(PTransform):
@@ -130,7 +127,7 @@ class _Line:
         if self.level is None:
             print(line)  # noqa: T201 - what it is for
         else:
-            _LOG.log(self.level, "%s", line)
+            LOG.log(self.level, "%s", line)
 
 
 class _Log:

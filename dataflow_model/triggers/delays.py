@@ -65,7 +65,10 @@ class _Delay(Deadline):
     def __init__(self, delay: DurationLike = 0) -> None:
         length = duration(delay)
         if length < Duration(0):
-            raise InvalidArgument(f"`delay` must not be negative, got {length!r}")
+            raise InvalidArgument(
+                f"`delay` must not be negative, got {length!r}",
+                hint="use 0 to fire at the end of the tick, or a delay such as '1 minute'",
+            )
         self.__attrs_init__(length)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:

@@ -56,7 +56,10 @@ class AfterWatermark(Trigger):
             if getattr(self, name) is not None:
                 check_trigger_type(getattr(self, name), name)
         if not 0 < self.percentile <= LOW_WATERMARK:
-            raise InvalidArgument(f"`percentile` must be in (0, 100], got {self.percentile!r}")
+            raise InvalidArgument(
+                f"`percentile` must be in (0, 100], got {self.percentile!r}",
+                hint="use percentile=95 to wait for 95 of 100 elements, or leave it out to wait for all",
+            )
         if self.percentile != LOW_WATERMARK and not (self.early is None and self.late is None):
             raise InvalidArgument(
                 f"`early` and `late` require `percentile` 100, the low watermark, got {self.percentile!r}",

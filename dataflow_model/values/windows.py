@@ -67,7 +67,10 @@ class IntervalWindow:
     def __attrs_post_init__(self) -> None:
         """Refuse an empty window."""
         if not self.start < self.end:
-            raise InvalidArgument(f"a window must end after it starts, got start={self.start!r}, end={self.end!r}")
+            raise InvalidArgument(
+                f"a window must end after it starts, got start={self.start!r}, end={self.end!r}",
+                hint="swap the two; a window holds [start, end)",
+            )
 
     @property
     def max_timestamp(self) -> EventTime:

@@ -87,7 +87,10 @@ class CalendarWindows(WindowFn):
     def __attrs_post_init__(self) -> None:
         """Check the number and the zone."""
         if type(self.n) is not int or self.n < 1:
-            raise InvalidArgument(f"`n` must be a whole number of {self.unit.value}, at least 1, got {self.n!r}")
+            raise InvalidArgument(
+                f"`n` must be a whole number of {self.unit.value}, at least 1, got {self.n!r}",
+                hint="use n=1 for one, for example",
+            )
         check_zone(self.timezone)
 
     @classmethod

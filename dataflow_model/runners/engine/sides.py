@@ -116,7 +116,8 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
             return dict(values)
         except (TypeError, ValueError) as error:
             raise InvalidArgument(
-                f"the side input {side.ref.label!r} of AsDict must hold (key, value) pairs, got {values[:3]!r}"
+                f"the side input {side.ref.label!r} of AsDict must hold (key, value) pairs, got {values[:3]!r}",
+                hint="use dm.AsIter(…) for other elements, or make pairs of them with dm.WithKeys(…)",
             ) from error
     if len(values) > 1:
         raise InvalidArgument(

@@ -88,7 +88,10 @@ class life_cycle:  # noqa: N801 - a context manager
         """Raise a `UserCodeError` in place of an exception that is not ours."""
         if isinstance(error, Exception) and not isinstance(error, DataflowError):
             said = encodable(_where(error))
-            raise UserCodeError(f"{said}\n  transform: {self.label!r}, in its {self.step}()") from error
+            raise UserCodeError(
+                f"{said}\n  transform: {self.label!r}, in its {self.step}()",
+                hint="fix the function; such a step has no element that could be sent to the dead letters",
+            ) from error
 
 
 def listed(results: Any, label: str, hint: str) -> list[Any]:

@@ -118,7 +118,10 @@ class LocalRunner:
         max_rows_per_batch: int | None = None,
     ) -> None:
         if mode not in _MODES:
-            raise InvalidArgument(f"`mode` must be 'streaming' or 'microbatch', got {mode!r}")
+            raise InvalidArgument(
+                f"`mode` must be 'streaming' or 'microbatch', got {mode!r}",
+                hint="use mode='streaming', which takes data as they come",
+            )
         for name, value in (("poll_interval", poll_interval), ("max_rows_per_batch", max_rows_per_batch)):
             if value is not None and checkpoint is None:
                 raise InvalidArgument(
@@ -127,11 +130,17 @@ class LocalRunner:
                 )
         rows: object = _ROWS if max_rows_per_batch is None else max_rows_per_batch
         if not isinstance(rows, int) or rows < 1:
-            raise InvalidArgument(f"`max_rows_per_batch` must be a positive int, got {rows!r}")
+            raise InvalidArgument(
+                f"`max_rows_per_batch` must be a positive int, got {rows!r}",
+                hint="use max_rows_per_batch=10_000, for example",
+            )
         self._rows = rows
         self._poll = duration(_POLL if poll_interval is None else poll_interval)
         if self._poll <= Duration(0):
-            raise InvalidArgument(f"`poll_interval` must be positive, got {self._poll!r}")
+            raise InvalidArgument(
+                f"`poll_interval` must be positive, got {self._poll!r}",
+                hint="use poll_interval='1 second', for example",
+            )
         self._checkpoint = None if checkpoint is None else _path(checkpoint)
         if clock is None or isinstance(clock, datetime.datetime):  # whose class has a `now` of another kind
             self._clock: Clock | ProcessingTime | None = None if clock is None else processing_time(clock)

@@ -61,6 +61,7 @@ class SparkRunner:
         Traceback (most recent call last):
         ...
         dataflow_model.errors.InvalidArgument: `mode` must be 'batch', 'streaming' or 'microbatch', got 'micro'
+        Hint: use mode='batch' for bounded inputs, mode='streaming' for a query that runs on
     """
 
     def __init__(
@@ -76,7 +77,10 @@ class SparkRunner:
         productions: str = "strong",
     ) -> None:
         if mode not in _MODES:
-            raise InvalidArgument(f"`mode` must be 'batch', 'streaming' or 'microbatch', got {mode!r}")
+            raise InvalidArgument(
+                f"`mode` must be 'batch', 'streaming' or 'microbatch', got {mode!r}",
+                hint="use mode='batch' for bounded inputs, mode='streaming' for a query that runs on",
+            )
         if mode != "batch" and not checkpoint:
             raise InvalidArgument(
                 "a streaming run needs `checkpoint`, got none",
@@ -85,9 +89,12 @@ class SparkRunner:
         for name, value in (("max_rows_per_batch", max_rows_per_batch), ("shards", shards)):
             given: object = value
             if given is not None and (not isinstance(given, int) or given < 1):
-                raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}")
+                raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}", hint="use a number such as 8")
         if productions not in _PRODUCTIONS:
-            raise InvalidArgument(f"`productions` must be 'strong' or 'weak', got {productions!r}")
+            raise InvalidArgument(
+                f"`productions` must be 'strong' or 'weak', got {productions!r}",
+                hint="use 'strong' unless duplicates may be published after a crash",
+            )
         if productions == "weak" and mode == "batch":
             raise InvalidArgument(
                 "mode='batch' has no weak productions: a bounded job publishes once, at its end",

@@ -50,7 +50,8 @@ def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
         (ours,) = found
     except (OSError, ValueError) as error:
         raise CheckpointMismatch(
-            f"the offsets of micro-batch {batch} in {str(path)!r} cannot be read: {error}"
+            f"the offsets of micro-batch {batch} in {str(path)!r} cannot be read: {error}",
+            hint="restore the file from a backup of the checkpoint, or start with a new checkpoint",
         ) from error
     check_format(ours.get("format"), repr(str(path)))
     return ours, others

@@ -1,0 +1,103 @@
+"""Errors: the page that lists them is current, and each has a value, a rule and a way out."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from scripts.errors import CLASSES, PACKAGE, PAGE, page, sites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OTHERS: Final = {
+    "AssertionError": "a check of the user's fails, or a bug of this package",
+    "AttributeError": "what Python expects of a name that is missing; `plan.spellings` adds the way out",
+    "Broken": "within `testing`, which reports it as an AssertionError",
+    "KeyError": "what Python expects of a column that is missing, or caught where the row type is known",
+    "LawBroken": "an AssertionError with the smallest input that breaks the law",
+    "ModuleNotFoundError": "what Python expects; with `explain(…, hint=…)`",
+    "NotImplementedError": "a method that a subclass must define",
+    "OverflowError": "caught by the engine, which goes on with Python's numbers",
+    "SystemExit": "the end of a command",
+    "ValueError": "part of the message of an error of ours, or of a table that is wrong in this package",
+    "argparse.ArgumentTypeError": "becomes a message of the command line",
+}
+"""What may be raised that is no error of this package, and why."""
+WITHOUT_VALUE: Final = {
+    "writing to a database needs SQLAlchemy": "a package is missing",
+    "a Polars DataFrame needs Polars, which is not installed": "a package is missing",
+    "the `url` of WriteTable is not the URL of a database": "a URL may hold a password",
+    "the `url` of WriteTable has more than one '@' before its database, so the end of the password would be read as "
+    "the host": "a URL may hold a password",
+    "the Spark session was stopped before the run ended": "there is one session",
+    "mode='batch' has no weak productions: a bounded job publishes once, at its end": "the value is in the message",
+    "the pipeline has no runner": "it is missing",
+    "the pipeline has no result, since it has not been run by leaving a `with` block": "it is missing",
+    "a key may not be the float NaN, which is not equal to itself": "the value is in the message",
+    "a key may not be the Decimal NaN, which is not equal to itself": "the value is in the message",
+    "a key may not be NaT, which is not equal to itself": "the value is in the message",
+}
+"""Messages without a value of the user's, and why; beside those that say that they got none, or something empty."""
+
+
+def raises(path: Path) -> Iterator[tuple[int, ast.expr]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            yield node.lineno, node.exc
+
+
+def makers() -> set[str]:
+    """Return the functions and methods of the package that return an exception."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.returns is not None:
+                kind = ast.unparse(node.returns).split(" | ")[0]
+                if kind in {*CLASSES, *OTHERS, "DataflowError", "Exception", "BaseException"}:
+                    found.add(node.name)
+    return found
+
+
+def test_the_page_of_errors_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python scripts/errors.py"
+
+
+def test_each_class_of_errors_is_raised_somewhere() -> None:
+    assert {site.kind for site in sites()} == set(CLASSES)
+
+
+def test_each_error_names_the_way_out() -> None:
+    assert [f"{site.path}:{site.line}: {site.message}" for site in sites() if not site.hint] == []
+
+
+def test_each_error_shows_the_value() -> None:
+    blind = [site for site in sites() if not site.shows_value and ", got " not in site.message]
+    blind = [site for site in blind if site.message not in WITHOUT_VALUE]
+    assert [f"{site.path}:{site.line}: {site.message}" for site in blind] == []
+
+
+def test_what_is_raised_is_an_error_of_this_package_or_known_to_be_none() -> None:
+    known = {*CLASSES, *OTHERS, *makers()}
+    unknown = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for line, raised in raises(path):
+            if not isinstance(raised, ast.Call):
+                continue  # raised again, or made before by one of the calls
+            name = ast.unparse(raised.func)
+            if name not in known and name.rpartition(".")[2].removeprefix("_") not in {
+                n.removeprefix("_") for n in known
+            }:
+                unknown.append(f"{path}:{line}: {name}")
+    assert unknown == []
+
+
+def test_there_is_one_logger() -> None:
+    calls = [
+        (path.relative_to(PACKAGE).as_posix(), ast.unparse(node))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logging.")
+    ]
+    assert calls == [("errors.py", "logging.getLogger('dataflow_model')")]
