@@ -168,7 +168,8 @@ class CsvOptions:
         for field in schema:
             if field.metadata == _LOCAL:
                 place = table.schema.get_field_index(field.name)
-                times = pc.assume_timezone(table.column(place), self.zone, ambiguous="earliest")
+                options = pc.AssumeTimezoneOptions(self.zone, ambiguous="earliest")
+                times = pc.call_function("assume_timezone", [table.column(place)], options)
                 table = table.set_column(place, field.name, times.cast(field.type))
         return table
 

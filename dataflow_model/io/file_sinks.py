@@ -151,7 +151,10 @@ class FileSink(Sink):
 class ParquetSink(FileSink):
     """Parquet files."""
 
-    suffix: str = attrs.field(init=False, default=".parquet")
+    @property
+    def suffix(self) -> str:
+        """How the names of Parquet files end."""
+        return ".parquet"
 
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return a Parquet writer."""
