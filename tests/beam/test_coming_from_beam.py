@@ -65,12 +65,12 @@ def on_ours(expression: str) -> list[Any]:
 def on_beam() -> Callable[[str], list[Any]]:
     """Return what runs an expression on Beam; skip without Beam."""
     beam = pytest.importorskip("apache_beam", reason="needs Beam: pip install 'dataflow-model[beam]'")
-    from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+    direct = pytest.importorskip("apache_beam.runners.direct.direct_runner")
 
     def run(expression: str) -> list[Any]:
         received: list[Any] = []
         _RECEIVED[expression] = received
-        p = beam.Pipeline(runner=BundleBasedDirectRunner())
+        p = beam.Pipeline(runner=direct.BundleBasedDirectRunner())
         names = {}
         for name, values in INPUTS.items():
             timed = [beam.window.TimestampedValue(value, at) for value, at in zip(values, _TIMES, strict=True)]

@@ -234,7 +234,10 @@ class Columns(dm.WindowFn):
     """Windows that are assigned a column at a time, by a function that is wrong."""
 
     how: Callable[[Any], Any]
-    length: ClassVar[dm.Duration] = dm.Duration(60)
+
+    @property
+    def length(self) -> dm.Duration:
+        return dm.Duration(60)
 
     def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.IntervalWindow]:
         del element
