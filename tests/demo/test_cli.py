@@ -47,6 +47,7 @@ def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.C
 def test_a_spark_runner_without_java_is_refused_before_anything_runs(
     some_flights: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(installation, "_pyspark_is_there", lambda: True)
     monkeypatch.setattr(installation, "_java_is_there", lambda: False)
     assert main(["demo", "--runner", "batch", "--data", str(some_flights)]) == 1
     assert "needs Java 17" in capsys.readouterr().err
