@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import itertools
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import At
 
-__all__ = ["BundleRecords", "JoinedRecords", "records_of"]
+__all__ = ["BundleRecords", "JoinedRecords", "LazyRecords", "records_of"]
 
 
 def records_of(bundle: Bundle, instants: Sequence[At]) -> Sequence[Record]:
@@ -26,7 +27,7 @@ def records_of(bundle: Bundle, instants: Sequence[At]) -> Sequence[Record]:
 
     Args:
         bundle: the elements.
-        instants: the instant of each.
+        instants: the instant of each element.
     """
     alone = isinstance(bundle.windows, Intervals) or (
         isinstance(bundle.windows, Repeated) and len(bundle.windows.value) == 1
@@ -39,12 +40,34 @@ def records_of(bundle: Bundle, instants: Sequence[At]) -> Sequence[Record]:
     return BundleRecords(spread, taken(instants, rows))
 
 
-class BundleRecords(Sequence[Record]):
-    """A bundle's elements as records; none is made before it is looked at.
+class LazyRecords(Sequence[Record]):
+    """Records that are all made when the first one is read; their number is known before."""
+
+    @abc.abstractmethod
+    def made(self) -> list[Record]:
+        """Return the records; called once."""
+
+    @functools.cached_property
+    def _records(self) -> list[Record]:
+        return self.made()
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        return self._records[place]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records)
+
+
+class BundleRecords(LazyRecords):
+    """A bundle's elements as records.
 
     Args:
         bundle: the elements, each in one window.
-        instants: the instant of each.
+        instants: the instant of each element.
 
     Attributes:
         values: the elements.
@@ -52,65 +75,52 @@ class BundleRecords(Sequence[Record]):
 
     def __init__(self, bundle: Bundle, instants: Sequence[At]) -> None:
         self._bundle, self._instants = bundle, instants
-        self._records: list[Record] | None = None
         self.values: list[Any] = bundle.values if isinstance(bundle.values, list) else list(bundle.values)
 
     def __len__(self) -> int:
         return len(self.values)
 
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
-        return self._all()[place]
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self._all())
-
-    def _all(self) -> list[Record]:
-        if self._records is None:
-            bundle = self._bundle
-            columns = zip(
-                self.values,
-                bundle.times,
-                bundle.windows,
-                bundle.panes,
-                bundle.orders,
-                bundle.produced,
-                self._instants,
-                strict=True,
+    def made(self) -> list[Record]:
+        """Return a record for each element."""
+        bundle = self._bundle
+        columns = zip(
+            self.values,
+            bundle.times,
+            bundle.windows,
+            bundle.panes,
+            bundle.orders,
+            bundle.produced,
+            self._instants,
+            strict=True,
+        )
+        return [
+            Record(
+                value,
+                EventTime(time),
+                window,
+                pane,
+                bool(bundle.updates) and bundle.is_retraction(row),
+                at_instant(at, order),
+                ProcessingTime(produced),
             )
-            self._records = [
-                Record(
-                    value,
-                    EventTime(time),
-                    window,
-                    pane,
-                    bool(bundle.updates) and bundle.is_retraction(row),
-                    at_instant(at, order),
-                    ProcessingTime(produced),
-                )
-                for row, (value, time, (window,), pane, order, produced, at) in enumerate(columns)
-            ]
-        return self._records
+            for row, (value, time, (window,), pane, order, produced, at) in enumerate(columns)
+        ]
 
 
-class JoinedRecords(Sequence[Record]):
-    """Records of several chunks, one after the other.
+class JoinedRecords(LazyRecords):
+    """The records of several chunks, one chunk after the other.
 
     Args:
         chunks: the chunks.
 
     Attributes:
-        chunks: the chunks, none of them joined itself.
+        chunks: the chunks, flat: none of them is a `JoinedRecords`.
     """
 
     def __init__(self, chunks: Sequence[Sequence[Record]]) -> None:
         self.chunks: list[Sequence[Record]] = []
         for chunk in chunks:
             self.chunks += chunk.chunks if isinstance(chunk, JoinedRecords) else [chunk]
-        self._records: list[Record] | None = None
 
     @functools.cached_property
     def values(self) -> list[Any]:
@@ -120,17 +130,6 @@ class JoinedRecords(Sequence[Record]):
     def __len__(self) -> int:
         return sum(map(len, self.chunks))
 
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
-        return self._all()[place]
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self._all())
-
-    def _all(self) -> list[Record]:
-        if self._records is None:
-            self._records = list(itertools.chain.from_iterable(self.chunks))
-        return self._records
+    def made(self) -> list[Record]:
+        """Return the records of all chunks."""
+        return list(itertools.chain.from_iterable(self.chunks))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.order import at_instant, numbered, of_watermark, pass_stages
+from dataflow_model.runners.engine.records import LazyRecords
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, ProcessingTime
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, Window, encode_key
 
@@ -111,8 +111,8 @@ class PaneTable:
 
 
 @attrs.define(eq=False)
-class PaneRecords(Sequence[Record]):
-    """Panes as a sink takes them; none is made before it is looked at.
+class PaneRecords(LazyRecords):
+    """Panes as records for a sink.
 
     Their orders do not name the producer: a sink whose panes are in columns has only one.
 
@@ -125,40 +125,21 @@ class PaneRecords(Sequence[Record]):
     panes: PaneTable
     at: At
     passed: int
-    _records: list[Record] | None = attrs.field(init=False, default=None)
 
     def __len__(self) -> int:
         return len(self.panes)
 
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
-        return self._all()[place]
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self._all())
-
-    def _all(self) -> list[Record]:
-        if self._records is None:
-            bundle = self.panes.bundle()
-            orders = pass_stages([numbered(order, 0) for order in bundle.orders], self.passed)
-            produced = ProcessingTime(self.panes.produced)
-            self._records = [
-                Record(
-                    value,
-                    EventTime(time),
-                    window,
-                    info,
-                    order=at_instant(self.at, order),
-                    processing_time=produced,
-                )
-                for value, time, (window,), info, order in zip(
-                    bundle.values, bundle.times, bundle.windows, bundle.panes, orders, strict=True
-                )
-            ]
-        return self._records
+    def made(self) -> list[Record]:
+        """Return a record for each pane."""
+        bundle = self.panes.bundle()
+        orders = pass_stages([numbered(order, 0) for order in bundle.orders], self.passed)
+        produced = ProcessingTime(self.panes.produced)
+        return [
+            Record(value, EventTime(time), window, info, order=at_instant(self.at, order), processing_time=produced)
+            for value, time, (window,), info, order in zip(
+                bundle.values, bundle.times, bundle.windows, bundle.panes, orders, strict=True
+            )
+        ]
 
 
 def _order(row: tuple[Order, Any, Any, int, int]) -> Order:
