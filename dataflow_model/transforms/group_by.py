@@ -144,13 +144,7 @@ def _type_of(expression: str | Callable[[Any], Any], row: Any, label: str) -> An
     if callable(expression):
         typehints.check_first_parameter(expression, row, label)
         return typehints.return_type(expression)
-    try:
-        return typehints.field_type(row, expression)
-    except KeyError as error:
-        raise InvalidArgument(
-            f"{label!r} names the field {expression!r}, which {row.__name__} does not have",
-            hint=f"its fields are {error.args[0]}",
-        ) from None
+    return typehints.field_type(row, expression, label)
 
 
 class _Key:

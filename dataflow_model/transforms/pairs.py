@@ -103,9 +103,9 @@ class WithKeys(PTransform, Generic[KeyT, FieldT]):
             )
             return mapped
         names = (self.key,) if isinstance(self.key, str) else self.key
-        kinds = [_field(row, name, pipeline.scope) for name in names]
+        kinds = [typehints.field_type(row, name, pipeline.scope) for name in names]
         key_type = kinds[0] if isinstance(self.key, str) else tuple[tuple(kinds)]  # type: ignore[misc] # built at run time
-        value_type = row if self.value is None else _field(row, self.value, pipeline.scope)
+        value_type = row if self.value is None else typehints.field_type(row, self.value, pipeline.scope)
         node = nodes.ToPairs(label=pipeline.scope, input=pcoll.ref, key=self.key, value=self.value)
         return pipeline.add_main(node, strategy=pcoll.strategy, element_type=_pair_of(key_type, value_type))
 
@@ -209,13 +209,3 @@ def _is_names(key: object) -> bool:
 
 def _pair_of(key: Any, value: Any) -> Any:
     return tuple[key, value]
-
-
-def _field(row: Any, name: str, label: str) -> Any:
-    try:
-        return typehints.field_type(row, name)
-    except KeyError as error:
-        raise InvalidArgument(
-            f"{label!r} names the field {name!r}, which {row.__name__} does not have",
-            hint=f"its fields are {error.args[0]}",
-        ) from None

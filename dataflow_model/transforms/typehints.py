@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_orig
 
 import attrs
 
-from dataflow_model.errors import InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, TaggedOutput, TimestampedValue
 
@@ -150,11 +150,16 @@ def pair_types(element_type: Any) -> tuple[Any, Any]:
     return Any, Any
 
 
-def field_type(row: Any, field: str) -> Any:
-    """Return the type of a field of a row type, `Any` where it is not known.
+def field_type(row: Any, field: str, label: str) -> Any:
+    """Return the type of a field of a row type, or `Any` if it is not known.
+
+    Args:
+        row: the type of the rows.
+        field: the name of the field.
+        label: the transform that names the field, for the error.
 
     Raises:
-        KeyError: with the fields there are, when the row type is known and has no such field.
+        InvalidArgument: if the row type is known and has no such field.
     """
     if not isinstance(row, type):
         return Any
@@ -164,7 +169,10 @@ def field_type(row: Any, field: str) -> Any:
     if names is None:
         return Any
     if field not in names and not hasattr(row, field):
-        raise KeyError(list(names))
+        raise InvalidArgument(
+            f"{label!r} names the field {field!r}, which {row.__name__} does not have",
+            hint=f"its fields are {list(names)}",
+        )
     return _clean(_hints(row).get(field, Any))
 
 
