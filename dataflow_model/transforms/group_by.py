@@ -12,6 +12,7 @@ from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey, GroupByKey
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.together import SideBySide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -115,7 +116,7 @@ class GroupBy(PTransform):
         for field, _ in self._aggregates.values():
             _type_of(field, row, label)
         values = _Key(tuple(field for field, _ in self._aggregates.values()), tuple)
-        combine = _SideBySide(tuple(combine for _, combine in self._aggregates.values()))
+        combine = _ByPlace(tuple(combine for _, combine in self._aggregates.values()))
         made = named_row_type(_any({**self._keys, **self._aggregates}))
         keyed = pcoll | "keys" >> Map(_Pair(key, values)).with_output_types(tuple[key_type, tuple[Any, ...]])
         return keyed | CombinePerKey(combine) | "rows" >> Map(_Row(made, plain=self._is_plain)).with_output_types(made)
@@ -192,46 +193,19 @@ class _Row:
         return self.made(*((key,) if self.plain else key), *values)
 
 
-class _SideBySide(CombineFn[Any, tuple[Any, ...], tuple[Any, ...]]):
+class _ByPlace(SideBySide, CombineFn[Any, tuple[Any, ...], tuple[Any, ...]]):
     """Runs a combiner over each place of tuples.
 
     Source: Beam's `TupleCombineFn`.
     """
 
-    def __init__(self, parts: tuple[CombineFn[Any, Any, Any], ...]) -> None:
-        self.parts = parts
-
-    def setup(self) -> None:
-        for part in self.parts:
-            part.setup()
-
-    def teardown(self) -> None:
-        for part in self.parts:
-            part.teardown()
-
-    def create_accumulator(self) -> tuple[Any, ...]:
-        return tuple([part.create_accumulator() for part in self.parts])
-
     def add_input(self, accumulator: tuple[Any, ...], element: tuple[Any, ...]) -> tuple[Any, ...]:
         places = zip(self.parts, accumulator, element, strict=True)
         return tuple([part.add_input(own, value) for part, own, value in places])
 
-    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-        columns = list(zip(*accumulators, strict=True))
-        if not columns:
-            return self.create_accumulator()
-        return tuple([part.merge_accumulators(column) for part, column in zip(self.parts, columns, strict=True)])
-
-    def extract_output(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple([part.extract_output(own) for part, own in zip(self.parts, accumulator, strict=True)])
-
     def subtract_input(self, accumulator: tuple[Any, ...], element: tuple[Any, ...]) -> tuple[Any, ...]:
         places = zip(self.parts, accumulator, element, strict=True)
         return tuple([part.subtract_input(own, value) for part, own, value in places])
-
-    @property
-    def can_subtract(self) -> bool:
-        return all(part.can_subtract for part in self.parts)
 
     def title(self) -> str:
         return ", ".join(part.title() for part in self.parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.rows import named_row_type
 from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -12,21 +13,61 @@ from dataflow_model.transforms.combiner_forms import Combiner
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.plan.combine import CombineFn
-
-__all__ = ["Together"]
+__all__ = ["SideBySide", "Together"]
 
 
-class Together(Combiner[Any, tuple[Any, ...], Any]):
+class SideBySide(CombineFn[Any, tuple[Any, ...], Any]):
+    """Several combiners in one grouping: the accumulator and the output have a place for each.
+
+    Subclasses define `add_input` and `subtract_input`, which decide what each combiner gets of an input.
+
+    Attributes:
+        parts: the combiners.
+    """
+
+    def __init__(self, parts: tuple[CombineFn[Any, Any, Any], ...]) -> None:
+        self.parts = parts
+
+    def setup(self) -> None:
+        """Set up each combiner."""
+        for part in self.parts:
+            part.setup()
+
+    def teardown(self) -> None:
+        """Tear down each combiner."""
+        for part in self.parts:
+            part.teardown()
+
+    def create_accumulator(self) -> tuple[Any, ...]:
+        """Return one accumulator for each combiner."""
+        return tuple([part.create_accumulator() for part in self.parts])
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Merge the accumulators of each combiner."""
+        columns = list(zip(*accumulators, strict=True))
+        if not columns:
+            return self.create_accumulator()
+        return tuple([part.merge_accumulators(column) for part, column in zip(self.parts, columns, strict=True)])
+
+    def extract_output(self, accumulator: tuple[Any, ...]) -> Any:
+        """Return the tuple of outputs."""
+        return tuple([part.extract_output(own) for part, own in zip(self.parts, accumulator, strict=True)])
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether every combiner can subtract an input."""
+        return all(part.can_subtract for part in self.parts)
+
+
+class Together(SideBySide, Combiner[Any, tuple[Any, ...], Any]):
     """Run several combiners over the same inputs; the output is a named tuple with a field for each.
 
-    The accumulator is the tuple of theirs.
-
     Args:
-        combiners: by the name of their field: each a `CombineFn`, its class, or an associative function.
+        combiners: the combiners by the names of their fields; each is a `CombineFn`, its class, or an associative
+            function.
 
     Raises:
-        InvalidArgument: for none.
+        InvalidArgument: if there is no combiner.
 
     Source: Beam's `SingleInputTupleCombineFn`.
 
@@ -46,51 +87,23 @@ class Together(Combiner[Any, tuple[Any, ...], Any]):
                 hint="use Together(count=dm.Count(), mean=dm.Mean())",
             )
         self.names = tuple(combiners)
-        self.parts: tuple[CombineFn[Any, Any, Any], ...] = tuple(
-            as_combine_fn(combiner, f"Together({name}=…)") for name, combiner in combiners.items()
-        )
+        super().__init__(tuple(as_combine_fn(combiner, f"Together({name}=…)") for name, combiner in combiners.items()))
         self._row = named_row_type(tuple((name, "Any") for name in self.names))
 
-    def setup(self) -> None:
-        """Set each combiner up."""
-        for part in self.parts:
-            part.setup()
-
-    def teardown(self) -> None:
-        """Tear each combiner down."""
-        for part in self.parts:
-            part.teardown()
-
-    def create_accumulator(self) -> tuple[Any, ...]:
-        """Return one accumulator for each."""
-        return tuple([part.create_accumulator() for part in self.parts])
-
     def add_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
-        """Add the element to each."""
+        """Add the element to each accumulator."""
         return tuple([part.add_input(own, element) for part, own in zip(self.parts, accumulator, strict=True)])
-
-    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Merge the accumulators of each combiner."""
-        columns = list(zip(*accumulators, strict=True))
-        if not columns:
-            return self.create_accumulator()
-        return tuple([part.merge_accumulators(column) for part, column in zip(self.parts, columns, strict=True)])
 
     def extract_output(self, accumulator: tuple[Any, ...]) -> Any:
         """Return the row of outputs."""
-        return self._row(*[part.extract_output(own) for part, own in zip(self.parts, accumulator, strict=True)])
+        return self._row(*super().extract_output(accumulator))
 
     def subtract_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
-        """Subtract the element from each."""
+        """Subtract the element from each accumulator."""
         return tuple([part.subtract_input(own, element) for part, own in zip(self.parts, accumulator, strict=True)])
 
-    @property
-    def can_subtract(self) -> bool:
-        """Whether each combiner can."""
-        return all(part.can_subtract for part in self.parts)
-
     def output_type(self, value_type: Any) -> Any:
-        """Return the row's type."""
+        """Return the type of the rows."""
         del value_type
         return self._row
 
