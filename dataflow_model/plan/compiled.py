@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.triggers import Trigger
 
-__all__ = ["trigger_outside", "why_not_compiled", "why_strategy_not_compiled"]
+__all__ = ["why_not_compiled", "why_strategy_not_compiled"]
 
 _LEAVES: Final = frozenset(
     {
@@ -81,16 +81,16 @@ def why_strategy_not_compiled(strategy: WindowingStrategy) -> str | None:
     """
     if strategy.merges and type(strategy.window_fn) is not Sessions:
         return f"{strategy.window_fn!r} merges windows in a way of its own"
-    outside = trigger_outside(strategy.trigger)
-    return None if outside is None else f"{outside!r} is a trigger with callbacks of its own"
+    trigger = _uncompiled_trigger(strategy.trigger)
+    return None if trigger is None else f"{trigger!r} is a trigger with callbacks of its own"
 
 
-def trigger_outside(trigger: Trigger) -> Trigger | None:
+def _uncompiled_trigger(trigger: Trigger) -> Trigger | None:
     """Return the first trigger of a tree that the compiled core does not run; `None` if it runs them all."""
     tree = trigger.lowered()
     if type(tree) not in _LEAVES | _COMPOSITES and not _is_plain_data_trigger(tree):
         return tree
-    return next((found for found in map(trigger_outside, tree.children) if found is not None), None)
+    return next((part for part in map(_uncompiled_trigger, tree.children) if part is not None), None)
 
 
 def _is_plain_data_trigger(tree: Trigger) -> bool:

@@ -11,11 +11,10 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
-from dataflow_model.transforms.combiner_forms import Combiner
+from dataflow_model.transforms.combiner_forms import Combiner, GlobalOrPerKey
 from dataflow_model.transforms.combiners import Count
 from dataflow_model.transforms.element_bytes import later_of
 from dataflow_model.transforms.elementwise import FlatMap
-from dataflow_model.transforms.ptransform import PTransform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -216,7 +215,7 @@ class ToDict(Combiner[Any, dict[Any, Any], dict[Any, Any]]):
 
 
 @with_spellings
-class Distinct(PTransform):
+class Distinct(GlobalOrPerKey):
     """Keep each distinct element once per window: in the first pane that contains it, whatever the trigger.
 
     Where values may be taken back, before it or by its own strategy, an element goes out with every pane in which it
@@ -230,26 +229,6 @@ class Distinct(PTransform):
         >>> dm.Pipeline() | dm.Create([1, 2, 1]) | dm.Distinct()
         PCollection('Distinct/FlatMap', element_type=int)
     """
-
-    input_kind = "collection"
-
-    def __init__(self, *, name: str = "Distinct", pairs: bool = False) -> None:
-        self._name = name
-        self._pairs = pairs
-
-    @classmethod
-    def globally(cls) -> Distinct:
-        """Return the transform itself, for symmetry with the combiners."""
-        return cls(name="Distinct.Globally")
-
-    @classmethod
-    def per_key(cls) -> Distinct:
-        """Return the transform over pairs: each distinct value once per key and window."""
-        return cls(name="Distinct.PerKey", pairs=True)
-
-    def default_label(self) -> str:
-        """Return the name of its form."""
-        return self._name
 
     def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[ElementT]:
         """Count per element, and keep the first panes' keys, or those of all panes that count any."""

@@ -1,13 +1,14 @@
-"""What the built-in combiners have beyond `CombineFn`: their forms as transforms, and their types."""
+"""What the built-in combiners add to `CombineFn`: their forms as transforms, and their types."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
+from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.typehints import declared_types
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.transforms.form_types import Globally, PerKey
 
-__all__ = ["Combiner"]
+__all__ = ["Combiner", "GlobalOrPerKey"]
 
 
 class _Form:
@@ -61,3 +62,32 @@ class Combiner(CombineFn[InputT, AccumT, OutputT]):
         """Return what is known of the output's type, for inputs of `value_type`."""
         del value_type
         return declared_types(self)[1]
+
+
+class GlobalOrPerKey(PTransform):
+    """A transform with the forms of a combiner; the transform itself is its form `globally()`.
+
+    Args:
+        name: the default label.
+        pairs: whether the input is pairs, whose values are grouped by key.
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, *, name: str | None = None, pairs: bool = False) -> None:
+        self._name = type(self).__name__ if name is None else name
+        self._pairs = pairs
+
+    @classmethod
+    def globally(cls) -> Self:
+        """Return the transform over all elements of each window."""
+        return cls(name=f"{cls.__name__}.Globally")
+
+    @classmethod
+    def per_key(cls) -> Self:
+        """Return the transform over pairs, which treats the values of each key and window separately."""
+        return cls(name=f"{cls.__name__}.PerKey", pairs=True)
+
+    def default_label(self) -> str:
+        """Return the name of the form."""
+        return self._name

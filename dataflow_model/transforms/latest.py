@@ -9,10 +9,10 @@ import attrs
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.combiner_forms import GlobalOrPerKey
 from dataflow_model.transforms.element_bytes import later_of
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
-from dataflow_model.transforms.ptransform import PTransform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ _Timed = tuple[Any, Any]
 
 
 @with_spellings
-class Latest(PTransform):
+class Latest(GlobalOrPerKey):
     """Keep the element with the greatest event time, of each window or, with `per_key`, of each key and window.
 
     Of several at that time it is the same one whatever the order of arrival, as long as elements have an encoding by
@@ -42,26 +42,6 @@ class Latest(PTransform):
         >>> p.result.collected("Collect")[0].value
         ('UA', 'taxi')
     """
-
-    input_kind = "collection"
-
-    def __init__(self, *, name: str = "Latest", pairs: bool = False) -> None:
-        self._name = name
-        self._pairs = pairs
-
-    @classmethod
-    def globally(cls) -> Latest:
-        """Return the transform itself; for the likeness with the combiners."""
-        return cls(name="Latest.Globally")
-
-    @classmethod
-    def per_key(cls) -> Latest:
-        """Return the transform over pairs: the latest value of each key and window."""
-        return cls(name="Latest.PerKey", pairs=True)
-
-    def default_label(self) -> str:
-        """Return the name that it was made by."""
-        return self._name
 
     def expand(self, pcoll: PCollection) -> Any:
         """Put the event time beside each value, and combine."""
