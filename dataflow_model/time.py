@@ -1,7 +1,8 @@
 """Two time domains, two types: event time and processing time, in whole microseconds of UTC.
 
-`EventTime`, `ProcessingTime` and `Duration` are `int` underneath, so they compare, hash and pickle at full speed,
-but neither mixes with the other, nor with bare numbers. Sums saturate at `MIN_TIMESTAMP` (-∞) and `MAX_TIMESTAMP` (+∞).
+`EventTime`, `ProcessingTime` and `Duration` are subclasses of `int`, so they compare, hash and pickle at full speed,
+but they cannot be mixed with each other or with bare numbers. Sums saturate at `MIN_TIMESTAMP` (−∞) and
+`MAX_TIMESTAMP` (+∞).
 """
 
 from __future__ import annotations
@@ -59,17 +60,17 @@ def _shifted(instant: int, by: int) -> int:
 
 
 class _Micros(int):
-    """What instants and durations have in common: `+`, `-` and ordering refuse bare numbers.
+    """The base of instants and durations: `+`, `-` and ordering reject bare numbers.
 
-    A bare number that is given as an instant or a duration means seconds; in arithmetic it would be microseconds.
-    Python itself computes `number + time` and `number < time` where the number is a `float` or a `bool`: neither of
-    these types asks a subclass of `int`, so that order of operands cannot be refused.
+    A bare number passed as an instant or a duration means seconds; in arithmetic it would be microseconds. Python
+    computes `number + time` and `number < time` itself if the number is a `float` or a `bool`, without asking the
+    subclass of `int`, so these two cannot be rejected.
     """
 
     __slots__ = ()
-    __array_priority__ = 1_000  # NumPy's scalars and arrays, on the left, leave the operation to this class
+    __array_priority__ = 1_000  # NumPy scalars and arrays on the left defer to this class
 
-    if not TYPE_CHECKING:  # to a type checker, each class below is ordered among its own kind only
+    if not TYPE_CHECKING:  # type checkers see the orderings of the subclasses, each within its own kind
 
         def __lt__(self, other: object) -> bool:
             if type(other) is not type(self) and not self._comparable(other, "<"):
@@ -93,7 +94,7 @@ class _Micros(int):
 
     def __eq__(self, other: object) -> bool:
         equal: bool = int.__eq__(self, other)
-        return int(self) == other if equal is NotImplemented else equal  # NumPy's numbers compare with a plain `int`
+        return int(self) == other if equal is NotImplemented else equal  # NumPy numbers compare with a plain `int`
 
     def __ne__(self, other: object) -> bool:
         differs: bool = int.__ne__(self, other)
@@ -106,12 +107,12 @@ class _Micros(int):
         return NotImplemented
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - the name and signature are IPython's
-        """Print as `repr` does: IPython and hypothesis would otherwise take it for a plain number."""
+        """Print the `repr`; IPython and hypothesis would otherwise print a plain number."""
         del cycle
         printer.text(repr(self))
 
     def _comparable(self, other: object, sign: str) -> bool:
-        """Tell whether two values are of one kind; raise for a bare number and for the other kinds of time."""
+        """Return whether `other` is of the same kind; raise for a bare number and for another kind of time."""
         if not isinstance(other, _Micros):
             self._refuse_number(other, f"{self!r} {sign} {other!r}", type(self))
             return False
@@ -122,13 +123,13 @@ class _Micros(int):
             hint="compare two event times or two processing times; event_time(int(x) / 10**6) converts",
         )
 
-    def _refuse_number(self, other: object, expression: str, meant: type[_Micros]) -> None:
-        """Raise for a bare number in an expression, and name the two ways to give it a unit."""
+    def _refuse_number(self, other: object, expression: str, kind: type[_Micros]) -> None:
+        """Raise if `other` is a bare number; the hint names the two ways to give it a unit."""
         if isinstance(other, _Micros) or not (isinstance(other, numbers.Number) or hasattr(other, "dtype")):
-            return  # `dtype`: NumPy's booleans and arrays, which are no `Number`
+            return  # `dtype`: NumPy booleans and arrays, which are not a `Number`
         number = repr(other) if isinstance(other, int | float) else "n"
         problem = f"{_kind(self)} and a bare number do not mix, since a number has no unit, got {expression}"
-        hint = f"write dm.{_READERS[meant]}({number}) for seconds or dm.{meant.__name__}({number}) for microseconds"
+        hint = f"write dm.{_READERS[kind]}({number}) for seconds or dm.{kind.__name__}({number}) for microseconds"
         raise InvalidType(problem, hint=hint)
 
 
@@ -145,13 +146,13 @@ def _kind(value: _Micros) -> str:
 
 
 class Duration(_Micros):
-    """A length of time in whole microseconds; may be negative, saturates like instants do.
+    """A length of time in whole microseconds; it may be negative, and saturates as instants do.
 
-    `+`, `-` and ordering take another duration. They refuse a bare number, which would silently be microseconds. `sum`
-    works, and so does scaling with `*`; `/`, `//` and `%` are those of the plain number of microseconds.
+    `+`, `-` and ordering take another duration. They reject a bare number, which would silently be microseconds. `sum`
+    works, and so does scaling with `*`; `/`, `//` and `%` work on the plain number of microseconds.
 
     Raises:
-        InvalidType: from `+`, `-`, `<`, `<=`, `>` and `>=` with a bare number, bool and NumPy's numbers included.
+        InvalidType: by `+`, `-`, `<`, `<=`, `>` and `>=` with a bare number, including `bool` and NumPy numbers.
 
     Example:
         >>> duration("90 seconds")
@@ -170,10 +171,10 @@ class Duration(_Micros):
     __slots__ = ()
 
     def __add__(self, other: Duration) -> Self:  # type: ignore[override]
-        given: Any = other
-        if isinstance(given, Duration):
-            return type(self)(_saturate(int(self) + int(given)))
-        self._refuse_number(given, f"{self!r} + {other!r}", Duration)
+        operand: Any = other
+        if isinstance(operand, Duration):
+            return type(self)(_saturate(int(self) + int(operand)))
+        self._refuse_number(operand, f"{self!r} + {other!r}", Duration)
         return NotImplemented  # duration + instant is an instant: Instant.__radd__
 
     def __radd__(self, other: int) -> Self:
@@ -183,15 +184,15 @@ class Duration(_Micros):
         return NotImplemented
 
     def __sub__(self, other: Duration) -> Self:  # type: ignore[override]
-        given: Any = other
-        if isinstance(given, Duration):
-            return type(self)(_saturate(int(self) - int(given)))
-        if isinstance(given, Instant):
+        operand: Any = other
+        if isinstance(operand, Duration):
+            return type(self)(_saturate(int(self) - int(operand)))
+        if isinstance(operand, Instant):
             raise InvalidType(
                 f"an instant cannot be subtracted from a duration, got {self!r} - {other!r}",
                 hint="swap the two: instant - duration",
             )
-        self._refuse_number(given, f"{self!r} - {other!r}", Duration)
+        self._refuse_number(operand, f"{self!r} - {other!r}", Duration)
         return NotImplemented
 
     def __mul__(self, times: int) -> Self:
@@ -217,34 +218,34 @@ class Duration(_Micros):
 
 
 class Instant(_Micros):
-    """A point in time: whole microseconds since the epoch, UTC. Use its two subclasses.
+    """A point in time, in whole microseconds since the epoch, UTC. Use its two subclasses.
 
-    Durations can be added and taken away, instants of the same kind be compared and taken away. A bare number is
-    refused, since it would silently be microseconds.
+    Durations can be added to and subtracted from an instant; instants of the same kind can be subtracted and compared.
+    A bare number is rejected, since it would silently be microseconds.
 
     Raises:
-        InvalidType: from `+`, `-`, `<`, `<=`, `>` and `>=` with a bare number or an instant of the other kind.
+        InvalidType: by `+`, `-`, `<`, `<=`, `>` and `>=` with a bare number or an instant of the other kind.
     """
 
     __slots__ = ()
 
     def __add__(self, other: Duration) -> Self:  # type: ignore[override]
-        given: Any = other
-        if isinstance(given, Duration):
-            return type(self)(_shifted(int(self), int(given)))
-        if isinstance(given, Instant):
+        operand: Any = other
+        if isinstance(operand, Duration):
+            return type(self)(_shifted(int(self), int(operand)))
+        if isinstance(operand, Instant):
             raise InvalidType(
                 f"two instants cannot be added, got {self!r} + {other!r}",
                 hint="add a duration to an instant, or subtract the instants",
             )
-        self._refuse_number(given, f"{self!r} + {other!r}", Duration)
+        self._refuse_number(operand, f"{self!r} + {other!r}", Duration)
         return NotImplemented
 
     def __radd__(self, other: Duration) -> Self:  # type: ignore[override]
-        given: Any = other
-        if isinstance(given, Duration):
-            return self + given
-        self._refuse_number(given, f"{other!r} + {self!r}", Duration)
+        operand: Any = other
+        if isinstance(operand, Duration):
+            return self + operand
+        self._refuse_number(operand, f"{other!r} + {self!r}", Duration)
         return NotImplemented
 
     @overload  # type: ignore[override]
@@ -263,12 +264,12 @@ class Instant(_Micros):
         return f"{type(self).__name__}({format_instant(int(self))})"
 
     def to_datetime(self) -> datetime.datetime:
-        """Return the instant as an aware `datetime` in UTC; `OverflowError` for ±∞."""
+        """Return the instant as an aware `datetime` in UTC; raise `OverflowError` for ±∞."""
         return _EPOCH + datetime.timedelta(microseconds=int(self))
 
 
 class EventTime(Instant):
-    """When the fact happened.
+    """The time at which an event happened.
 
     Example:
         >>> event_time("2013-01-01T05:00-05:00")
@@ -286,7 +287,7 @@ class EventTime(Instant):
 
 
 class ProcessingTime(Instant):
-    """When the fact was observed.
+    """The time at which an event was observed.
 
     Example:
         >>> processing_time("2000-01-01T12:04:59Z") + duration("1 minute")
@@ -306,14 +307,14 @@ class ProcessingTime(Instant):
 _READERS: Final = {EventTime: "event_time", ProcessingTime: "processing_time", Duration: "duration"}
 
 MIN_TIMESTAMP: Final = EventTime(_MIN)
-"""−∞: no event is older."""
+"""−∞: no event is earlier."""
 MAX_TIMESTAMP: Final = EventTime(_MAX)
-"""+∞: a watermark here says that the input is complete."""
+"""+∞: a watermark with this value means that the input is complete."""
 
 DurationLike: TypeAlias = Duration | datetime.timedelta | int | float | str
-"""A duration as users may write it: a number means seconds; a string has units (`"90 seconds"`, `"1 hour 30 min"`)."""
+"""A value that can be passed as a duration: a number of seconds, text with units (`"90 seconds"`), or a `timedelta`."""
 InstantLike: TypeAlias = EventTime | ProcessingTime | datetime.datetime | int | float | str
-"""An instant as users may write it: a number means seconds since the epoch; text and datetimes need a zone."""
+"""A value that can be passed as an instant: seconds since the epoch, or text or a datetime with a time zone."""
 
 
 def duration(value: DurationLike) -> Duration:
@@ -324,7 +325,7 @@ def duration(value: DurationLike) -> Duration:
             `"90 seconds"`, `"1 hour 30 minutes"`, `"250 ms"`.
 
     Raises:
-        InvalidArgument: for text without a known unit, or a number that is not finite.
+        InvalidArgument: for text without a known unit, or NaN.
         InvalidType: for a value of another type.
 
     Example:
@@ -349,10 +350,10 @@ def duration(value: DurationLike) -> Duration:
 
 
 def event_time(value: InstantLike) -> EventTime:
-    """Return `value` as an `EventTime`; see `InstantLike` for what may be given.
+    """Return `value` as an `EventTime`; see `InstantLike` for the values it accepts.
 
     Raises:
-        InvalidArgument: for text or a datetime without a time zone, or text that is no instant.
+        InvalidArgument: for text or a datetime without a time zone, or text that is not an instant.
         InvalidType: for a `ProcessingTime`, or a value of another type.
 
     Example:
@@ -368,7 +369,7 @@ def event_time(value: InstantLike) -> EventTime:
 
 
 def processing_time(value: InstantLike) -> ProcessingTime:
-    """Return `value` as a `ProcessingTime`; the same forms and errors as `event_time`.
+    """Return `value` as a `ProcessingTime`; it accepts the same values and raises the same errors as `event_time`.
 
     Example:
         >>> processing_time(0)
@@ -383,7 +384,7 @@ def processing_time(value: InstantLike) -> ProcessingTime:
 
 
 def format_instant(micros: int) -> str:
-    """Write microseconds since the epoch as ISO 8601 in UTC, ±∞ by its name.
+    """Format microseconds since the epoch as ISO 8601 in UTC, or as `+inf` or `-inf`.
 
     Example:
         >>> format_instant(1_000_000), format_instant(MAX_TIMESTAMP), format_instant(MIN_TIMESTAMP)
@@ -402,7 +403,7 @@ def format_instant(micros: int) -> str:
 
 
 def format_duration(micros: int) -> str:
-    """Write a number of microseconds with the unit that reads best.
+    """Format a number of microseconds with the most readable unit.
 
     Example:
         >>> format_duration(-5), format_duration(90_000_000)
@@ -414,7 +415,7 @@ def format_duration(micros: int) -> str:
 
 
 def duration_text(micros: int) -> str:
-    """Write a length of time as text that `duration` reads back, in the largest unit that divides it.
+    """Format a duration as text that `duration` parses, in the largest unit that divides it evenly.
 
     Example:
         >>> duration_text(3_600_000_000), duration_text(90_000_000), duration_text(0)
@@ -428,7 +429,7 @@ def duration_text(micros: int) -> str:
 
 
 def check_zone(name: object) -> None:
-    """Refuse what is no name of a time zone."""
+    """Raise unless `name` is the name of a time zone."""
     problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
     hint = "use 'America/New_York', for example"
     if not isinstance(name, str):

@@ -1,7 +1,7 @@
-"""Watching a run: what users count in their own functions, what a run reports of itself, and an endpoint for both.
+"""Monitoring a run: metrics of the user's own functions, a report of the run, and an endpoint that serves both.
 
-`counter`, `distribution` and `gauge` are for functions that run in a pipeline; `result.report()` gives a `RunReport`;
-`serve(result)` shows it to Prometheus.
+`counter`, `distribution` and `gauge` are for functions that run in a pipeline; `result.report()` returns a `RunReport`;
+`serve(result)` exposes it to Prometheus.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tally of the task at work: how engine and users' functions find what they count in.
+"""The tally of the current task, in which the engine and users' functions count.
 
-A runner sets it up around the work of a task, in a context variable. What a task has counted goes the way of its
-output, so an attempt that fails, or comes twice, counts as often as its output does.
+A runner sets it in a context variable around the work of a task. A task's counts are committed with its output, so an
+attempt that fails or is repeated counts as often as its output does.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _CURRENT: Final[ContextVar[Tally | None]] = ContextVar("dataflow_model_tally", d
 
 
 def current() -> Tally | None:
-    """Return the tally of the task at work; `None` outside of a run, and in threads that users' functions start."""
+    """Return the tally of the current task; `None` outside of a run, and in threads that users' functions start."""
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
 def collecting(tally: Tally | None = None) -> Iterator[Tally]:
-    """Have what is done here counted, in a new tally unless one is given."""
+    """Count what is done in the `with` block, in the given tally or a new one."""
     tally = Tally() if tally is None else tally
     before = _CURRENT.get()
     _CURRENT.set(tally)
@@ -52,9 +52,9 @@ def collecting(tally: Tally | None = None) -> Iterator[Tally]:
 
 
 def counted_rows(tally: Tally, rows: Iterator[_T]) -> Iterator[_T]:
-    """Yield the rows of a generator with what it does counted, and nothing that is done between two of its rows.
+    """Yield the rows of a generator, counting what the generator does but nothing that happens between two rows.
 
-    Generators may take turns, so a `with collecting()` around a `yield` would count what another does.
+    Generators may be interleaved, so a `with collecting()` around a `yield` would count the work of other generators.
 
     Example:
         >>> def rows():
@@ -78,7 +78,7 @@ def counted_rows(tally: Tally, rows: Iterator[_T]) -> Iterator[_T]:
 
 @contextlib.contextmanager
 def in_scratch() -> Iterator[Callable[[], None]]:
-    """Count what is done here only if the function that is given is called: some work may have to be done again."""
+    """Count what is done in the `with` block only if the yielded function is called; some work may be discarded."""
     outer = _CURRENT.get()
     scratch = Tally(label="" if outer is None else outer.label)
 
@@ -94,14 +94,14 @@ def in_scratch() -> Iterator[Callable[[], None]]:
 
 
 def enter(label: str) -> None:
-    """Say which transform's functions are called next."""
+    """Set the transform whose functions are called next."""
     tally = _CURRENT.get()
     if tally is not None:
         tally.label = label
 
 
 def took(label: str, elements: int) -> None:
-    """Count a bundle that a transform takes; its functions are called next."""
+    """Count a bundle that a transform receives; its functions are called next."""
     tally = _CURRENT.get()
     if tally is not None:
         tally.label = label
@@ -110,7 +110,7 @@ def took(label: str, elements: int) -> None:
 
 
 def took_several(label: str, sizes: Iterable[int]) -> None:
-    """Count several bundles that a transform takes, by their sizes; those without elements are none."""
+    """Count several bundles that a transform receives, given their sizes; empty bundles do not count."""
     tally = _CURRENT.get()
     if tally is not None:
         tally.label = label
@@ -121,16 +121,16 @@ def took_several(label: str, sizes: Iterable[int]) -> None:
 
 
 def gave(label: str, elements: int) -> None:
-    """Count what a transform has given."""
+    """Count elements that a transform has emitted."""
     tally = _CURRENT.get()
     if tally is not None and elements:
         tally.of_transform(label).count(ELEMENTS_OUT, elements)
 
 
 def timed_keys(label: str, element: Callable[..., None]) -> Callable[..., None]:
-    """Return what takes the elements of one bundle, the key first: in one bundle of eight a function with a clock.
+    """Return the function to call with each key and element of a bundle: in one bundle of eight, one that is timed.
 
-    In the others it is the function itself, so they pay nothing.
+    For the other bundles it is `element` itself, so they have no overhead.
     """
     tally = _CURRENT.get()
     if tally is None or not tally.times_a_bundle():
@@ -145,14 +145,14 @@ def timed_keys(label: str, element: Callable[..., None]) -> Callable[..., None]:
 
 
 class SlowestKeys:
-    """The slowest of many keys that are run one after the other; a fast one costs a comparison."""
+    """Keeps the slowest of many keys that are processed one after the other; a fast key costs one comparison."""
 
     def __init__(self) -> None:
         self._held: list[tuple[float, int, Any, int]] = []
         self._number = 0
 
     def offer(self, key: Any, seconds: float, elements: int) -> None:
-        """Note how long a key took, if it is among the slowest.
+        """Record how long a key took, if it is among the slowest.
 
         Example:
             >>> slowest = SlowestKeys()
@@ -170,7 +170,7 @@ class SlowestKeys:
         self._number += 1  # so that keys are never compared
 
     def tell(self, label: str) -> None:
-        """Have the tally at work know them."""
+        """Record the slowest keys in the current tally."""
         tally = _CURRENT.get()
         if tally is not None:
             for seconds, _, key, elements in self._held:

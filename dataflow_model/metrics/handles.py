@@ -1,4 +1,4 @@
-"""Counters, distributions and gauges that users' functions keep; each belongs to the transform whose function it is."""
+"""Counters, distributions and gauges of users' functions; each belongs to the transform that calls the function."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Counter", "Distribution", "Gauge", "counter", "distribution", "gauge
 
 @attrs.frozen
 class Counter:
-    """A number that goes up; made by `counter(name)`."""
+    """A metric that only increases; created by `counter(name)`."""
 
     name: str
 
     def inc(self, by: int = 1) -> None:
-        """Add to it; outside of a run it does nothing.
+        """Increase the counter; outside of a run this does nothing.
 
         Raises:
-            InvalidArgument: for less than 0: a counter never goes down.
-            InvalidType: for something that is no whole number.
+            InvalidArgument: if `by` is negative, since a counter never decreases.
+            InvalidType: if `by` is not an int.
         """
         if isinstance(by, bool) or not isinstance(by, int):
             raise InvalidType(f"the counter {self.name!r} takes whole numbers, got {by!r}", hint=_AMOUNTS)
@@ -36,16 +36,16 @@ class Counter:
 
 @attrs.frozen
 class Distribution:
-    """The count, sum, least and greatest of the numbers that it is given; made by `distribution(name)`."""
+    """A metric that keeps the count, sum, minimum and maximum of numbers; created by `distribution(name)`."""
 
     name: str
 
     def update(self, value: float) -> None:
-        """Take a number in; outside of a run it does nothing.
+        """Add a number to the distribution; outside of a run this does nothing.
 
         Raises:
             InvalidArgument: for infinity and NaN, which would hide all other numbers.
-            InvalidType: for something that is no number.
+            InvalidType: if `value` is not a number.
         """
         _check_number("distribution", self.name, value)
         tally = current()
@@ -55,16 +55,16 @@ class Distribution:
 
 @attrs.frozen
 class Gauge:
-    """A level: the value that was set last, by the wall clock; made by `gauge(name)`."""
+    """A metric that keeps the value set last, by the wall clock; created by `gauge(name)`."""
 
     name: str
 
     def set(self, value: float) -> None:
-        """Set it; outside of a run it does nothing.
+        """Set the gauge; outside of a run this does nothing.
 
         Raises:
             InvalidArgument: for infinity and NaN.
-            InvalidType: for something that is no number.
+            InvalidType: if `value` is not a number.
         """
         _check_number("gauge", self.name, value)
         tally = current()
@@ -73,16 +73,16 @@ class Gauge:
 
 
 def counter(name: str) -> Counter:
-    """Return the counter with this name, for functions that a pipeline calls.
+    """Return the counter with this name, to use in functions that a pipeline calls.
 
-    It belongs to the transform whose function counts: two transforms that use one name have a counter each. On a
-    stream it counts each element once, whatever was run again.
+    The counter belongs to the transform whose function uses it: two transforms that use the same name have a counter
+    each. A stream counts each element once, even if a micro-batch is run again.
 
     Raises:
         InvalidArgument: for an empty name.
-        InvalidType: for a name that is no text.
+        InvalidType: for a name that is not a string.
 
-    Source: Beam's `Metrics.counter`, whose counters count attempts; a namespace is the transform's label here.
+    Source: Beam's `Metrics.counter`, whose counters count attempts; here the transform's label is the namespace.
 
     Example:
         >>> import dataflow_model as dm
@@ -100,11 +100,11 @@ def counter(name: str) -> Counter:
 
 
 def distribution(name: str) -> Distribution:
-    """Return the distribution with this name, for functions that a pipeline calls; see `counter`.
+    """Return the distribution with this name, to use in functions that a pipeline calls; see `counter`.
 
     Raises:
         InvalidArgument: for an empty name.
-        InvalidType: for a name that is no text.
+        InvalidType: for a name that is not a string.
 
     Source: Beam's `Metrics.distribution`, which takes whole numbers only.
     """
@@ -112,11 +112,11 @@ def distribution(name: str) -> Distribution:
 
 
 def gauge(name: str) -> Gauge:
-    """Return the gauge with this name, for functions that a pipeline calls; see `counter`.
+    """Return the gauge with this name, to use in functions that a pipeline calls; see `counter`.
 
     Raises:
         InvalidArgument: for an empty name.
-        InvalidType: for a name that is no text.
+        InvalidType: for a name that is not a string.
 
     Source: Beam's `Metrics.gauge`.
     """

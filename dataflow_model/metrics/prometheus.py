@@ -21,20 +21,20 @@ _MICROS: Final = 1_000_000
 _PORTS: Final = 1 << 16
 _TOLD_APART: Final = ("elements_", "panes_", "dropped_")
 _LEVELS: Final = frozenset({"ids", "id_bytes"})
-"""What may go down, and so is no counter to Prometheus: `state_entries` and `state_bytes` of a Deduplicate say it."""
+"""Counters that may decrease, which Prometheus does not allow; a Deduplicate reports them as `state_…` instead."""
 
 
 class _Reporting(Protocol):
-    """A run, as far as the endpoint needs it."""
+    """The part of a run's result that the endpoint uses."""
 
     def report(self) -> RunReport: ...
 
 
 class MetricsServer:
-    """An endpoint that is being served; a context manager that closes it. Made by `serve`.
+    """A running endpoint, created by `serve`; as a context manager it is closed at the end.
 
     Attributes:
-        port: where it listens.
+        port: the port on which it listens.
     """
 
     def __init__(self, server: Any, thread: Any) -> None:
@@ -42,7 +42,7 @@ class MetricsServer:
         self.port: int = server.server_port
 
     def close(self) -> None:
-        """Stop serving; again, it does nothing."""
+        """Stop serving; calling it again does nothing."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -57,20 +57,20 @@ class MetricsServer:
 
 
 def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> MetricsServer:
-    """Serve a run's report to Prometheus, at `http://host:port/metrics`, until it is closed.
+    """Serve a run's report to Prometheus, at `http://host:port/metrics`, until the returned server is closed.
 
-    The report is made when it is scraped; between two scrapes it costs nothing. All names and units are in
-    `docs/watching.md`.
+    The report is made at each scrape; between two scrapes the endpoint costs nothing. `docs/watching.md` lists all
+    names and units.
 
     Args:
         result: the run.
-        port: where to listen; 0 for any that is free.
-        host: the address to listen on; `"0.0.0.0"` lets other machines in.
+        port: the port to listen on; 0 chooses a free one.
+        host: the address to listen on; `"0.0.0.0"` accepts connections from other machines.
 
     Raises:
-        InvalidArgument: for a port out of range.
-        ModuleNotFoundError: where `prometheus-client` is not installed.
-        OSError: when the port is taken.
+        InvalidArgument: for a port outside 0 to 65535.
+        ModuleNotFoundError: if `prometheus-client` is not installed.
+        OSError: if the port is in use.
 
     Example:
         >>> import dataflow_model as dm, urllib.request
@@ -81,8 +81,8 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
         >>> [line for line in text.splitlines() if line.startswith('dataflow_elements_out_total{transform="words"}')]
         ['dataflow_elements_out_total{transform="words"} 2.0']
     """
-    given: object = port
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _PORTS:
+    number: object = port
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < _PORTS:
         raise InvalidArgument(f"`port` must be from 0 to 65535, got {port!r}", hint="0 takes any free port")
     try:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -101,13 +101,13 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
 
 
 class _Collector:
-    """Gives the families of a report when Prometheus asks; describes none, so registering makes no report."""
+    """Yields the metric families of a report at each scrape; describes none, so registering it makes no report."""
 
     def __init__(self, result: _Reporting) -> None:
         self._result = result
 
     def describe(self) -> list[Any]:
-        """Return nothing: what there is depends on the run."""
+        """Return nothing, since the metrics depend on the run."""
         return []
 
     def collect(self) -> Iterator[Any]:
@@ -182,35 +182,35 @@ def _since_epoch(instant: EventTime) -> float:
 
 
 class _Families:
-    """Families by name: all samples of one stand together."""
+    """Metric families by name; each collects all samples of its metric."""
 
     def __init__(self) -> None:
         self.all: dict[str, Any] = {}
 
-    def counter(self, name: str, what: str, labels: dict[str, str], value: float) -> None:
-        """Add a sample of a counter; Prometheus has it as `name_total`."""
+    def counter(self, name: str, documentation: str, labels: dict[str, str], value: float) -> None:
+        """Add a sample of a counter, which Prometheus calls `name_total`."""
         from prometheus_client.core import CounterMetricFamily
 
-        self._add(CounterMetricFamily, name, what, labels).add_metric(list(labels.values()), value)
+        self._add(CounterMetricFamily, name, documentation, labels).add_metric(list(labels.values()), value)
 
-    def gauge(self, name: str, what: str, labels: dict[str, str], value: float) -> None:
+    def gauge(self, name: str, documentation: str, labels: dict[str, str], value: float) -> None:
         """Add a sample of a gauge."""
         from prometheus_client.core import GaugeMetricFamily
 
-        self._add(GaugeMetricFamily, name, what, labels).add_metric(list(labels.values()), value)
+        self._add(GaugeMetricFamily, name, documentation, labels).add_metric(list(labels.values()), value)
 
-    def spread(self, name: str, what: str, labels: dict[str, str], value: DistributionValue) -> None:
-        """Add count and sum as a summary, the least and the greatest as gauges."""
+    def spread(self, name: str, documentation: str, labels: dict[str, str], value: DistributionValue) -> None:
+        """Add count and sum as a summary, and minimum and maximum as gauges."""
         from prometheus_client.core import SummaryMetricFamily
 
         if not value.count:
             return
-        family = self._add(SummaryMetricFamily, name, what, labels)
+        family = self._add(SummaryMetricFamily, name, documentation, labels)
         family.add_metric(list(labels.values()), count_value=value.count, sum_value=value.sum)
-        self.gauge(f"{name}_min", f"{what}: minimum", labels, value.min)
-        self.gauge(f"{name}_max", f"{what}: maximum", labels, value.max)
+        self.gauge(f"{name}_min", f"{documentation}: minimum", labels, value.min)
+        self.gauge(f"{name}_max", f"{documentation}: maximum", labels, value.max)
 
-    def _add(self, family: Any, name: str, what: str, labels: dict[str, str]) -> Any:
+    def _add(self, family: Any, name: str, documentation: str, labels: dict[str, str]) -> Any:
         if name not in self.all:
-            self.all[name] = family(f"dataflow_{name}", what, labels=list(labels))
+            self.all[name] = family(f"dataflow_{name}", documentation, labels=list(labels))
         return self.all[name]

@@ -1,4 +1,4 @@
-"""What a run tells of itself at one moment: by transform, by stage, and as a whole."""
+"""The report of a run at one moment: by transform, by stage, and as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DistributionValue", "RunReport", "SlowKey", "StageReport", "Transfor
 
 @attrs.frozen
 class DistributionValue:
-    """The count, sum, least and greatest of some numbers; all 0 where there were none.
+    """The count, sum, minimum and maximum of some numbers; all 0 if there were none.
 
     Example:
         >>> DistributionValue(count=3, sum=15, min=2, max=9).mean
@@ -30,18 +30,18 @@ class DistributionValue:
 
     @property
     def mean(self) -> float:
-        """The sum by the count; 0 where there were none."""
+        """The sum divided by the count; 0 if there were no numbers."""
         return self.sum / self.count if self.count else 0.0
 
 
 @attrs.frozen
 class SlowKey:
-    """A key that took long.
+    """A key whose elements took long to process.
 
     Attributes:
-        key: as text, at most 80 characters of it.
-        seconds: how long the elements took that were timed; see `docs/watching.md` for how many are.
-        elements: how many these were.
+        key: the key as text, at most 80 characters.
+        seconds: the time that the timed elements took; `docs/watching.md` says which elements are timed.
+        elements: the number of timed elements.
     """
 
     key: str
@@ -51,7 +51,7 @@ class SlowKey:
 
 @attrs.frozen
 class UserMetrics:
-    """What a transform's own functions have counted, by name."""
+    """The metrics that a transform's own functions have recorded, by name."""
 
     counters: Mapping[str, int] = attrs.field(factory=dict)
     distributions: Mapping[str, DistributionValue] = attrs.field(factory=dict)
@@ -60,22 +60,22 @@ class UserMetrics:
 
 @attrs.frozen(kw_only=True)
 class TransformReport:
-    """One transform.
+    """The report of one transform.
 
     Attributes:
-        label: its full label.
-        stage: where it runs: 0 with the sources, n behind the n-th shuffle; sinks come after the last.
-        elements_in, elements_out: how many elements it has taken and given; a pane is one element.
-        bundle_sizes: of the bundles that it has taken, in elements.
-        panes: by `"early"`, `"on_time"` and `"late"`, how many it has emitted.
-        dropped: by reason (`"late"`, `"closed"`, …), how many elements it has dropped.
-        counters: all that it counts by itself, as in `result.metrics()`.
-        watermark: of its output; `None` where it has none of its own.
-        watermark_lag: how far that is behind the clock; `None` where it is not known, 0 at +∞.
-        state_entries: how many keys (for groupings in columns: partial sums) have state; `None` where it keeps none.
-        state_bytes: how large that state is when it is stored; `None` where it is not stored.
-        slowest_keys: of those that were timed, the slowest first.
-        user: what its own functions have counted.
+        label: the full label.
+        stage: the stage in which it runs: 0 with the sources, n after the n-th shuffle; sinks have the highest number.
+        elements_in, elements_out: the number of elements received and emitted; a pane is one element.
+        bundle_sizes: the sizes of the bundles received, in elements.
+        panes: the number of panes emitted, by `"early"`, `"on_time"` and `"late"`.
+        dropped: the number of elements dropped, by reason (`"late"`, `"closed"`, …).
+        counters: all counters that the engine keeps for the transform, as in `result.metrics()`.
+        watermark: the output watermark; `None` if the transform has none of its own.
+        watermark_lag: how far the watermark is behind the clock; `None` if that is unknown, 0 at +∞.
+        state_entries: the number of keys with state (of partial sums, for groupings in columns); `None` without state.
+        state_bytes: the size of the state when it is stored; `None` if it is not stored.
+        slowest_keys: the slowest of the timed keys, the slowest first.
+        user: the metrics that its own functions have recorded.
     """
 
     label: str
@@ -96,15 +96,15 @@ class TransformReport:
 
 @attrs.frozen(kw_only=True)
 class StageReport:
-    """One keyed stage: what its transforms share. In process and in a bounded job there is no durable state: all 0.
+    """The report of one keyed stage. Without durable state, as in a bounded run, all numbers but `stage` are 0.
 
     Attributes:
-        stage: its number, from 1.
+        stage: the number of the stage, from 1.
         transforms: the labels of its keyed transforms.
-        cache_fresh, cache_behind, cache_void: how often a worker's copy of a shard was up to date, had to catch up,
-            was of no use.
-        state_calls: how many calls to the state store there were.
-        state_bytes_read, state_bytes_written: how much went through them.
+        cache_fresh, cache_behind, cache_void: how often a worker's copy of a shard's state was up to date, was behind
+            and had to catch up, or was unusable.
+        state_calls: the number of calls to the state store.
+        state_bytes_read, state_bytes_written: the number of bytes read from and written to the state store.
     """
 
     stage: int
@@ -119,15 +119,15 @@ class StageReport:
 
 @attrs.frozen(kw_only=True)
 class RunReport:
-    """A run at one moment.
+    """The report of a run at one moment.
 
     Attributes:
-        at: the wall clock when the report was made.
-        clock: what lags count from: the wall, or how far a replay clock has come.
-        commits: how many micro-batches have been committed; 1 for a run that commits at its end.
-        system_lag: how long ago the oldest work was seen whose results are not committed yet; 0 where all are.
-        transforms: by label.
-        stages: the keyed ones, by number.
+        at: the wall-clock time at which the report was made.
+        clock: the time from which lags are measured: the wall clock, or the position of a replay clock.
+        commits: the number of committed micro-batches; 1 for a run that commits at its end.
+        system_lag: the age of the oldest input whose results are not committed yet; 0 if all results are.
+        transforms: the transforms, by label.
+        stages: the keyed stages, by number.
     """
 
     at: ProcessingTime

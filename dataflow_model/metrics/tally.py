@@ -1,4 +1,4 @@
-"""What one task, shard or run has counted, by transform: filled while it works, merged where results are committed."""
+"""The counts of a task, shard or run, by transform: filled during the work, merged when results are committed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["BUNDLE_SIZE", "ELEMENTS_OUT", "SLOW_KEPT", "Readings", "Spread", "Ta
 BUNDLE_SIZE: Final = "bundle_size"
 ELEMENTS_OUT: Final = "elements_out"
 SLOW_KEPT: Final = 8
-"""How many of a transform's slowest keys are told."""
+"""How many of a transform's slowest keys are reported."""
 _SLOW_HELD: Final = 256
-"""How many a task may hold before it lets the fastest go."""
+"""How many keys a task keeps before it discards the faster half."""
 _LONGEST: Final = 80
 """How many characters of a key are kept."""
 _GOLDEN: Final = 0x9E3779B1
-"""The golden ratio times 2 ** 32: its multiples fall evenly on the 32 bits, and so do those of any stride."""
+"""2 ** 32 divided by the golden ratio: its multiples modulo 2 ** 32 are evenly spread, for any stride."""
 _ALL_BITS: Final = 0xFFFFFFFF
 _AN_EIGHTH: Final = 1 << 29
 
 
 @attrs.define
 class Spread:
-    """The count, sum, least and greatest of some numbers."""
+    """The count, sum, minimum and maximum of some numbers."""
 
     count: int = 0
     sum: float = 0
@@ -37,7 +37,7 @@ class Spread:
     max: float = 0
 
     def add(self, value: float) -> None:
-        """Take a number in.
+        """Add a number.
 
         Example:
             >>> spread = Spread()
@@ -54,7 +54,7 @@ class Spread:
         self.sum += value
 
     def merge(self, other: Spread) -> None:
-        """Take in what another has."""
+        """Add the numbers of another."""
         if other.count:
             self.min = min(self.min, other.min) if self.count else other.min
             self.max = max(self.max, other.max) if self.count else other.max
@@ -64,7 +64,7 @@ class Spread:
 
 @attrs.define
 class Readings:
-    """Named counters, distributions and gauges of one transform; a gauge has its value and when it was set."""
+    """Named counters, distributions and gauges of one transform; a gauge is (time at which it was set, value)."""
 
     counters: dict[str, int] = attrs.field(factory=dict)
     distributions: dict[str, Spread] = attrs.field(factory=dict)
@@ -82,11 +82,11 @@ class Readings:
         spread.add(value)
 
     def set(self, name: str, value: float, at: int) -> None:
-        """Set a gauge; the latest value stays, of two at the same time the greater."""
+        """Set a gauge; the latest value is kept, or the greater of two set at the same time."""
         self.gauges[name] = max((at, value), self.gauges.get(name, (at, value)))
 
     def merge(self, other: Readings) -> None:
-        """Take in what another has."""
+        """Add the numbers of another."""
         for name, by in list(other.counters.items()):
             self.count(name, by)
         for name, spread in list(other.distributions.items()):
@@ -97,16 +97,16 @@ class Readings:
 
 @attrs.define
 class Tally:
-    """What was counted, by the label of the transform.
+    """Counts by the label of the transform.
 
     Attributes:
-        own: by transform, what the engine counts.
-        users: by transform, what users' functions count.
-        slow: by transform and key, as text, the seconds that it took and how many elements they were for.
-        stages: by depth, what counts for all transforms of a stage.
-        label: the transform that is at work.
-        bundles: how many bundles it has been asked about, to time one in eight; where many small tallies follow each
-            other, each is given another start.
+        own: the engine's counts, by transform.
+        users: the counts of users' functions, by transform.
+        slow: the seconds and the number of timed elements, by transform and key (as text).
+        stages: the counts that all transforms of a stage share, by depth.
+        label: the current transform.
+        bundles: the number of calls of `times_a_bundle`, which selects one bundle in eight; consecutive small tallies
+            start from different numbers.
     """
 
     own: dict[str, Readings] = attrs.field(factory=dict)
@@ -117,27 +117,27 @@ class Tally:
     bundles: int = attrs.field(default=0, eq=False)
 
     def of_users(self) -> Readings:
-        """Return where what the user's function counts belongs."""
+        """Return the readings of the current transform's own functions."""
         readings = self.users.get(self.label)
         if readings is None:
             readings = self.users[self.label] = Readings()
         return readings
 
     def of_transform(self, label: str) -> Readings:
-        """Return where what the engine counts for a transform belongs."""
+        """Return the readings that the engine keeps for a transform."""
         readings = self.own.get(label)
         if readings is None:
             readings = self.own[label] = Readings()
         return readings
 
     def of_stage(self, depth: int, counts: Mapping[str, int]) -> None:
-        """Count for a stage."""
+        """Add counts to a stage."""
         held = self.stages.setdefault(str(depth), {})
         for name, by in counts.items():
             held[name] = held.get(name, 0) + by
 
     def spent(self, label: str, key: Any, seconds: float, elements: int) -> None:
-        """Note how long some elements of a key took; once there are many keys only the slowest stay."""
+        """Record how long some elements of a key took; once there are many keys, only the slowest are kept."""
         keys = self.slow.setdefault(label, {})
         name = _text(key)
         before = keys.get(name, (0.0, 0))
@@ -146,10 +146,10 @@ class Tally:
             self.slow[label] = _slowest(keys, _SLOW_HELD // 2)
 
     def merge(self, other: Tally) -> None:
-        """Take in what another has; each may be merged once only."""
-        for mine, theirs in ((self.own, other.own), (self.users, other.users)):
-            for label, readings in list(theirs.items()):
-                mine.setdefault(label, Readings()).merge(readings)
+        """Add the counts of another tally, which may be merged only once."""
+        for own_readings, other_readings in ((self.own, other.own), (self.users, other.users)):
+            for label, readings in list(other_readings.items()):
+                own_readings.setdefault(label, Readings()).merge(readings)
         for depth, counts in list(other.stages.items()):
             self.of_stage(int(depth), counts)
         for label, keys in list(other.slow.items()):
@@ -160,22 +160,22 @@ class Tally:
             self.slow[label] = _slowest(merged, _SLOW_HELD // 2)
 
     def copy(self) -> Tally:
-        """Return a copy, also while another thread goes on counting."""
+        """Return a copy; safe while another thread is counting."""
         copied = Tally()
         copied.merge(self)
         return copied
 
     def times_a_bundle(self) -> bool:
-        """Tell whether the next bundle's keys are to be timed: the first, and then one in eight.
+        """Return whether to time the keys of the next bundle: the first bundle, and then one in eight.
 
-        Not every eighth: bundles of several transforms and shards take turns, and each is to have its share.
+        It is not every eighth bundle, because transforms and shards take turns and each must be sampled.
         """
         number = self.bundles
         self.bundles += 1
         return number * _GOLDEN & _ALL_BITS < _AN_EIGHTH
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON takes it, with no more of the slowest keys than are told."""
+        """Return the tally as JSON values, with only the slowest keys that are reported."""
         return {
             "own": {label: attrs.asdict(readings) for label, readings in self.own.items()},
             "users": {label: attrs.asdict(readings) for label, readings in self.users.items()},
@@ -184,8 +184,8 @@ class Tally:
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Tally:
-        """Read what `to_json` gave; of what is not there, nothing was counted.
+    def from_json(cls, content: Mapping[str, Any]) -> Tally:
+        """Return the tally that `to_json` wrote; missing parts are empty.
 
         Example:
             >>> tally = Tally(label="Map")
@@ -194,18 +194,18 @@ class Tally:
             True
         """
         tally = cls()
-        for held, part in ((tally.own, "own"), (tally.users, "users")):
-            for label, readings in found.get(part, {}).items():
-                held[label] = Readings(
+        for readings_of, part in ((tally.own, "own"), (tally.users, "users")):
+            for label, readings in content.get(part, {}).items():
+                readings_of[label] = Readings(
                     dict(readings["counters"]),
                     {name: Spread(**spread) for name, spread in readings["distributions"].items()},
                     {name: (at, value) for name, (at, value) in readings["gauges"].items()},
                 )
         tally.slow = {
             label: {key: (seconds, elements) for key, (seconds, elements) in keys.items()}
-            for label, keys in found.get("slow", {}).items()
+            for label, keys in content.get("slow", {}).items()
         }
-        tally.stages = {depth: dict(counts) for depth, counts in found.get("stages", {}).items()}
+        tally.stages = {depth: dict(counts) for depth, counts in content.get("stages", {}).items()}
         return tally
 
     def slowest(self, label: str) -> dict[str, tuple[float, int]]:

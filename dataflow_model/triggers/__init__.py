@@ -1,4 +1,4 @@
-"""When and how: the trigger tree, its contexts and its evaluator."""
+"""Triggers, which decide when panes are emitted: the trigger tree, its contexts and its evaluator."""
 
 from __future__ import annotations
 

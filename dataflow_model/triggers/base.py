@@ -1,7 +1,7 @@
-"""What a trigger is: callbacks on the events of one window.
+"""The base classes of triggers: callbacks on the events of one window.
 
-A trigger is a frozen value; what it remembers of a window lives in the context's state, under its own place in the
-tree. So one trigger value serves every key and window, and state pickles.
+A trigger is a frozen value. What it remembers about a window is in the context's state, under the trigger's place in
+the tree. So one trigger value serves every key and window, and the state can be pickled.
 
 Source: the trigger API of the Dataflow Model's source design: `on_element`, `on_merge`, `on_timer`, `reset`, and for
 composites `on_child_timer`.
@@ -33,9 +33,10 @@ __all__ = [
 
 
 class Trigger:
-    """When to emit; subclass `Trigger` for a leaf, `CompositeTrigger` for one with children.
+    """The base class of triggers, which decide when to emit panes of a window.
 
-    A subclass is a frozen attrs class, so that its `repr`, which names it in panes, evaluates to itself.
+    Subclass `Trigger` for a leaf and `CompositeTrigger` for a trigger with children. A subclass must be a frozen attrs
+    class, so that evaluating its `repr`, by which panes name it, gives an equal trigger.
 
     Source: the Dataflow Model paper, section 2.3.
     """
@@ -44,51 +45,51 @@ class Trigger:
     signals: ClassVar[frozenset[str]] = frozenset()
     """The names of the signals that `on_signal` waits for."""
     percentiles: ClassVar[tuple[float, ...]] = ()
-    """The percentiles of the watermark, below 100, that it asks for."""
+    """The percentiles of the watermark, below 100, that the trigger uses."""
     reads_history: ClassVar[bool] = False
-    """Whether it calls `trigger_history()`: the panes of a window are remembered only for triggers that do."""
+    """Whether the trigger calls `trigger_history()`; a window's panes are remembered only for triggers that do."""
     waits_for_timer: ClassVar[bool] = False
-    """Whether `on_element` does nothing while its timer without a tag is set; the evaluator then skips elements."""
+    """Whether `on_element` does nothing while the timer with the empty tag is set; then elements are skipped."""
     ignores_elements: ClassVar[bool] = False
-    """Whether `on_element` and `on_retraction` do nothing at all; the evaluator then skips elements."""
+    """Whether `on_element` and `on_retraction` do nothing at all; then elements are skipped."""
     passes_elements_on: ClassVar[bool] = False
-    """Whether `on_element` does nothing but show the element to the children whose turn it is."""
+    """Whether `on_element` only passes the element on to the children whose turn it is."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Drop what a base class declares of its `on_element` where the subclass has one of its own."""
+        """Reset what a base class declares about its `on_element` if the subclass overrides it."""
         super().__init_subclass__(**kwargs)
         if "on_element" in vars(cls):
             for name in {"waits_for_timer", "ignores_elements", "passes_elements_on"} - vars(cls).keys():
                 setattr(cls, name, False)
 
     def on_element(self, context: TriggerContext) -> None:
-        """See an element as it is incorporated."""
+        """Handle an element when it is incorporated into the window."""
         raise NotImplementedError(f"{type(self).__name__} must define `on_element(self, context)`")
 
     def on_retraction(self, context: TriggerContext) -> None:
-        """See an element that takes an earlier one back and brings none instead; most triggers take no notice."""
+        """Handle an element that retracts an earlier one without a replacement; ignored by default."""
 
     def on_timer(self, context: TriggerContext, tag: str) -> None:
-        """See one of its own timers."""
+        """Handle one of the trigger's own timers that is due."""
         raise NotImplementedError(f"{type(self).__name__} must define `on_timer(self, context, tag)`")
 
     def on_signal(self, context: TriggerContext, name: str) -> None:
-        """See a signal from outside; every trigger of the tree is shown it, whatever its name."""
+        """Handle a signal from outside; every trigger of the tree gets every signal, whatever its name."""
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Build the state of the merged window from its sources; it starts out finished if every source was."""
+        """Build the merged window's state from its sources; the trigger starts finished if it was in every source."""
         raise NotImplementedError(f"{type(self).__name__} must define `on_merge(self, context)`")
 
     def reset(self, context: TriggerContext) -> None:
-        """Begin a new turn; state and timers have been cleared."""
+        """Begin a new turn; the trigger's state and timers have been cleared."""
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Tell whether it may finish in a window that has not expired, so that later data would be dropped."""
+        """Return whether the trigger may finish before the window expires, so that later data would be dropped."""
         del allowed_lateness
         return True
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """Tell whether it may fire in a window that has not expired."""
+        """Return whether the trigger may fire before the window expires."""
         del allowed_lateness
         return True
 
@@ -96,19 +97,19 @@ class Trigger:
         """Return the trigger that the next grouping inherits; `Repeatedly(AfterProcessingTime(0))` unless overridden.
 
         A grouping whose input comes from another grouping, without a `Window.into` or `Window.trigger` between the
-        two, does not wait for this trigger a second time: it emits a pane at the end of each tick that brought
-        something. Override this for a trigger that should continue as something else. What is returned must never
-        finish; a grouping refuses it otherwise, since data would be lost.
+        two, does not wait for this trigger a second time: it emits a pane at the end of each tick in which elements
+        arrived. Override this method if your trigger should continue differently. The returned trigger must never
+        finish; otherwise a grouping rejects it, since data would be lost.
 
         The built-in triggers continue as follows, where `A` is `AfterProcessingTime(0)`:
 
-        * `AfterWatermark(early, late)` as `AfterWatermark(early=A, late=A)`, without `early` if it has none;
+        * `AfterWatermark(early, late)` as `AfterWatermark(early=A, late=A)`, or without `early` if it has no `early`;
           `AfterWatermark()` and `DefaultTrigger()` as `DefaultTrigger()`;
         * `Always()` and `Never()` as themselves;
         * other trees as `AfterWatermark(early=A, late=A)` if one of their leaves waits for the low watermark, else as
           `Repeatedly(A)`.
 
-        So the continuation of such a continuation is itself.
+        So the continuation of a built-in continuation is the continuation itself.
 
         Source: Beam's continuation triggers (`getContinuationTrigger`), which keep the tree's shape.
 
@@ -124,13 +125,13 @@ class Trigger:
         return EVERY_TICK
 
     def check_for(self, *, merging: bool) -> None:
-        """Refuse a window function that the tree cannot go with.
+        """Reject a window function with which the tree cannot be used.
 
         Args:
-            merging: whether windows of the function may merge.
+            merging: whether the function's windows may merge.
 
         Raises:
-            InvalidArgument: where windows merge and a trigger does not say what becomes of its state then.
+            InvalidArgument: if windows may merge and a trigger does not define how its state is merged.
         """
         tree = self.lowered()
         if merging and type(tree).on_merge is Trigger.on_merge:
@@ -142,24 +143,24 @@ class Trigger:
             child.check_for(merging=merging)
 
     def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
-        """Return which children see elements; `finished` has a bit for each place that has finished."""
+        """Return the children that get elements; `finished` has a bit for each place that has finished."""
         del finished
         return children
 
     def lowered(self) -> Trigger:
-        """Return the tree that is evaluated in its place; most triggers are their own."""
+        """Return the tree that is evaluated instead of this trigger; by default the trigger itself."""
         return self
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return repr(self)
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires if it is started over each time that it finishes."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"repeatedly: {self.describe()}"
 
     def or_finally(self, until: Trigger) -> OrFinally:
-        """Fire as this one does, until `until` fires; then finish.
+        """Return a trigger that fires when this one does, until `until` fires; then it finishes.
 
         Source: Beam Java's `orFinally`; the papers' RepeatUntil is `Repeatedly(t).or_finally(u)`.
         """
@@ -172,39 +173,40 @@ class Trigger:
 
 
 class CompositeTrigger(Trigger):
-    """A trigger over children, each with its own state, timers and finish; children are known by their place.
+    """The base class of triggers with children.
 
-    A subclass has a field or property `children`, a tuple. Unless it says otherwise it sees signals and retractions in
-    `on_element` too: whatever the event is, `invoke_child(child)` shows it to a child.
+    Each child has its own state and timers and finishes on its own; it is identified by its index. A subclass has a
+    field or property `children`, a tuple. By default signals and retractions are passed to `on_element` too: whatever
+    the event is, `invoke_child(child)` passes it on to a child.
     """
 
     def on_retraction(self, context: TriggerContext) -> None:
-        """See an element that takes an earlier one back."""
+        """Handle an element that retracts an earlier one; calls `on_element` by default."""
         self.on_element(context)
 
     def on_signal(self, context: TriggerContext, name: str) -> None:
-        """See a signal from outside."""
+        """Handle a signal from outside; calls `on_element` by default."""
         del name
         self.on_element(context)
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """See a timer that belongs to a child, or to something below it; `invoke_child(child)` hands it down."""
+        """Handle a due timer of a child or of one of its descendants; `invoke_child(child)` passes it on."""
         raise NotImplementedError(f"{type(self).__name__} must define `on_child_timer(self, context, child)`")
 
     def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """See the timers of several children that are due in one event; unless it says otherwise, one by one."""
+        """Handle the timers of several children that are due in one event; by default one child after the other."""
         for child in children:
             self.on_child_timer(context, child)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
-        """Tell whether it has finished, from which of its children have; asked after a merge."""
+        """Return whether the trigger has finished, given which children have; called after a merge."""
         raise NotImplementedError(f"{type(self).__name__} must define `finished_from(self, children)`")
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Children have been merged already, in order; most composites have nothing to add."""
+        """Handle a merge; the children have already been merged, in order. Does nothing by default."""
 
     def check_for(self, *, merging: bool) -> None:
-        """Refuse a window function that the tree cannot go with; see `Trigger.check_for`."""
+        """Reject a window function with which the tree cannot be used; see `Trigger.check_for`."""
         if merging and type(self).finished_from is CompositeTrigger.finished_from:
             raise InvalidArgument(
                 f"{self!r} does not define whether it has finished when windows merge",
@@ -214,29 +216,29 @@ class CompositeTrigger(Trigger):
 
 
 class SideBySide(CompositeTrigger):
-    """A composite that shows each event to all the children that it concerns, at once."""
+    """A composite that passes each event to all children that it concerns, at once."""
 
     passes_elements_on: ClassVar[bool] = True
 
     def on_element(self, context: TriggerContext) -> None:
-        """Show it to every child."""
+        """Pass the element to every child."""
         self.show(context, range(len(self.children)))
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Hand it down."""
+        """Pass the timer to the child."""
         self.show(context, (child,))
 
     def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """Hand them down together."""
+        """Pass the timers to the children together."""
         self.show(context, children)
 
     def show(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """Show the event in hand to some children, and do what follows from what they did."""
+        """Pass the current event to some children, then fire or finish depending on their results."""
         raise NotImplementedError(f"{type(self).__name__} must define `show(self, context, children)`")
 
 
 def check_trigger_type(value: object, name: str) -> Trigger:
-    """Return `value` if it is a trigger; else an error that says what was given where."""
+    """Return `value` if it is a trigger; raise `InvalidType` with the argument's name otherwise."""
     if not isinstance(value, Trigger):
         raise InvalidType(
             f"`{name}` must be a trigger, got {value!r} of type {type(value).__name__}",

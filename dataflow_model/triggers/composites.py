@@ -1,4 +1,4 @@
-"""The composites over several children: in sequence, any of them, all of them."""
+"""Composite triggers of several children: in sequence, any of them, all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MET: Final = "met"
 
 
 class _ManyTriggers(CompositeTrigger):
-    """What the composites over several children have in common."""
+    """The base of the composites of several children."""
 
     parts: tuple[Trigger, ...]
 
@@ -37,11 +37,11 @@ class _ManyTriggers(CompositeTrigger):
 
     @property
     def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
-        """The parts, in order."""
+        """The children, in order."""
         return self.parts
 
     def continuation(self) -> Trigger:
-        """Emit at the end of each tick; on time too if a leaf waits for the low watermark."""
+        """Continue at the end of each tick, and also on time if a leaf waits for the low watermark."""
         from dataflow_model.triggers.continuation import continuation_of_tree
 
         return continuation_of_tree(self)
@@ -52,10 +52,10 @@ class _ManyTriggers(CompositeTrigger):
 
 @attrs.frozen(repr=False, init=False)
 class AfterEach(_ManyTriggers):
-    """Fire as each child does in turn; the next child's turn begins when the one before has finished.
+    """Fire as the children do, one after the other; a child's turn begins when the child before it has finished.
 
-    The element that finishes a child is not shown to the next. Merged windows resume at the first child that is
-    unfinished in the merged window.
+    The element that finishes a child is not passed to the next child. When windows merge, the trigger resumes at the
+    first child that is unfinished in the merged window.
 
     Source: the papers' SequenceOf; Beam's `AfterEach`.
 
@@ -70,14 +70,14 @@ class AfterEach(_ManyTriggers):
     parts: tuple[Trigger, ...]
 
     def on_element(self, context: TriggerContext) -> None:
-        """Show it to the child whose turn it is."""
+        """Pass the element to the child whose turn it is."""
         for child in range(len(self.parts)):
             if not context.is_finished(child):
                 self.on_child_timer(context, child)
                 return
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Fire with the child; with the last one's finish, finish."""
+        """Fire when the child fires; finish when the last child finishes."""
         if not all(context.is_finished(earlier) for earlier in range(child)):
             return  # its turn has not begun
         result = context.invoke_child(child)
@@ -91,37 +91,37 @@ class AfterEach(_ManyTriggers):
             context.reset_child(child + 1)
 
     def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """Show them to the child whose turn it is; the others have none yet."""
+        """Pass the timers to the child whose turn it is; the children after it have none yet."""
         for child in children:
             if not context.is_finished(child):
                 self.on_child_timer(context, child)
                 return
 
     def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
-        """Only the first child that has not finished."""
+        """Return the first child that has not finished."""
         return [child for child in children if not finished >> child & 1][:1]
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Leave only one child in its turn: the first one unfinished; those after it have not begun."""
+        """Give the turn to the first unfinished child, and reset the children after it."""
         finished = [context.is_finished(child) for child in range(len(self.parts))]
         if not all(finished):
             for child in range(finished.index(False) + 1, len(self.parts)):
                 context.reset_child(child)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
-        """With the last child."""
+        """Return whether all children have finished."""
         return all(children)
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Only if every child may."""
+        """Return whether every child may."""
         return all(part.may_finish(allowed_lateness=allowed_lateness) for part in self.parts)
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """If the first may: the others wait for it."""
+        """Return whether the first child may; the others wait for it."""
         return self.parts[0].may_fire(allowed_lateness=allowed_lateness)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return "; then ".join(part.describe() for part in self.parts)
 
 
@@ -140,7 +140,7 @@ class AfterAny(SideBySide, _ManyTriggers):
     parts: tuple[Trigger, ...]
 
     def show(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """Fire with the children that make it fire, and finish with those that finish it."""
+        """Pass on the event, and fire and finish as the class describes."""
         done = False
         for child in children:
             result = context.invoke_child(child)
@@ -151,19 +151,19 @@ class AfterAny(SideBySide, _ManyTriggers):
             context.done()
 
     def finished_from(self, children: Sequence[bool]) -> bool:
-        """With any child."""
+        """Return whether any child has finished."""
         return any(children)
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """If any child may."""
+        """Return whether any child may."""
         return any(part.may_finish(allowed_lateness=allowed_lateness) for part in self.parts)
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """If any child may."""
+        """Return whether any child may."""
         return any(part.may_fire(allowed_lateness=allowed_lateness) for part in self.parts)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return "at the first of: " + ", or ".join(part.describe() for part in self.parts)
 
 
@@ -171,9 +171,9 @@ class AfterAny(SideBySide, _ManyTriggers):
 class AfterAll(SideBySide, _ManyTriggers):
     """Fire when every unfinished child has become ready, and finish when all have finished.
 
-    A condition once met stays met until it fires; conditions met in windows that merge are united.
+    A child that has become ready stays ready until the trigger fires, also in a window that merges with others.
 
-    Source: the papers' and; Beam's `AfterAll`.
+    Source: the papers' `and`; Beam's `AfterAll`.
 
     Example:
         >>> from dataflow_model.triggers import AfterCount, AfterProcessingTime
@@ -184,7 +184,7 @@ class AfterAll(SideBySide, _ManyTriggers):
     parts: tuple[Trigger, ...]
 
     def show(self, context: TriggerContext, children: Sequence[int]) -> None:
-        """Fire with the children that make it fire, and finish with those that finish it."""
+        """Pass on the event, and fire and finish as the class describes."""
         met: dict[int, FiringMode] = dict(context.lookup_state(_MET, {}))
         last: int | None = None
         for child in children:
@@ -202,24 +202,24 @@ class AfterAll(SideBySide, _ManyTriggers):
             context.done()
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Unite the conditions met."""
+        """Keep the children that were ready in any of the windows."""
         met: dict[int, FiringMode] = {}
         for window in context.sources:
             met |= context.lookup_source_state(window, _MET, {})
         context.store_state(_MET, met)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
-        """With every child."""
+        """Return whether every child has finished."""
         return all(children)
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Only if every child may."""
+        """Return whether every child may."""
         return all(part.may_finish(allowed_lateness=allowed_lateness) for part in self.parts)
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """If every child may."""
+        """Return whether every child may."""
         return all(part.may_fire(allowed_lateness=allowed_lateness) for part in self.parts)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return "once all hold: " + ", and ".join(part.describe() for part in self.parts)

@@ -1,4 +1,4 @@
-"""What a trigger's callback can see and do, and what its tree tells the engine."""
+"""The interface of a trigger's callbacks, and the outcome that a trigger tree reports to the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["LOW_WATERMARK", "ChildResult", "FiringMode", "Outcome", "Sight", "TimeDomain", "TriggerContext"]
 
 LOW_WATERMARK: Final = 100.0
-"""The percentile that is the low watermark."""
+"""The percentile of the low watermark."""
 
 
 class TimeDomain(enum.Enum):
@@ -35,16 +35,16 @@ class TimeDomain(enum.Enum):
 
 
 class FiringMode(enum.Enum):
-    """What a firing asks to become of what the window has accumulated.
+    """Whether a firing keeps or clears the elements that the window has accumulated.
 
-    The accumulation modes `CLEAR_BY_DEFAULT` and `ACCUMULATE_BY_DEFAULT` obey; `…_ALWAYS` take no notice.
+    The accumulation modes `CLEAR_BY_DEFAULT` and `ACCUMULATE_BY_DEFAULT` respect it; the `…_ALWAYS` modes ignore it.
     """
 
     DEFAULT = "default"
     ACCUMULATE = "accumulate"
     CLEAR = "clear"
 
-    __hash__ = object.__hash__  # Enum's own is a call in Python, and members are hashed at every firing
+    __hash__ = object.__hash__  # the hash of Enum runs in Python, and members are hashed at every firing
 
     def __repr__(self) -> str:
         return str(self)
@@ -52,13 +52,13 @@ class FiringMode(enum.Enum):
 
 @attrs.frozen
 class ChildResult:
-    """What a child did with an event.
+    """The result of passing an event to a child.
 
     Attributes:
-        fired: whether it fired.
-        finished: whether it has finished.
-        mode: what its firing asked for.
-        at: the deadline of the timer that made it fire, in microseconds; `None` if none did.
+        fired: whether the child fired.
+        finished: whether the child has finished.
+        mode: the mode of its firing.
+        at: the deadline of the timer that made it fire, in microseconds; `None` if no timer did.
     """
 
     fired: bool
@@ -69,12 +69,12 @@ class ChildResult:
 
 @attrs.frozen
 class Outcome:
-    """What a tree did with an event.
+    """The result of passing an event to a trigger tree.
 
     Attributes:
         fired: whether the root fired.
-        at: the deadline of the timer that first fired it, in microseconds; `None` if none did.
-        mode: what the firing asked for.
+        at: the deadline of the timer that first fired it, in microseconds; `None` if no timer did.
+        mode: the mode of the firing.
         cleared: whether a callback called `clear()`.
     """
 
@@ -85,28 +85,28 @@ class Outcome:
 
 
 class Sight(Protocol):
-    """What a window's engine lets its tree see, when asked."""
+    """What the engine shows to a window's trigger tree on request."""
 
     def peek_value(self) -> Any:
-        """Return the value that a pane would have now."""
+        """Return the value of a pane if it were emitted now."""
         ...
 
     def trigger_history(self) -> Sequence[PaneInfo]:
-        """Return the infos of the window's panes so far, oldest first."""
+        """Return the `PaneInfo` of the window's panes so far, oldest first."""
         ...
 
 
 class TriggerContext(Protocol):
-    """What a callback can see and do. State and timers are those of the trigger's own place in the tree."""
+    """The argument of a trigger's callbacks. State and timers belong to the trigger's own place in the tree."""
 
     @property
     def window(self) -> Window:
-        """The window; on a merge the merged one."""
+        """The window; in `on_merge` the merged window."""
         ...
 
     @property
     def element(self) -> Any:
-        """The value, without its key, that has been incorporated or taken back; else `None`."""
+        """The value, without its key, that has been incorporated or retracted; `None` in other events."""
         ...
 
     @property
@@ -116,90 +116,91 @@ class TriggerContext(Protocol):
 
     @property
     def is_retraction(self) -> bool:
-        """Whether the event in hand takes an element back and brings none instead."""
+        """Whether the current event retracts an element without a replacement."""
         ...
 
     @property
     def sources(self) -> Sequence[Window]:
-        """The windows that have merged (in `on_merge`); the arriving element's own is not among them.
+        """The windows that have merged (in `on_merge`), without the arriving element's own window.
 
-        Where a composite above had finished in a window, that window is a source only for what had finished there.
+        If a composite above this trigger had finished in a window, that window is a source only for triggers that had
+        finished in it too.
         """
         ...
 
     def now(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> Instant:
-        """Return the watermark (the low one, or another percentile that the class names), or the processing clock."""
+        """Return the watermark (the low watermark, or a percentile that the class declares) or the processing clock."""
         ...
 
     def peek_value(self) -> Any:
-        """Return the value that a pane would have if it went out now, the element in hand included."""
+        """Return the value of a pane if it were emitted now, including the current element."""
         ...
 
     def trigger_history(self) -> Sequence[PaneInfo]:
-        """Return the infos of the window's panes so far; only for classes with `reads_history = True`."""
+        """Return the `PaneInfo` of the window's panes so far; only for classes with `reads_history = True`."""
         ...
 
     def lookup_state(self, tag: str, default: Any = None) -> Any:
-        """Return what was stored under `tag`."""
+        """Return the value stored under `tag`, or `default`."""
         ...
 
     def store_state(self, tag: str, value: Any) -> None:
-        """Remember a picklable value."""
+        """Store a picklable value under `tag`."""
         ...
 
     def lookup_source_state(self, window: Window, tag: str, default: Any = None) -> Any:
-        """Return what this trigger had stored for one of the merged windows."""
+        """Return the value that this trigger had stored for one of the merged windows, or `default`."""
         ...
 
     def is_source_finished(self, window: Window) -> bool:
-        """Tell whether this trigger had finished in one of the merged windows."""
+        """Return whether this trigger had finished in one of the merged windows."""
         ...
 
     def set_timer(self, tag: str, time: Instant, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> None:
-        """Ask for `on_timer` when the clock of `domain` reaches `time`; replaces the timer of the same tag."""
+        """Set the timer with this tag: `on_timer` is called when the clock of `domain` reaches `time`."""
         ...
 
     def get_timer(self, tag: str) -> Instant | None:
-        """Return when the timer of this tag is due, or `None`."""
+        """Return when the timer with this tag is due, or `None` if it is not set."""
         ...
 
     def delete_timer(self, tag: str) -> None:
-        """Forget a timer."""
+        """Delete a timer."""
         ...
 
     def trigger(self, mode: FiringMode = FiringMode.DEFAULT, at: int | None = None) -> None:
-        """Fire: at the root this emits a pane, below it tells the parent. Of several modes the last is the wish.
+        """Fire: the root emits a pane; any other trigger reports the firing to its parent.
 
         Args:
-            mode: what is to become of what the window has accumulated.
-            at: of several deadlines in one event the one that counts, in microseconds; else the earliest does.
+            mode: whether to keep or clear what the window has accumulated; the last call in an event decides.
+            at: the deadline to report, in microseconds; by default the earliest deadline of the event.
         """
         ...
 
     def clear(self) -> None:
-        """Ask that what the window has accumulated be forgotten, after the pane if the event fires one."""
+        """Clear what the window has accumulated, after emitting the pane if the event fires one."""
         ...
 
     def done(self) -> None:
-        """Finish: nothing more is shown to this trigger in this window unless its parent resets it."""
+        """Finish: this trigger gets no more events of this window unless its parent resets it."""
         ...
 
     def is_finished(self, child: int | None = None) -> bool:
-        """Tell whether this trigger, or its child at that place, has finished."""
+        """Return whether this trigger, or the child with that index, has finished."""
         ...
 
     def invoke_child(self, child: int) -> ChildResult:
-        """Show the event in hand to a child; a finished child sees nothing."""
+        """Pass the current event to a child; a finished child ignores it."""
         ...
 
     def reset_child(self, child: int) -> None:
-        """Begin a new turn of a child: its state, timers and finish are gone, and those below it."""
+        """Begin a new turn of a child: the child and its descendants lose their state and timers and are unfinished."""
         ...
 
     def finish_child(self, child: int) -> None:
-        """Count a child, and all below it, as finished (in `on_merge`)."""
+        """Mark a child and all its descendants as finished (in `on_merge`)."""
         ...
 
     def reopen(self) -> None:
-        """Take back a finish that the merged windows had brought along (in `on_merge`)."""
+        """Mark this trigger as unfinished although it had finished in the merged windows (in `on_merge`)."""
         ...

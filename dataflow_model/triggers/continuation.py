@@ -1,4 +1,4 @@
-"""What becomes of a trigger behind the grouping that it belongs to."""
+"""The continuation of a trigger: what the grouping after its own inherits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["END_OF_TICK", "EVERY_TICK", "EVERY_TICK_AND_ON_TIME", "continuation_
 END_OF_TICK: Final = AfterProcessingTime(0)
 """Fires at the end of the tick in which the first element arrived."""
 EVERY_TICK: Final = Repeatedly(END_OF_TICK)
-"""One pane at the end of each tick that brought something: what has no continuation of its own continues as this."""
+"""Fires at the end of each tick in which elements arrived; the default continuation."""
 EVERY_TICK_AND_ON_TIME: Final = AfterWatermark(early=END_OF_TICK, late=END_OF_TICK)
-"""The same, and a pane as the watermark passes the end of the window."""
+"""The same, and also when the watermark passes the end of the window."""
 
 
 def continuation_of_tree(trigger: Trigger) -> Trigger:
-    """Return the continuation of a tree of built-in triggers, by whether one of its leaves awaits the low watermark.
+    """Return the continuation of a tree of built-in triggers, which depends on whether a leaf awaits the low watermark.
 
     Example:
         >>> from dataflow_model.triggers import AfterAny, AfterCount, AfterWatermark

@@ -1,4 +1,4 @@
-"""Triggers that count: elements, bytes."""
+"""Triggers that count elements or bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PICKLE_PROTOCOL: Final = 5
 
 
 def check_number(value: object, hint: str) -> None:
-    """Refuse what is no whole number from 1 on."""
+    """Raise unless `value` is a whole number of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidType(f"`n` must be an int, got {value!r}", hint=hint)
     if value < 1:
@@ -29,7 +29,7 @@ def check_number(value: object, hint: str) -> None:
 
 
 class _Sum(Trigger):
-    """What the two have in common: they add something up and fire at `n`."""
+    """The base of both triggers: adds up a weight per element and fires at `n`."""
 
     n: int
 
@@ -37,7 +37,7 @@ class _Sum(Trigger):
         raise NotImplementedError
 
     def on_element(self, context: TriggerContext) -> None:
-        """Add up, and fire at the n-th."""
+        """Add the element's weight, and fire once the sum reaches `n`."""
         total = context.lookup_state(_TAG, 0) + self._weight(context.element)
         if total >= self.n:
             context.trigger()
@@ -46,7 +46,7 @@ class _Sum(Trigger):
             context.store_state(_TAG, total)
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Add up what the sources had; the arriving element may then fire it."""
+        """Add up the sums of the sources; the arriving element may then fire the trigger."""
         if not context.is_finished():
             context.store_state(_TAG, sum(context.lookup_source_state(window, _TAG, 0) for window in context.sources))
 
@@ -56,14 +56,18 @@ class _Sum(Trigger):
 
 @attrs.frozen(repr=False)
 class AfterCount(_Sum):
-    """Fire once n elements have come in its turn.
+    """Fire once `n` elements have arrived since the trigger's turn began.
 
-    Elements count one by one, wherever bundles are cut; counts of windows that merge add up.
+    Elements are counted one by one, regardless of bundle boundaries. When windows merge, their counts are added.
 
     Args:
-        n: how many; at least 1.
+        n: the number of elements; at least 1.
 
-    Source: the papers' AtCount; Beam's `AfterCount`, which sees whole bundles.
+    Raises:
+        InvalidArgument: if `n` is less than 1.
+        InvalidType: if `n` is not an int.
+
+    Source: the papers' AtCount; Beam's `AfterCount`, which counts whole bundles.
 
     Example:
         >>> AfterCount(2)
@@ -81,23 +85,27 @@ class AfterCount(_Sum):
         return 1
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return "at an element" if self.n == 1 else f"at {self.n} elements"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires, started over each time."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return "at each element" if self.n == 1 else f"at every {self.n} elements"
 
 
 @attrs.frozen(repr=False)
 class AfterBytes(_Sum):
-    """Fire once n bytes have come in its turn.
+    """Fire once `n` bytes have arrived since the trigger's turn began.
 
-    An element counts, without its key, as many bytes as its encoding has: the deterministic one that keys have, or
-    pickle 5 for what no key can be. Bytes of windows that merge add up.
+    The size of an element, without its key, is the length of its encoding: the deterministic encoding of keys, or
+    pickle protocol 5 for values that cannot be keys. When windows merge, their byte counts are added.
 
     Args:
-        n: how many bytes; at least 1.
+        n: the number of bytes; at least 1.
+
+    Raises:
+        InvalidArgument: if `n` is less than 1.
+        InvalidType: if `n` is not an int.
 
     Source: the papers' AfterBytes.
 
@@ -119,9 +127,9 @@ class AfterBytes(_Sum):
             return len(pickle.dumps(element, protocol=_PICKLE_PROTOCOL))
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return f"at {self.n:,} bytes"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires, started over each time."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"at every {self.n:,} bytes"

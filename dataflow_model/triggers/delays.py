@@ -1,4 +1,4 @@
-"""Triggers that wait for a while after the first element of their turn, by either clock."""
+"""Triggers that wait for a delay after the first element of their turn, in either time domain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAG: Final = ""
 
 
 class Deadline(Trigger):
-    """What triggers have in common that fire at a deadline which the first element of their turn sets."""
+    """The base of triggers that fire at a deadline which the first element of their turn sets."""
 
     waits_for_timer: ClassVar[bool] = True
 
@@ -26,7 +26,7 @@ class Deadline(Trigger):
         raise NotImplementedError
 
     def _deadline(self, context: TriggerContext) -> int:
-        """Return the deadline that the element in hand sets."""
+        """Return the deadline that the current element sets."""
         raise NotImplementedError
 
     def on_element(self, context: TriggerContext) -> None:
@@ -35,11 +35,11 @@ class Deadline(Trigger):
             self._wait_until(context, self._deadline(context))
 
     def on_retraction(self, context: TriggerContext) -> None:
-        """Do as for an element: the pane has changed."""
+        """Handle it like an element, since the pane has changed."""
         self.on_element(context)
 
     def on_timer(self, context: TriggerContext, tag: str) -> None:
-        """Fire: the deadline has come."""
+        """Fire, since the deadline has been reached."""
         del tag
         context.trigger()
         context.done()
@@ -53,12 +53,12 @@ class Deadline(Trigger):
 
     def _wait_until(self, context: TriggerContext, deadline: int) -> None:
         at: Instant = (EventTime if self._domain is TimeDomain.EVENT_TIME else ProcessingTime)(deadline)
-        context.store_state(_TAG, deadline)  # for the window that this one may merge into
+        context.store_state(_TAG, deadline)  # for a window into which this one may merge
         context.set_timer(_TAG, at, self._domain)
 
 
 class _Delay(Deadline):
-    """The two delays."""
+    """The base of the two delays."""
 
     delay: Duration
 
@@ -82,7 +82,7 @@ class AfterProcessingTime(_Delay):
     A pane that a sibling fires does not reset the delay; windows that merge keep the earliest deadline.
 
     Args:
-        delay: how long after the first element; not negative.
+        delay: the time to wait after the first element; not negative.
 
     Source: the papers' AfterDelay(delay, WALL_TIME); Beam's `AfterProcessingTime`.
 
@@ -101,13 +101,13 @@ class AfterProcessingTime(_Delay):
         return int(ProcessingTime(context.now(TimeDomain.PROCESSING_TIME)) + self.delay)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         if not self.delay:
             return "at the end of the tick that brings the first element"
         return f"{duration_text(self.delay)} of processing time after the first element"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires, started over each time."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         if not self.delay:
             return "at the end of each tick that brings something"
         return f"every {duration_text(self.delay).removeprefix('1 ')} of processing time, from the first new element"
@@ -117,11 +117,11 @@ class AfterProcessingTime(_Delay):
 class AfterEventTime(_Delay):
     """Fire when the watermark reaches the event time of the first element since its turn began, plus a delay.
 
-    An element that is that much behind the watermark already fires it at once. A pane that a sibling fires does not
-    reset the delay; windows that merge keep the earliest deadline.
+    If the watermark is already that far past the element, the trigger fires immediately. A pane that a sibling fires
+    does not reset the delay; windows that merge keep the earliest deadline.
 
     Args:
-        delay: how long after the first element's event time; not negative.
+        delay: the time to wait after the first element's event time; not negative.
 
     Source: the papers' AfterDelay(delay, STREAM_TIME).
 
@@ -140,9 +140,9 @@ class AfterEventTime(_Delay):
         return int(context.event_time + self.delay)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return f"when the watermark is {duration_text(self.delay)} past the first element"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires, started over each time."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"every {duration_text(self.delay).removeprefix('1 ')} of event time, from the first new element"

@@ -1,4 +1,4 @@
-"""Triggers that go by what the elements say, or by nothing: punctuation, a user's condition, always, never."""
+"""Triggers that depend on the elements alone, or on nothing: punctuation, a user's condition, always, never."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _TAG: Final = ""
 
 @attrs.frozen(repr=False)
 class AfterPunctuation(Trigger):
-    """Fire on an element that satisfies a predicate: a mark in the data that says that something is complete.
+    """Fire on an element that satisfies a predicate, such as a record that marks the end of a batch in the data.
 
-    The mark itself is in the pane.
+    The pane contains that element.
 
     Args:
-        predicate: takes an element, without its key. A named function of a module shows in the trigger's `repr`, which
-            evaluates to itself then.
+        predicate: a function of an element, without its key. Use a named function of a module, so that evaluating the
+            trigger's `repr` gives an equal trigger.
 
     Raises:
-        InvalidType: when the predicate cannot be called.
+        InvalidType: if the predicate cannot be called.
 
     Source: the papers' punctuation records.
 
@@ -52,20 +52,20 @@ class AfterPunctuation(Trigger):
             )
 
     def on_element(self, context: TriggerContext) -> None:
-        """Fire at a mark."""
+        """Fire if the element satisfies the predicate."""
         if self.predicate(context.element):
             context.trigger()
             context.done()
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Remembers nothing."""
+        """Do nothing, since the trigger keeps no state."""
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return f"at an element that satisfies {_name(self.predicate)}"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires, started over each time."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"at each element that satisfies {_name(self.predicate)}"
 
     def __repr__(self) -> str:
@@ -73,19 +73,19 @@ class AfterPunctuation(Trigger):
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """Name a function as code would; never by an address, which would differ from process to process."""
+    """Return the name of a function as code would write it, never its address, which differs between processes."""
     name = getattr(function, "__qualname__", None)
     if name is not None:
         return str(name).rpartition("<locals>.")[2]
-    shown = repr(function)
-    return f"{type(function).__name__}()" if " at 0x" in shown else shown
+    text = repr(function)
+    return f"{type(function).__name__}()" if " at 0x" in text else text
 
 
 class DataTrigger(Trigger):
-    """Fire when the data say so: a user's condition over the elements so far.
+    """Fire when a condition over the elements so far holds; subclass it to define the condition.
 
-    Subclass it and define `should_emit`, and for windows that merge `merge_state`. It never finishes; its state lives
-    until a composite above starts it over, which its own firing does not.
+    A subclass defines `should_emit` and, for windows that merge, `merge_state`. The trigger never finishes. Firing
+    does not reset its state; only a composite above it does, when it begins a new turn.
 
     Source: the papers' UserTrigger.
 
@@ -106,30 +106,30 @@ class DataTrigger(Trigger):
     """
 
     def should_emit(self, element: Any, state: Any) -> tuple[bool, Any]:
-        """Return whether to fire on an element, and the state from here on.
+        """Return whether to fire on an element, and the new state.
 
         Args:
             element: the value, without its key.
-            state: what the call before has returned; `None` at first.
+            state: the state that the previous call returned; `None` in the first call.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `should_emit(self, element, state)`")
 
     def merge_state(self, states: Sequence[Any]) -> Any:
-        """Return the state of a merged window; called with the states, in the windows' order, where there are several.
+        """Return the state of a merged window; called if two or more of the windows have a state.
 
-        Windows in which the trigger has seen no element bring none.
+        The states are in the order of the windows. A window in which the trigger has seen no element has no state.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `merge_state(self, states)`")
 
     def on_element(self, context: TriggerContext) -> None:
-        """Ask."""
+        """Call `should_emit`, and fire if it says so."""
         emits, state = checked_answer(self, self.should_emit(context.element, context.lookup_state(_TAG)))
         context.store_state(_TAG, state)
         if emits:
             context.trigger()
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Merge the states that there are."""
+        """Merge the states of the windows that have one."""
         windows = sorted(context.sources, key=_by_bounds)
         stored = [context.lookup_source_state(window, _TAG, _UNSEEN) for window in windows]
         states = [state for state in stored if state is not _UNSEEN]
@@ -137,12 +137,12 @@ class DataTrigger(Trigger):
             context.store_state(_TAG, states[0] if len(states) == 1 else self.merge_state(states))
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Never."""
+        """Return `False`."""
         del allowed_lateness
         return False
 
     def check_for(self, *, merging: bool) -> None:
-        """Refuse windows that merge, without `merge_state`."""
+        """Reject windows that merge if `merge_state` is not defined."""
         if merging and type(self).merge_state is DataTrigger.merge_state:
             raise InvalidArgument(
                 f"{self!r} does not define how its states are merged when windows merge",
@@ -150,11 +150,11 @@ class DataTrigger(Trigger):
             )
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return f"when {self!r} decides"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires; it repeats anyway."""
+        """Describe when the trigger fires; it repeats without being restarted."""
         return self.describe()
 
 
@@ -162,10 +162,10 @@ _UNSEEN: Final = object()
 
 
 def checked_answer(trigger: DataTrigger, answer: Any) -> tuple[bool, Any]:
-    """Return what `should_emit` has returned, if it is a pair.
+    """Return the result of `should_emit` after checking that it is a pair.
 
     Raises:
-        InvalidType: when it is anything else.
+        InvalidType: if it is not a pair.
     """
     if not is_pair(answer):
         raise InvalidType(
@@ -190,29 +190,29 @@ class Always(Trigger):
         context.trigger()
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Remembers nothing."""
+        """Do nothing, since the trigger keeps no state."""
 
     def continuation(self) -> Trigger:
         """Continue as itself."""
         return self
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Never."""
+        """Return `False`."""
         del allowed_lateness
         return False
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return "at each element"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires; it repeats anyway."""
+        """Describe when the trigger fires; it repeats without being restarted."""
         return self.describe()
 
 
 @attrs.frozen
 class Never(Trigger):
-    """Never fire, nor finish: what there is goes out when the window expires.
+    """Never fire and never finish; the only pane is emitted when the window expires.
 
     Example:
         >>> Never().describe()
@@ -222,31 +222,31 @@ class Never(Trigger):
     ignores_elements: ClassVar[bool] = True
 
     def on_element(self, context: TriggerContext) -> None:
-        """Take no notice."""
+        """Ignore the element."""
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Remembers nothing."""
+        """Do nothing, since the trigger keeps no state."""
 
     def continuation(self) -> Trigger:
         """Continue as itself."""
         return self
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Never."""
+        """Return `False`."""
         del allowed_lateness
         return False
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """Never."""
+        """Return `False`."""
         del allowed_lateness
         return False
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return "never before the window expires"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires; never is never."""
+        """Describe when the trigger fires, which is never."""
         return self.describe()
 
 

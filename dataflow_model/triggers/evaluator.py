@@ -1,8 +1,8 @@
 """The evaluator: a trigger tree as a machine over the events of one window.
 
-`TriggerMachine` is the tree, compiled once; `TreeState` is what it remembers of one window. Each place of the tree has
-a number (preorder); state and timers are filed under it. An event goes in at the root: composites hand it down with
-`invoke_child`, and see there whether the child fired or finished.
+`TriggerMachine` is the tree, compiled once; `TreeState` is what it remembers about one window. Each place in the tree
+has a number (in preorder), under which its state and timers are kept. An event enters at the root; composites pass it
+on with `invoke_child`, whose result says whether the child fired or finished.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["TreeState", "TriggerMachine"]
 _ROOT: Final = 0
 _ELEMENT: Final = Event.ELEMENT
 _TIMER: Final = Event.TIMER
-# Made once: they are asked for at each element.
+# Created once, since they are needed for each element.
 _NEITHER: Final = ChildResult(fired=False, finished=False)
 _FINISHED: Final = ChildResult(fired=False, finished=True)
 _FIRED_ONLY: Final = {mode: ChildResult(fired=True, finished=False, mode=mode) for mode in FiringMode}
@@ -49,21 +49,21 @@ class _Place:
     parent: int | None
     children: tuple[int, ...]
     last: int
-    """The greatest number below it."""
+    """The greatest number in its subtree."""
     resets: bool
-    """Whether it does anything as a turn begins."""
+    """Whether its trigger overrides `reset`."""
 
 
 class TriggerMachine:
-    """Runs a trigger tree; holds no state of any window.
+    """Runs a trigger tree; it holds no state of any window.
 
     Args:
-        trigger: the root as the user wrote it; its `repr` names the trigger in panes.
+        trigger: the root, as the user wrote it; panes name the trigger by its `repr`.
 
     Attributes:
-        percentiles: the percentiles of the watermark below 100 that the tree asks for, in order.
-        signals: the names of the signals that it waits for.
-        reads_history: whether any trigger of it looks at the panes so far.
+        percentiles: the percentiles of the watermark below 100 that the tree uses, in order.
+        signals: the names of the signals that the tree waits for.
+        reads_history: whether any trigger in the tree reads the panes so far.
 
     Example:
         >>> from dataflow_model.triggers import AfterCount, Repeatedly
@@ -103,12 +103,12 @@ class TriggerMachine:
     def clocks(
         self, *, watermark: int, processing_time: int, percentiles: Mapping[float, int] = _NO_PERCENTILES
     ) -> None:
-        """Set what `now` answers in the callbacks to come.
+        """Set the values that `now` returns in subsequent callbacks.
 
         Args:
             watermark: the low watermark.
             processing_time: the processing clock.
-            percentiles: the watermark of each percentile below 100; one that is not told stands at the low watermark.
+            percentiles: the watermark of each percentile below 100; a missing percentile has the low watermark.
         """
         self._watermark = EventTime(watermark)
         self._processing_time = ProcessingTime(processing_time)
@@ -124,7 +124,7 @@ class TriggerMachine:
         retraction: bool = False,
         event_time: int | None = None,
     ) -> Outcome:
-        """Show an element to the tree; with `retraction`, one that takes a value back and brings none instead."""
+        """Process an element; with `retraction`, an element that retracts a value without a replacement."""
         if state.quiet:
             return _NOTHING
         event = Event.RETRACTION if retraction else _ELEMENT
@@ -134,7 +134,7 @@ class TriggerMachine:
         return _outcome(result, cleared=context.cleared)
 
     def signal(self, state: TreeState, window: Window, name: str, sight: Sight | None = None) -> Outcome:
-        """Show a signal from outside to the tree."""
+        """Process a signal from outside."""
         state.quiet = False
         context = EventContext(self, state, window, Event.SIGNAL, sight)
         context.signal = name
@@ -145,7 +145,8 @@ class TriggerMachine:
     ) -> Outcome:
         """Run the timers of a domain that are due at `until` or before, as one event.
 
-        In event time `until` is the low watermark; a timer of another percentile is due by that percentile's.
+        In event time `until` is the low watermark; a timer of another percentile is due by the watermark of that
+        percentile.
         """
         state.quiet = False
         due: dict[int, list[tuple[int, str]]] = {}
@@ -157,7 +158,7 @@ class TriggerMachine:
             return _NOTHING
         for place, timers in due.items():
             timers.sort()
-            for _, tag in timers:  # what they set again belongs to the next event
+            for _, tag in timers:  # timers that callbacks set now belong to the next event
                 del state.timers[place, tag]
         context = EventContext(self, state, window, _TIMER, sight)
         context.due = due
@@ -171,17 +172,17 @@ class TriggerMachine:
         return state
 
     def is_overdue(self, state: TreeState) -> bool:
-        """Tell whether an event-time timer stands at or behind its watermark, so that `due` would run it now."""
+        """Return whether an event-time timer is at or behind its watermark, so that `due` would run it now."""
         event_time = TimeDomain.EVENT_TIME
         return any(
             of is event_time and int(time) <= int(self.now(event_time, percentile))
             for of, percentile, time in state.timers.values()
         )
 
-    # What callbacks do to the tree ---------------------------------------------------------------------------------
+    # Called by the callbacks' context, to change the tree's state --------------------------------------------------
 
     def invoke(self, number: int, context: EventContext) -> ChildResult:
-        """Show the event in hand to one place."""
+        """Pass the current event to a place."""
         state = context.state
         if state.finished >> number & 1:
             return _FINISHED
@@ -208,7 +209,7 @@ class TriggerMachine:
         return _NEITHER if mode is None else _FIRED_ONLY[mode]
 
     def reset(self, number: int, context: EventContext) -> None:
-        """Begin a new turn of a place and all below it."""
+        """Begin a new turn of a place and its descendants."""
         state, last = context.state, self._places[number].last
         self.clear(state, number)
         state.finished &= ~self._bits_below(number)
@@ -221,19 +222,19 @@ class TriggerMachine:
         context.event = event
 
     def finish(self, number: int, context: EventContext) -> None:
-        """Count a place and all below it as finished."""
+        """Mark a place and its descendants as finished."""
         self.clear(context.state, number)
         context.state.finished |= self._bits_below(number)
 
     def clear(self, state: TreeState, number: int) -> None:
-        """Forget the state and timers of a place and all below it; who has finished stays known."""
+        """Delete the state and timers of a place and its descendants, but keep which of them have finished."""
         last = self._places[number].last
         if state.store:
             state.store = {key: value for key, value in state.store.items() if not number <= key[0] <= last}
         if state.timers:
             state.timers = {key: timer for key, timer in state.timers.items() if not number <= key[0] <= last}
 
-    # What callbacks ask --------------------------------------------------------------------------------------------
+    # Called by the callbacks' context, to read ---------------------------------------------------------------------
 
     def trigger_at(self, number: int) -> Trigger:
         """Return the trigger at a place."""
@@ -244,7 +245,7 @@ class TriggerMachine:
         return self._places[number].children[child]
 
     def now(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> Instant:
-        """Return the clock of a domain."""
+        """Return the current time of a domain's clock."""
         if domain is TimeDomain.PROCESSING_TIME:
             return self._processing_time
         if percentile == LOW_WATERMARK:
@@ -253,17 +254,17 @@ class TriggerMachine:
         return EventTime(self._percentile_watermarks.get(percentile, self._watermark))
 
     def check_percentile(self, percentile: float) -> None:
-        """Refuse a percentile that nothing in the tree has named: no watermark of it comes."""
+        """Reject a percentile that no trigger in the tree declares, since its watermark is not tracked."""
         if percentile != LOW_WATERMARK and percentile not in self.percentiles:
             raise InvalidArgument(
                 f"{self.name} asks for percentile {percentile!r} of the watermark, which none of its triggers declares",
                 hint=f"declare it in the class: percentiles: ClassVar = ({percentile!r},)",
             )
 
-    # Inside --------------------------------------------------------------------------------------------------------
+    # Internals -----------------------------------------------------------------------------------------------------
 
     def _is_quiet(self, number: int, state: TreeState) -> bool:
-        """Tell whether a place would take no notice of another element: it waits only for timers, and they are set."""
+        """Return whether a place would ignore another element: it waits only for timers, and they are set."""
         if state.finished >> number & 1:
             return True
         place = self._places[number]
@@ -276,7 +277,7 @@ class TriggerMachine:
         return all(self._is_quiet(child, state) for child in place.trigger.in_turn(place.children, state.finished))
 
     def _run_timers(self, number: int, context: EventContext) -> None:
-        """Show a place its own timers that are due, then those below it."""
+        """Run the due timers of a place, then those of its descendants."""
         trigger = self._places[number].trigger
         for time, tag in context.due.get(number, ()):
             trigger.on_timer(context, tag)
@@ -292,23 +293,25 @@ class TriggerMachine:
         ]
         if not below:
             return
-        assert isinstance(trigger, CompositeTrigger)  # noqa: S101 - only composites have places below them
+        assert isinstance(trigger, CompositeTrigger)  # noqa: S101 - only composites have descendants
         trigger.on_child_timers(context, below)
         deadlines = [context.fired_at[place] for place in places if place in context.fired_at]
         if context.fired is not None and deadlines:
             context.fired_at.setdefault(number, min(deadlines))
 
     def _merge(self, number: int, context: EventContext, sources: Sequence[tuple[Window, TreeState]]) -> None:
-        """Merge one place: a leaf is finished if it is in every source, a composite if its children say so.
+        """Merge one place: a leaf is finished if it is in every source, a composite if `finished_from` says so.
 
-        Where the composite above has finished in a source, that source counts only for children that have finished.
+        A source in which the composite above has finished counts only for children that have finished in it.
         """
         place, state = self._places[number], context.state
         for child in place.children:
-            counting = [
-                (window, one) for window, one in sources if not one.finished >> number & 1 or one.finished >> child & 1
+            counted_sources = [
+                (window, source_state)
+                for window, source_state in sources
+                if not source_state.finished >> number & 1 or source_state.finished >> child & 1
             ]
-            self._merge(child, context, counting)
+            self._merge(child, context, counted_sources)
         if isinstance(place.trigger, CompositeTrigger):
             finished = place.trigger.finished_from([bool(state.finished >> child & 1) for child in place.children])
         else:

@@ -1,4 +1,4 @@
-"""The context of one event: the evaluator's side of `TriggerContext`."""
+"""The context of one event: the evaluator's implementation of `TriggerContext`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Event", "EventContext"]
 
 
 class Event(enum.Enum):
-    """What is being shown to the tree."""
+    """The kinds of events, by the callback that handles them."""
 
     ELEMENT = "on_element"
     RETRACTION = "on_retraction"
@@ -32,21 +32,21 @@ class Event(enum.Enum):
     MERGE = "on_merge"
     RESET = "reset"
 
-    __hash__ = object.__hash__  # Enum's own is a call in Python, and members are hashed at every event
+    __hash__ = object.__hash__  # the hash of Enum runs in Python, and members are hashed at every event
 
 
 _SILENT = frozenset({Event.MERGE, Event.RESET})
-"""Callbacks that build state, at which nothing is emitted."""
+"""Callbacks that only build state and cannot emit a pane."""
 _NO_TIMERS: Final[Mapping[int, Sequence[tuple[int, str]]]] = MappingProxyType({})
 _NO_SOURCES: Final[Mapping[Window, TreeState]] = MappingProxyType({})
 
 
 class EventContext:
-    """The context of one event; `number` is the place whose callback runs.
+    """The context of one event; `number` is the place whose callback is running.
 
     Attributes:
-        due: the timers that make the event: time and tag, by place.
-        fired_at: by place, the deadline that made it fire in this event.
+        due: the timers that are due in the event: (time, tag) pairs by place.
+        fired_at: the deadline that made each place fire in this event, by place.
     """
 
     __slots__ = (
@@ -94,27 +94,27 @@ class EventContext:
         self._sight = sight
 
     def enter(self, number: int) -> tuple[int, FiringMode | None, bool]:
-        """Go to a place; return what `leave` takes to go back."""
+        """Enter a place; return the previous place's values for `leave`."""
         outer = (self.number, self.fired, self.finished)
         self.number, self.fired, self.finished = number, None, False
         return outer
 
     def leave(self, outer: tuple[int, FiringMode | None, bool]) -> None:
-        """Go back to the place before."""
+        """Return to the previous place."""
         self.number, self.fired, self.finished = outer
 
-    # What there is to see ------------------------------------------------------------------------------------------
+    # What callbacks read -------------------------------------------------------------------------------------------
 
     @property
     def event_time(self) -> EventTime:
-        """The event time of the element in hand."""
+        """The event time of the current element."""
         if self._event_time is None:
             raise self._misuse("event_time", "there is no element with an event time here", "use it in on_element")
         return EventTime(self._event_time)
 
     @property
     def is_retraction(self) -> bool:
-        """Whether the event takes an element back."""
+        """Whether the event retracts an element."""
         return self.event is Event.RETRACTION
 
     @property
@@ -123,17 +123,17 @@ class EventContext:
         return tuple(self.source_states)
 
     def now(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> Instant:
-        """Return a clock."""
+        """Return the current time of a domain's clock."""
         return self.machine.now(domain, percentile)
 
     def peek_value(self) -> Any:
-        """Return the value that a pane would have now."""
+        """Return the value of a pane if it were emitted now."""
         if self._sight is None:
             raise self._misuse("peek_value()", "there is no value here", "call it in on_element or on_timer")
         return self._sight.peek_value()
 
     def trigger_history(self) -> Sequence[PaneInfo]:
-        """Return the infos of the panes so far."""
+        """Return the `PaneInfo` of the panes so far."""
         if not self.machine.trigger_at(self.number).reads_history:
             raise self._misuse(
                 "trigger_history()", "its panes are not kept", "set reads_history: ClassVar[bool] = True in its class"
@@ -145,19 +145,19 @@ class EventContext:
     # State and timers ----------------------------------------------------------------------------------------------
 
     def lookup_state(self, tag: str, default: Any = None) -> Any:
-        """Return what was stored."""
+        """Return a stored value."""
         return self.state.store.get((self.number, tag), default)
 
     def store_state(self, tag: str, value: Any) -> None:
-        """Remember a value."""
+        """Store a value."""
         self.state.store[self.number, tag] = value
 
     def lookup_source_state(self, window: Window, tag: str, default: Any = None) -> Any:
-        """Return what was stored for a merged window."""
+        """Return a value stored for a merged window."""
         return self.source_states[window].store.get((self.number, tag), default)
 
     def is_source_finished(self, window: Window) -> bool:
-        """Tell whether it had finished in a merged window."""
+        """Return whether the trigger had finished in a merged window."""
         return bool(self.source_states[window].finished >> self.number & 1)
 
     def set_timer(self, tag: str, time: Instant, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> None:
@@ -172,10 +172,10 @@ class EventContext:
         return None if timer is None else timer[2]
 
     def delete_timer(self, tag: str) -> None:
-        """Forget a timer."""
+        """Delete a timer."""
         self.state.timers.pop((self.number, tag), None)
 
-    # Deeds ---------------------------------------------------------------------------------------------------------
+    # What callbacks do ---------------------------------------------------------------------------------------------
 
     def trigger(self, mode: FiringMode = FiringMode.DEFAULT, at: int | None = None) -> None:
         """Fire."""
@@ -187,7 +187,7 @@ class EventContext:
             self.fired_at[self.number] = at
 
     def clear(self) -> None:
-        """Ask that what has accumulated be forgotten."""
+        """Clear what the window has accumulated."""
         if self.event in _SILENT:
             raise self._misuse(f"clear() in {self.event.value}", "it would have no effect", "set a timer instead")
         self.cleared = True
@@ -197,12 +197,12 @@ class EventContext:
         self.finished = True
 
     def is_finished(self, child: int | None = None) -> bool:
-        """Tell whether this place or a child has finished."""
+        """Return whether this place or a child has finished."""
         number = self.number if child is None else self.machine.child_of(self.number, child)
         return bool(self.state.finished >> number & 1)
 
     def invoke_child(self, child: int) -> ChildResult:
-        """Show the event to a child."""
+        """Pass the event to a child."""
         if self.event in _SILENT:
             raise self._misuse(
                 f"invoke_child() in {self.event.value}", "there is no event to pass on", "leave the call out"
@@ -214,13 +214,13 @@ class EventContext:
         self.machine.reset(self.machine.child_of(self.number, child), self)
 
     def finish_child(self, child: int) -> None:
-        """Count a child as finished."""
+        """Mark a child as finished."""
         self.machine.finish(self.machine.child_of(self.number, child), self)
 
     def reopen(self) -> None:
-        """Take back a finish."""
+        """Mark this place as unfinished."""
         self.state.finished &= ~(1 << self.number)
 
-    def _misuse(self, what: str, problem: str, way_out: str) -> InvalidArgument:
+    def _misuse(self, request: str, problem: str, way_out: str) -> InvalidArgument:
         trigger = self.machine.trigger_at(self.number)
-        return InvalidArgument(f"{trigger!r} asked for {what}: {problem}", hint=way_out)
+        return InvalidArgument(f"{trigger!r} asked for {request}: {problem}", hint=way_out)

@@ -1,4 +1,4 @@
-"""Local times: periods that a calendar measures, and the times that recur with one in a time zone."""
+"""Local times: calendar periods, and the times at which a period recurs in a time zone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LAST: Final = (datetime.datetime(9999, 12, 28) - _EPOCH) // _MICROSECOND  # noq
 
 @attrs.frozen(repr=False)
 class Months:
-    """A number of months as the calendar has them.
+    """A number of calendar months.
 
     Example:
         >>> Months(12)
@@ -56,10 +56,10 @@ Period: TypeAlias = Duration | Months
 
 
 def period(value: DurationLike | Period) -> Period:
-    """Return a period as it is kept: whatever `duration` takes, or text in months or years.
+    """Return a value as a `Duration` or `Months`; it accepts what `duration` accepts, and text in months or years.
 
     Raises:
-        InvalidArgument: for what is not positive, or is no duration.
+        InvalidArgument: for a period that is not positive, or text that is not a period.
 
     Example:
         >>> period("2 years"), period("90 minutes")
@@ -86,7 +86,7 @@ def period(value: DurationLike | Period) -> Period:
 
 
 def period_text(length: Period) -> str:
-    """Write a period as text that `period` reads back.
+    """Format a period as text that `period` parses.
 
     Example:
         >>> period_text(Months(3)), period_text(duration("1 day"))
@@ -100,7 +100,7 @@ def period_text(length: Period) -> str:
 
 
 def instant(value: InstantLike, timezone: str | None) -> int:
-    """Return microseconds since the epoch for an instant, or for local time without a zone of its own.
+    """Return an instant, or a local time without a zone of its own, as microseconds since the epoch.
 
     Example:
         >>> instant("1970-01-01T08:00", "America/New_York") // 3_600_000_000
@@ -119,7 +119,7 @@ def instant(value: InstantLike, timezone: str | None) -> int:
 
 
 def local(micros: int, timezone: str | None) -> str:
-    """Write an instant as text that `instant` reads back: local time, with its offset only where that is needed.
+    """Format an instant as local time that `instant` parses, with the offset only where the time is ambiguous.
 
     Example:
         >>> local(0, None), local(0, "America/New_York")
@@ -128,13 +128,13 @@ def local(micros: int, timezone: str | None) -> str:
     wall = _to_local(micros, timezone)
     if _from_local(wall, timezone) == micros:
         return wall.isoformat()
-    return (_EPOCH_UTC + micros * _MICROSECOND).isoformat()  # an hour that came twice, the second time
+    return (_EPOCH_UTC + micros * _MICROSECOND).isoformat()  # the second occurrence of an hour that is repeated
 
 
 def next_time(micros: int, reference: int, length: Period, timezone: str | None) -> int:
-    """Return the least `reference + n × length`, n any whole number, that is not before an instant.
+    """Return the first time `reference + n × length`, for any integer n, that is not before an instant.
 
-    Days and months are the calendar's where there is a zone; +∞ after the year 9999.
+    With a zone, days and months are calendar days and months. After the year 9999 the result is +∞.
 
     Example:
         >>> next_time(5, 2, Duration(10), None), next_time(2, 2, Duration(10), None)
@@ -167,7 +167,7 @@ def next_time(micros: int, reference: int, length: Period, timezone: str | None)
 
 @functools.lru_cache(maxsize=4096)
 def _nth(start: datetime.datetime, offset: int, timezone: str | None, *, months: bool) -> int:
-    """Return the instant so many days or months after a local time; ±∞ outside the calendar."""
+    """Return the instant `offset` days or months after a local time; ±∞ outside the years 1 to 9999."""
     try:
         if not months:
             wall = start + datetime.timedelta(days=offset)
@@ -181,7 +181,7 @@ def _nth(start: datetime.datetime, offset: int, timezone: str | None, *, months:
 
 
 def _from_local(wall: datetime.datetime, timezone: str | None) -> int:
-    """Return the instant of a local time: the first of two, and where it is skipped as much later."""
+    """Return the instant of a local time: the first if it occurs twice; shifted by the skipped time if skipped."""
     zone: Any = datetime.UTC if timezone is None else pendulum.timezone(timezone)
     # fold=0 takes the offset before a change of the clocks.
     offset = datetime.datetime.utcoffset(wall.replace(tzinfo=zone, fold=0)) or datetime.timedelta(0)
@@ -194,14 +194,14 @@ def _to_local(micros: int, timezone: str | None) -> datetime.datetime:
 
 
 def _without_zone(value: object) -> datetime.datetime | None:
-    """Return a datetime without a zone, from one or from text; `None` for everything else."""
+    """Return a datetime without a zone, given one or its text; `None` for any other value."""
     if isinstance(value, str):
         try:
             value = datetime.datetime.fromisoformat(value)
         except ValueError:
-            return None  # `instant` says what is wrong with it
+            return None  # `instant` reports the error
     if isinstance(value, datetime.datetime) and value.tzinfo is None:
-        return datetime.datetime.combine(value.date(), value.time())  # a plain one, if it was pendulum's
+        return datetime.datetime.combine(value.date(), value.time())  # a plain datetime, also for a pendulum datetime
     return None
 
 

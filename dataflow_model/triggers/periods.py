@@ -1,4 +1,4 @@
-"""The trigger that is aligned to a clock: every hour on the hour, every day at eight, every month."""
+"""The trigger that fires at regular times: every hour on the hour, every day at eight, every month."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ if TYPE_CHECKING:
 __all__ = ["AtPeriod"]
 
 EPOCH: Final = "1970-01-01T00:00"
-"""Midnight, in whatever zone."""
+"""Midnight in the given zone."""
 _DAY: Final = duration("1 day")
 
 
 @attrs.frozen(repr=False, init=False)
 class AtPeriod(Deadline):
-    """Fire at the next of the times `reference`, `reference + period`, `reference + 2 × period`, … and before it.
+    """Fire at regular times: at the next `reference + n × period`, for any integer n.
 
-    "Next" is the first one not before the first element since its turn began: not before the clock then, or in event
-    time not before the event time of that element, for the watermark to reach. A pane that a sibling fires does not
-    move it; windows that merge keep the earliest.
+    The first element since the trigger's turn began sets the time. In processing time it is the first of the times not
+    before the clock when that element arrives. In event time it is the first not before the element's event time, and
+    the trigger fires when the watermark reaches it. A pane that a sibling fires does not change the time; windows that
+    merge keep the earliest time.
 
-    With a zone, whole days, months and years are the calendar's there: eight in the morning stays eight in the morning
-    when the clocks change. A time that such a change skips comes as much later; one that comes twice counts once, the
-    first time. A reference on the 29th, 30th or 31st means the last day of shorter months.
+    With a zone, whole days, months and years follow the local calendar: eight in the morning stays eight in the morning
+    when the clocks change. A local time that the change skips is shifted by the skipped time; one that occurs twice
+    counts once, the first time. A reference on the 29th, 30th or 31st means the last day of shorter months.
 
     Args:
-        period: a duration; or text such as `"1 month"`, `"3 months"`, `"1 year"`, which need a zone.
-        domain: which clock.
-        reference: one of the times. An instant, or text or a datetime without a zone: that is local time in
-            `timezone`, or UTC. Midnight of 1 January 1970 unless given.
+        period: a duration, or text such as `"1 month"`, `"3 months"` or `"1 year"`, which needs a zone.
+        domain: the clock to follow.
+        reference: one of the times: an instant, or text or a datetime without a zone, which is local time in
+            `timezone` (in UTC without one). By default midnight of 1 January 1970.
         timezone: a zone of the IANA database; without one a day has 24 hours.
 
     Raises:
-        InvalidArgument: for a period that is not positive, or months without a zone; for an unknown zone.
-        InvalidType: for a reference of the other time domain, or a `domain` that is none.
+        InvalidArgument: for a period that is not positive, months without a zone, or an unknown zone.
+        InvalidType: for a reference of the other time domain, or a `domain` that is not a `TimeDomain`.
 
     Source: the papers' AtPeriod.
 
@@ -109,11 +110,11 @@ class AtPeriod(Deadline):
         return max(int(MIN_TIMESTAMP), min(at, int(MAX_TIMESTAMP)))
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return f"at the next {self._words()}"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires, started over each time."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"every {self._words()}"
 
     def _words(self) -> str:

@@ -1,4 +1,4 @@
-"""The composites that repeat: forever, a number of times, until something else fires."""
+"""Composite triggers that repeat: forever, a number of times, or until another trigger fires."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _COMPLETIONS: Final = "completions"
 
 
 class _Repetition(CompositeTrigger):
-    """What the repetitions of one child have in common: they fire with it, and see to it when it finishes."""
+    """The base of triggers that repeat one child: they fire when it fires, and restart it when it finishes."""
 
     passes_elements_on: ClassVar[bool] = True
 
     def on_element(self, context: TriggerContext) -> None:
-        """Pass it on."""
+        """Pass the element to the child."""
         self.on_child_timer(context, 0)
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Fire with the child."""
+        """Pass on the timer, and fire if the child fires."""
         result = context.invoke_child(child)
         if result.fired:
             context.trigger(result.mode)
@@ -50,7 +50,7 @@ class _Repetition(CompositeTrigger):
 
 @attrs.frozen(repr=False)
 class Repeatedly(_Repetition):
-    """Fire whenever the child fires, and begin a new turn of it whenever it finishes; never finish.
+    """Fire whenever the child fires, and restart the child whenever it finishes; never finish.
 
     Source: the papers' Repeat; Beam's `Repeatedly`.
 
@@ -64,14 +64,14 @@ class Repeatedly(_Repetition):
 
     @property
     def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
-        """The one child."""
+        """A tuple with the one child."""
         return (self.child,)
 
     def _child_finished(self, context: TriggerContext) -> None:
         context.reset_child(0)
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Start a child over that came out finished."""
+        """Restart the child if it is finished after the merge."""
         if context.is_finished(0):
             context.reset_child(0)
 
@@ -86,15 +86,15 @@ class Repeatedly(_Repetition):
         return False
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """If the child may."""
+        """Return whether the child may."""
         return self.child.may_fire(allowed_lateness=allowed_lateness)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return self.child.describe_repeated()
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires; repeating changes nothing."""
+        """Describe when the trigger fires; restarting it changes nothing."""
         return self.describe()
 
     def __repr__(self) -> str:
@@ -103,13 +103,14 @@ class Repeatedly(_Repetition):
 
 @attrs.frozen(repr=False)
 class RepeatCount(_Repetition):
-    """Fire whenever the child fires, begin a new turn of it when it finishes, and finish when it has n times.
+    """Fire whenever the child fires, restart the child when it finishes, and finish when it has finished `n` times.
 
-    Completions of windows that merge add up. A child that never finishes, such as `Always()`, never completes.
+    When windows merge, their counts are added. With a child that never finishes, such as `Always()`, this trigger
+    never finishes either.
 
     Args:
         trigger: the child.
-        n: how many completions; at least 1.
+        n: how often the child must finish; at least 1.
 
     Source: the papers' RepeatCount.
 
@@ -123,27 +124,27 @@ class RepeatCount(_Repetition):
     n: int
 
     def __attrs_post_init__(self) -> None:
-        """Check the parts."""
+        """Check the children and arguments."""
         check_trigger_type(self.trigger, "trigger")
         check_number(self.n, "use RepeatCount(trigger, 3), for example")
 
     @property
     def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
-        """The one child."""
+        """A tuple with the one child."""
         return (self.trigger,)
 
     def _child_finished(self, context: TriggerContext) -> None:
         self._complete(context, 1 + context.lookup_state(_COMPLETIONS, 0))
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Add up the completions of the sources that were unfinished; if there are none the child says it all."""
+        """Add up the completions of the unfinished sources; if there are none, the child's state decides."""
         if all(context.is_source_finished(window) for window in context.sources):
             return
         completions = sum(context.lookup_source_state(window, _COMPLETIONS, 0) for window in context.sources)
         context.reopen()
         self._complete(context, completions + context.is_finished(0))
         if context.lookup_state(_COMPLETIONS) is None:
-            context.finish_child(0)  # so that a later merge finds it finished, although no turn of it has ended
+            context.finish_child(0)  # so that a later merge sees it as finished, although none of its turns has ended
 
     def _complete(self, context: TriggerContext, completions: int) -> None:
         if completions >= self.n:
@@ -154,19 +155,19 @@ class RepeatCount(_Repetition):
         context.store_state(_COMPLETIONS, completions)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
-        """With the child, which is left finished only after the last completion."""
+        """Return whether the child has finished, which it stays only after its last completion."""
         return children[0]
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """If the child may."""
+        """Return whether the child may."""
         return self.trigger.may_finish(allowed_lateness=allowed_lateness)
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """If the child may."""
+        """Return whether the child may."""
         return self.trigger.may_fire(allowed_lateness=allowed_lateness)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return f"{self.trigger.describe_repeated()}, {'once' if self.n == 1 else f'{self.n} times'}"
 
     def __repr__(self) -> str:
@@ -175,9 +176,9 @@ class RepeatCount(_Repetition):
 
 @attrs.frozen(repr=False)
 class RepeatUntil(Trigger):
-    """Fire whenever `trigger` fires, starting it over when it finishes, until `until` fires; that pane is the last.
+    """Fire whenever `trigger` fires, restarting it when it finishes, until `until` fires; that pane is the last.
 
-    The clock of `until` starts with the window, not with a pane.
+    `until` starts with the window; panes do not restart it.
 
     Source: the papers' RepeatUntil; it is `Repeatedly(trigger).or_finally(until)`.
 
@@ -191,7 +192,7 @@ class RepeatUntil(Trigger):
     until: Trigger
 
     def __attrs_post_init__(self) -> None:
-        """Check the parts."""
+        """Check the children and arguments."""
         check_trigger_type(self.trigger, "trigger")
         check_trigger_type(self.until, "until")
 
@@ -206,19 +207,19 @@ class RepeatUntil(Trigger):
         return continuation_of_tree(self)
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """If `until` may fire."""
+        """Return whether `until` may fire."""
         return self.until.may_fire(allowed_lateness=allowed_lateness)
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """If either may."""
+        """Return whether either trigger may."""
         return self.lowered().may_fire(allowed_lateness=allowed_lateness)
 
     def check_for(self, *, merging: bool) -> None:
-        """Check the parts."""
+        """Check the children and arguments."""
         self.lowered().check_for(merging=merging)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return self.lowered().describe()
 
     def __repr__(self) -> str:
@@ -227,9 +228,10 @@ class RepeatUntil(Trigger):
 
 @attrs.frozen(repr=False)
 class OrFinally(SideBySide):
-    """Fire as `first` does, until `until` fires; that pane is the last. Made by `trigger.or_finally(until)`.
+    """Fire when `first` does, until `until` fires; that pane is the last. Created by `trigger.or_finally(until)`.
 
-    Where both are ready `until` wins: one pane, finished. Its clock starts with the window, not with a pane.
+    If both are ready, `until` wins: one pane is emitted, and the trigger finishes. `until` starts with the window;
+    panes do not restart it.
 
     Source: Beam Java's `orFinally`.
 
@@ -243,13 +245,13 @@ class OrFinally(SideBySide):
     until: Trigger
 
     def __attrs_post_init__(self) -> None:
-        """Check the parts."""
+        """Check the children and arguments."""
         check_trigger_type(self.first, "first")
         check_trigger_type(self.until, "until")
 
     @property
     def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
-        """The two, in order."""
+        """Both triggers, in order."""
         return (self.first, self.until)
 
     def show(self, context: TriggerContext, children: Sequence[int]) -> None:
@@ -268,21 +270,21 @@ class OrFinally(SideBySide):
         return continuation_of_tree(self)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
-        """With either."""
+        """Return whether either trigger has finished."""
         return any(children)
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """If `first` may, or `until` may fire: it need not finish itself."""
+        """Return whether `first` may finish or `until` may fire, even if `until` itself does not finish."""
         return self.first.may_finish(allowed_lateness=allowed_lateness) or self.until.may_fire(
             allowed_lateness=allowed_lateness
         )
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """If either may."""
+        """Return whether either trigger may."""
         return any(part.may_fire(allowed_lateness=allowed_lateness) for part in self.children)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return f"{self.first.describe()}; until and with: {self.until.describe()}"
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The trigger that waits for a word from outside."""
+"""The trigger that waits for a signal from outside the pipeline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ class AfterSignal(Trigger):
     not kept for windows or turns that begin later.
 
     Args:
-        name: the signal's; not empty.
+        name: the name of the signal; not empty.
+
+    Raises:
+        InvalidArgument: if the name is empty.
+        InvalidType: if the name is not a string.
 
     Source: the papers' external signals, such as data injection requests and the completion of remote calls.
 
@@ -38,37 +42,37 @@ class AfterSignal(Trigger):
 
     def __attrs_post_init__(self) -> None:
         """Check the name."""
-        given: object = self.name
-        if not isinstance(given, str):
-            raise InvalidType(f"`name` must be text, got {given!r}", hint="use AfterSignal('flush')")
-        if not given:
+        name: object = self.name
+        if not isinstance(name, str):
+            raise InvalidType(f"`name` must be text, got {name!r}", hint="use AfterSignal('flush')")
+        if not name:
             raise InvalidArgument(
-                f"`name` must not be empty, got {given!r}", hint="use AfterSignal('flush'), for example"
+                f"`name` must not be empty, got {name!r}", hint="use AfterSignal('flush'), for example"
             )
 
     @property
     def signals(self) -> frozenset[str]:  # type: ignore[override]
-        """The one name."""
+        """The name, as a set."""
         return frozenset({self.name})
 
     def on_element(self, context: TriggerContext) -> None:
-        """Take no notice."""
+        """Ignore the element."""
 
     def on_signal(self, context: TriggerContext, name: str) -> None:
-        """Fire if it is the one."""
+        """Fire if the signal has the trigger's name."""
         if name == self.name:
             context.trigger()
             context.done()
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Remembers nothing."""
+        """Do nothing, since the trigger keeps no state."""
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return f"at the signal {self.name!r}"
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires, started over each time."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         return f"at each signal {self.name!r}"
 
     def __repr__(self) -> str:

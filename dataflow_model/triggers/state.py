@@ -1,4 +1,4 @@
-"""What a trigger tree remembers of one window."""
+"""The state of a trigger tree for one window."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["TreeState"]
 
 @attrs.define(eq=True)
 class TreeState:
-    """What a trigger tree remembers of one window; empty for a new one.
+    """The state of a trigger tree for one window; empty for a new window.
 
     Attributes:
-        store: what callbacks have stored, by (place, tag).
-        timers: when each timer is due, by (place, tag): (domain, percentile of the watermark, time).
-        finished: the set of finished places, one bit each.
-        quiet: whether further elements change nothing until a timer runs, a signal comes or windows merge.
+        store: the values that callbacks have stored, by (place, tag).
+        timers: the (domain, percentile of the watermark, time) of each timer, by (place, tag).
+        finished: the finished places, one bit each.
+        quiet: whether elements change nothing until a timer runs, a signal arrives or windows merge.
     """
 
     store: dict[tuple[int, str], Any] = attrs.field(factory=dict)
@@ -32,10 +32,10 @@ class TreeState:
     quiet: bool = attrs.field(default=False, eq=False)
 
     def is_finished(self) -> bool:
-        """Tell whether the root has finished."""
+        """Return whether the root has finished."""
         return bool(self.finished & 1)
 
     def next_due(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> int | None:
-        """Return when the earliest timer of a domain, in event time of one percentile, is due, or `None`."""
+        """Return when the earliest timer of a domain, in event time of a percentile, is due; `None` without timers."""
         due = [int(time) for of, share, time in self.timers.values() if of is domain and share == percentile]
         return min(due) if due else None

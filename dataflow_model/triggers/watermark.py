@@ -21,17 +21,18 @@ _EVENT_TIME: Final = TimeDomain.EVENT_TIME
 class AfterWatermark(Trigger):
     """Fire when the watermark passes the end of the window; once, or with refinements before and after.
 
-    Alone it fires once. With `early=` that trigger repeats until then; with `late=` that one repeats from then on.
-    A turn that begins when the watermark is already past fires at the next element.
+    Without arguments it fires once. The trigger `early` repeats until the watermark passes the end of the window, and
+    the trigger `late` repeats from then on. If the watermark has already passed the end when a turn begins, the trigger
+    fires at the next element.
 
     Args:
-        early: fires speculative panes until the watermark passes the end of the window.
-        late: fires refinements for late data; without it the trigger finishes with the on-time pane.
-        percentile: which percentile of the watermark to wait for; 100 is the low watermark. `early` and `late` go
-            with that one only.
+        early: emits speculative panes until the watermark passes the end of the window.
+        late: emits refinements for late data; without it the trigger finishes with the on-time pane.
+        percentile: the percentile of the watermark to wait for; 100 is the low watermark, the only one that can be
+            combined with `early` and `late`.
 
     Raises:
-        InvalidType: when `early` or `late` is no trigger.
+        InvalidType: if `early` or `late` is not a trigger.
         InvalidArgument: for a percentile outside `(0, 100]`, or one below 100 beside `early` or `late`.
 
     Source: the papers' AtWatermark and WatermarkPercentile; Beam's `AfterWatermark(early, late)`.
@@ -51,7 +52,7 @@ class AfterWatermark(Trigger):
     percentile: float = attrs.field(default=LOW_WATERMARK, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Check the parts."""
+        """Check `early` and `late`."""
         for name in ("early", "late"):
             if getattr(self, name) is not None:
                 check_trigger_type(getattr(self, name), name)
@@ -68,11 +69,11 @@ class AfterWatermark(Trigger):
 
     @property
     def percentiles(self) -> tuple[float, ...]:  # type: ignore[override]
-        """The percentile that it waits for, unless that is the low watermark."""
+        """The percentile to wait for; empty for the low watermark."""
         return () if self.percentile == LOW_WATERMARK else (float(self.percentile),)
 
     def lowered(self) -> Trigger:
-        """Return the tree of its parts; see the class."""
+        """Return the equivalent tree of `early`, on-time and `late` triggers."""
         from dataflow_model.triggers.composites import AfterEach
         from dataflow_model.triggers.repetition import Repeatedly
 
@@ -84,7 +85,7 @@ class AfterWatermark(Trigger):
         return first if self.late is None else AfterEach(first, Repeatedly(self.late))
 
     def on_element(self, context: TriggerContext) -> None:
-        """Wait for the end of the window, or fire at once where it has passed."""
+        """Wait for the end of the window, or fire immediately if the watermark has passed it."""
         if self._has_passed(context):
             context.trigger()
             context.done()
@@ -92,22 +93,22 @@ class AfterWatermark(Trigger):
             self._wait(context)
 
     def on_retraction(self, context: TriggerContext) -> None:
-        """Do as for an element: the pane has changed."""
+        """Handle it like an element, since the pane has changed."""
         self.on_element(context)
 
     def on_timer(self, context: TriggerContext, tag: str) -> None:
-        """Fire: the watermark has passed the end."""
+        """Fire, since the watermark has passed the end of the window."""
         del tag
         context.trigger()
         context.done()
 
     def reset(self, context: TriggerContext) -> None:
-        """Wait for the end of the window from the turn's beginning: it may pass before another element comes."""
+        """Wait for the end of the window right away: the watermark may pass it before another element arrives."""
         if not self._has_passed(context):
             self._wait(context)
 
     def on_merge(self, context: TriggerContext) -> None:
-        """Rewind to unfired where the merged window ends ahead of the watermark."""
+        """Become unfinished again if the merged window ends after the watermark."""
         if not self._has_passed(context):
             context.reopen()
         if not context.is_finished():
@@ -120,19 +121,20 @@ class AfterWatermark(Trigger):
         context.set_timer(_TAG, context.window.end, _EVENT_TIME, self.percentile)
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Finishing with the watermark loses data only where late data are allowed and no `late=` waits for them.
+        """Return whether data may arrive after the trigger has finished.
 
-        Another percentile passes before all data are believed seen, and so always may.
+        For the low watermark that is so if late data are allowed and there is no `late` trigger. Another percentile
+        passes the end of the window before all data are believed to have arrived, so the result is always `True`.
         """
         return self.late is None and (allowed_lateness > Duration(0) or self.percentile != LOW_WATERMARK)
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """The low watermark fires it as the window expires, unless late data are allowed."""
+        """Return whether the trigger may fire before expiry: for the low watermark, only if late data are allowed."""
         early = self.early is not None and self.early.may_fire(allowed_lateness=allowed_lateness)
         return early or allowed_lateness > Duration(0) or self.percentile != LOW_WATERMARK
 
     def continuation(self) -> Trigger:
-        """Wait for the watermark again, with `AfterProcessingTime(0)` before and after it; see `Trigger.continuation`.
+        """Return `AfterWatermark` with `AfterProcessingTime(0)` as `early` and `late`; see `Trigger.continuation`.
 
         Example:
             >>> from dataflow_model.triggers import AfterCount
@@ -150,13 +152,13 @@ class AfterWatermark(Trigger):
         return AfterWatermark(early=None if self.early is None else END_OF_TICK, late=END_OF_TICK)
 
     def check_for(self, *, merging: bool) -> None:
-        """Check the parts."""
+        """Check `early` and `late`."""
         for part in (self.early, self.late):
             if part is not None:
                 part.check_for(merging=merging)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         if self.percentile != LOW_WATERMARK:
             return f"when the {self.percentile:g} % watermark passes the end of the window"
         words = ["on time: when the watermark passes the end of the window"]
@@ -167,7 +169,7 @@ class AfterWatermark(Trigger):
         return "; ".join(words)
 
     def describe_repeated(self) -> str:
-        """Say in words when it fires, started over each time."""
+        """Describe when the trigger fires if it is restarted whenever it finishes."""
         if self.early is None and self.late is None and self.percentile == LOW_WATERMARK:
             return DefaultTrigger().describe()
         return super().describe_repeated()
@@ -201,14 +203,14 @@ class DefaultTrigger(Trigger):
         return self
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Never."""
+        """Return `False`."""
         del allowed_lateness
         return False
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
-        """As the window expires, unless late data are allowed."""
+        """Return whether late data are allowed; otherwise the window expires when the trigger fires."""
         return allowed_lateness > Duration(0)
 
     def describe(self) -> str:
-        """Say in words when it fires."""
+        """Describe when the trigger fires."""
         return "on time: when the watermark passes the end of the window; late: at each element"

@@ -1,4 +1,4 @@
-"""What flows: elements in windows, panes, and the deterministic encoding of keys."""
+"""The values in a pipeline: windows, panes, and the deterministic encoding of keys."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Keys: grouped by value and type, through an encoding that is the same in every process.
+"""Keys: compared by value and type, through an encoding that is the same in every process.
 
-Python's own `hash` is salted per process and `1 == 1.0 == True`; grouping goes by these bytes instead.
+Python's own `hash` is salted per process, and `1 == 1.0 == True`. Grouping compares these bytes instead.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _DEEPEST: Final = 100
 
 
 def encode_key(key: Any) -> bytes:
-    """Encode a key as bytes that are equal just when type and value are.
+    """Encode a key as bytes; two keys have the same bytes if and only if they are equal in type and value.
 
-    Takes `None`, `bool`, `int` of any size, `float`, `str`, `bytes`, dates and times, `Decimal`, `UUID`, enums,
-    windows, and tuples, named tuples, frozen sets and frozen attrs or dataclass values of these, up to 100 deep. Some
-    types count as others:
+    A key can be `None`, a `bool`, an `int` of any size, a `float`, a `str`, `bytes`, a date or time, a `Decimal`, a
+    `UUID`, an enum member, a window, or a tuple, named tuple, frozen set, frozen attrs value or frozen dataclass of
+    these, nested up to 100 levels deep. Some values are converted first:
 
-    * a scalar of NumPy or pandas is the Python value that it stands for, with all its digits: nanoseconds count;
-    * `-0.0` is `0.0`, and a datetime with a zone is its instant;
-    * a dataclass or attrs value is its class and the fields that its `==` compares, by type and value.
+    * a NumPy or pandas scalar is encoded as the Python value that it represents, without loss: nanoseconds count;
+    * `-0.0` is encoded as `0.0`, and a datetime with a zone as its instant;
+    * a dataclass or attrs value is encoded as its class and the fields that its `==` compares.
 
     Raises:
-        KeyEncodingError: for anything mutable (a list, a set, a dict), NaN, NaT, a class with an `__eq__` written by
-            hand, a value that contains itself, and a type that has no encoding.
+        KeyEncodingError: for anything mutable (a list, a set, a dict), NaN, NaT, an instance of a class with a
+            handwritten `__eq__`, a value that contains itself, and a type that has no encoding.
 
-    Source: Beam's deterministic coders; Beam groups `1` and `1.0` apart too.
+    Source: Beam's deterministic coders, which also distinguish `1` from `1.0`.
 
     Example:
         >>> encode_key(1) == encode_key(1.0)
@@ -79,12 +79,12 @@ def encode_key(key: Any) -> bytes:
 
 
 def shown_key(key: Any) -> Any:
-    """Return a key as it is shown: `0.0` for `-0.0`, which is the same key, anything else as it is."""
+    """Return a key as panes show it: `0.0` for `-0.0`, which is the same key, and any other key unchanged."""
     return key + 0.0 if type(key) is float else key
 
 
 def shard_hash(encoded: bytes) -> int:
-    """Return the number below 2**32 that decides which shard owns a key.
+    """Return the hash, below 2**32, that decides which shard owns a key.
 
     Example:
         >>> shard_hash(encode_key("UA"))
@@ -98,7 +98,7 @@ def _sized(body: bytes) -> bytes:
 
 
 def _encode_int(key: int) -> bytes:
-    # Python refuses to write numbers of very many digits in base ten.
+    # Python does not convert very large numbers to decimal digits.
     return b"i%d" % key if key.bit_length() <= _MOST_DECIMAL_BITS else b"ix%x" % key
 
 
@@ -152,7 +152,7 @@ _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     decimal.Decimal: _encode_decimal,
     uuid.UUID: lambda key: b"u" + key.bytes,
 }
-"""By type, of values that contain no others."""
+"""The encoders of types whose values contain no others."""
 _BASES: Final[tuple[type, ...]] = (
     Instant,
     Duration,
@@ -163,7 +163,7 @@ _BASES: Final[tuple[type, ...]] = (
 
 
 def _encode_nested(key: Any, depth: int) -> bytes:
-    """Encode what has no entry of its own type: containers, records, enums, subclasses, foreign scalars."""
+    """Encode values of all other types: containers, records, enums, subclasses, NumPy and pandas scalars."""
     if depth > _DEEPEST:
         raise KeyEncodingError(
             f"a key may be nested at most {_DEEPEST} deep, and may not contain itself",
@@ -192,7 +192,7 @@ def _encode_frozenset(key: Iterable[Any], depth: int) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _encoder_of(kind: type[Any]) -> Callable[[Any, int], bytes]:
-    """Return what encodes the values of a type, given how deep they are."""
+    """Return the function that encodes values of a type; it takes a value and its nesting depth."""
     if is_pandas_scalar(kind):
         return lambda key, _: from_pandas(key)
     if is_numpy_scalar(kind):

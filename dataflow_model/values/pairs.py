@@ -1,4 +1,4 @@
-"""Pairs of a key and a value, which is what everything that works by key takes."""
+"""Pairs of a key and a value, the input of every transform that works by key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PAIR = 2
 
 
 def is_pair(value: object) -> TypeGuard[tuple[Any, Any]]:
-    """Tell whether a value is a tuple of two parts.
+    """Return whether a value is a tuple of length two.
 
     Example:
         >>> is_pair(("UA", 5)), is_pair(["UA", 5])
@@ -22,14 +22,14 @@ def is_pair(value: object) -> TypeGuard[tuple[Any, Any]]:
 
 
 def as_pair(value: Any, label: str) -> tuple[Any, Any]:
-    """Return an element that has to be a pair.
+    """Return an element unchanged after checking that it is a pair.
 
     Args:
         value: the element.
-        label: the label of the transform that takes it.
+        label: the label of the transform that takes it, for the error.
 
     Raises:
-        InvalidType: for anything else.
+        InvalidType: if the element is not a tuple of length two.
 
     Example:
         >>> as_pair(("UA", 5), "Sum.PerKey")

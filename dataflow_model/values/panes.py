@@ -1,4 +1,4 @@
-"""Panes: what one firing of a trigger yields for one key and window."""
+"""Panes: the output of one firing of a trigger for one key and window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLOCK_START: Final = ProcessingTime(0)
 
 
 class PaneTiming(enum.Enum):
-    """Where a pane stands to the watermark: before it, as it passes the end of the window, or after.
+    """The timing of a pane: emitted before, when, or after the watermark passes the end of its window.
 
     Source: Beam's `PaneInfoTiming`.
     """
@@ -34,15 +34,16 @@ class PaneTiming(enum.Enum):
 
 @attrs.frozen(order=False)
 class PaneInfo:
-    """The place of a pane in the sequence of its window's panes.
+    """The position of a pane in the sequence of its window's panes, and its timing.
 
     Attributes:
-        index: 0 for the window's first pane, then counting up; a window that grows or merges is a new window.
-        on_time_index: counts from 0 the panes that are not early; −1 until there is one.
+        index: 0 for the window's first pane, 1 for the second, …; a window that grows or merges is a new window.
+        on_time_index: the number of earlier panes that were not `EARLY`, so 0 for the first such pane; −1 for an
+            `EARLY` pane before it.
         is_first: whether `index` is 0.
-        is_last: whether the window expired with this pane, or its trigger finished.
-        timing: `EARLY`, `ON_TIME` or `LATE`; `UNKNOWN` for an element that no grouping has made.
-        trigger: the `repr` of the trigger that fired; `None` for a pane that no trigger fired.
+        is_last: whether no pane follows, because the window expired or its trigger finished.
+        timing: `EARLY`, `ON_TIME` or `LATE`; `UNKNOWN` for an element that has not been through a grouping.
+        trigger: the `repr` of the trigger that fired; `None` if no trigger fired.
 
     Source: Beam's `PaneInfo`; `on_time_index` is its `nonspeculative_index`.
     """
@@ -61,16 +62,16 @@ NO_FIRING: Final = PaneInfo()
 
 @attrs.frozen(order=False)
 class Pane:
-    """One emitted pane as the testing tools show it.
+    """One emitted pane, as the testing tools return it.
 
     Attributes:
-        key: the key it is grouped by.
+        key: the key of the group.
         window: the window in event time.
-        value: the combined value, or the list of elements where nothing was combined.
-        timestamp: the pane's own event time, by the timestamp combiner.
-        info: index, timing, first and last.
-        is_retraction: whether this takes an earlier value back.
-        processing_time: the deadline that fired it, else the clock.
+        value: the combined value, or the list of elements if the grouping does not combine.
+        timestamp: the pane's own event time, which the timestamp combiner determines.
+        info: its index and timing, and whether it is the first or last pane.
+        is_retraction: whether the pane retracts an earlier value.
+        processing_time: the deadline that fired the pane, or the clock if none did.
     """
 
     key: Any

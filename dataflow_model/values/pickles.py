@@ -1,4 +1,4 @@
-"""Values as bytes, which later versions of the package still read."""
+"""Values as bytes that later versions of the package can still read."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ MOVED: Final[Mapping[str, str]] = {
     "dataflow_model.runners.spark.upgrade_seed": "dataflow_model.runners.sharded.upgrade.seed",
     "dataflow_model.runners.spark.upgrade_state": "dataflow_model.runners.sharded.upgrade.carried",
 }
-"""Where classes and functions of the package that were pickled under another name are now.
+"""The current names of classes and functions of the package that were once pickled under another name.
 
-A key is an old module, `"dataflow_model.old"`, or one name in it, `"dataflow_model.old:Name"`, and the value is its new
-place in the same form. A pickle stores such names, so whoever moves a class whose instances are durable (state,
-elements that wait, kept outputs) adds a line; the old name may not be used for anything else.
+A key is an old module, `"dataflow_model.old"`, or a name in it, `"dataflow_model.old:Name"`; the value is the current
+place in the same form. Pickles store these names. When you move a class whose instances are durable (state, buffered
+elements, kept outputs), add a line here, and do not use the old name for anything else.
 """
 
 
 def dump(value: Any) -> bytes:
-    """Pickle a value; what plain pickle cannot name, such as classes of the main program, goes by value.
+    """Pickle a value; what plain pickle cannot refer to by name, such as classes of `__main__`, is pickled by value.
 
     Example:
         >>> load(dump({"count": 3}))
@@ -50,15 +50,15 @@ def dump(value: Any) -> bytes:
 
 
 def load(pickled: bytes) -> Any:
-    """Read what `dump` wrote, in this version of the package or in one whose names are in `MOVED`."""
+    """Load a value that `dump` wrote, in this version or in an older one whose moved names are in `MOVED`."""
     try:
         return pickle.loads(pickled)
-    except (ImportError, AttributeError):  # a name that is not where it was: nothing slower for the others
+    except (ImportError, AttributeError):  # a moved name; pickles without one take the fast path above
         return _Renaming(io.BytesIO(pickled)).load()
 
 
 class _Renaming(pickle.Unpickler):
-    """Looks names up where they are now."""
+    """Looks up moved names at their current place."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         moved = MOVED.get(f"{module_name}:{global_name}") or MOVED.get(module_name) or module_name

@@ -1,4 +1,4 @@
-"""Records as keys: which fields the `==` of a dataclass or an attrs class compares."""
+"""Records as keys: the fields that the `==` of a dataclass or an attrs class compares."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def equality_owner(kind: type[Any]) -> type[Any]:
 
 
 def compared_fields(kind: type[Any]) -> tuple[Callable[[Any], Any], ...] | None:
-    """Return getters of what the generated `__eq__` of a record compares; `None` where `__eq__` is not generated.
+    """Return getters of the values that a record's generated `__eq__` compares; `None` if `__eq__` is not generated.
 
-    Fields with `compare=False` (attrs: `eq=False`) are left out. A field of an attrs class with a function as `eq=`
-    counts as what that function returns.
+    Fields with `compare=False` (attrs: `eq=False`) are left out. For a field of an attrs class with a function as
+    `eq=`, the getter returns the result of that function.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _getter(name: str, eq_key: Callable[[Any], Any] | None) -> Callable[[Any], A
 
 
 def _is_generated(equality: Any, names: tuple[str, ...]) -> bool:
-    """Tell whether this is the `__eq__` that `dataclass` generates for these fields: it bears no mark of its own."""
+    """Return whether this is the `__eq__` that `dataclass` generates for these fields, which has no mark of its own."""
     code, generated = getattr(equality, "__code__", None), _generated_equality(names)
     return code is not None and (code.co_code, code.co_names) == (generated.co_code, generated.co_names)
 

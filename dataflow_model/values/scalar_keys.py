@@ -1,6 +1,6 @@
-"""Scalars of NumPy and pandas as keys: the Python values that they stand for, with all their digits.
+"""NumPy and pandas scalars as keys: the Python values that they represent, without loss of precision.
 
-Neither package is imported: who has such a scalar has imported it.
+This module imports neither package: a program that has such a scalar has already imported it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["encode_moment", "encode_period", "from_numpy", "from_pandas", "is_nu
 _PER_MICROSECOND: Final = 10**12  # attoseconds: the finest unit that NumPy has
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a key without a zone keeps having none
+_LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a key without a zone stays without one
 _ATTOSECONDS: Final = {
     "W": 604_800 * 10**18, "D": 86_400 * 10**18, "h": 3_600 * 10**18, "m": 60 * 10**18, "s": 10**18,
     "ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 10**3, "as": 1,
@@ -27,7 +27,7 @@ _MAP_TO_NONE: Final = "map it to None before grouping"
 
 
 def encode_moment(moment: datetime.datetime, nanoseconds: int = 0) -> bytes:
-    """Encode a datetime: an instant where it has a zone, else a local time; `nanoseconds` are below a microsecond."""
+    """Encode a datetime, as an instant if it has a zone, else as local time; `nanoseconds` (0 to 999) are added."""
     # The method of datetime itself: pendulum's override cannot be divided, and rounds.
     if moment.utcoffset() is None:
         micros = datetime.datetime.__sub__(moment.replace(tzinfo=None), _LOCAL_EPOCH) // _MICROSECOND
@@ -36,25 +36,25 @@ def encode_moment(moment: datetime.datetime, nanoseconds: int = 0) -> bytes:
 
 
 def encode_period(period: datetime.timedelta) -> bytes:
-    """Encode a length of time."""
+    """Encode a duration."""
     return _counted(b"e", (period.days * 86_400 + period.seconds) * 1_000_000 + period.microseconds, 0)
 
 
 def is_numpy_scalar(kind: type[Any]) -> bool:
-    """Tell whether a type is one of NumPy's scalars; its arrays are none."""
+    """Return whether a type is a NumPy scalar type; array types are not."""
     return any(base.__name__ == "generic" and base.__module__ == "numpy" for base in kind.__mro__)
 
 
 def is_pandas_scalar(kind: type[Any]) -> bool:
-    """Tell whether a type is pandas' `Timestamp` or `Timedelta`, or that of `NaT` or `NA`."""
+    """Return whether a type is pandas' `Timestamp` or `Timedelta`, or the type of `NaT` or `NA`."""
     return kind.__module__.startswith("pandas.") and kind.__name__ in {"Timestamp", "Timedelta", "NaTType", "NAType"}
 
 
 def from_numpy(key: Any) -> Any:
-    """Return the Python scalar that a scalar of NumPy stands for, or its encoding where Python has no such value.
+    """Return the Python scalar that a NumPy scalar represents, or its encoding if Python has no such value.
 
     Raises:
-        KeyEncodingError: for NaT, for a length of time without a unit, and for a number that no Python scalar holds.
+        KeyEncodingError: for NaT, a duration without a unit, and a number that no Python scalar can hold.
     """
     kind = key.dtype.kind
     if kind in "mM":
@@ -70,7 +70,7 @@ def from_numpy(key: Any) -> Any:
 
 
 def from_pandas(key: Any) -> bytes:
-    """Return the encoding of a scalar of pandas.
+    """Return the encoding of a pandas scalar.
 
     Raises:
         KeyEncodingError: for `NaT` and `NA`.

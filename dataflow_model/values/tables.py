@@ -1,4 +1,4 @@
-"""Results as a table that other libraries take."""
+"""Results as a table that other libraries can read."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ __all__ = ["Table"]
 
 @attrs.frozen(eq=False, repr=False)
 class Table:
-    """Records as columns: what `result.table(label)` returns.
+    """Collected records as columns, returned by `result.table(label)`.
 
-    Whatever reads Arrow data takes it as it is, such as `pyarrow.table(table)`, `polars.DataFrame(table)` or DuckDB.
+    Any library that reads Arrow data accepts it, for example `pyarrow.table(table)`, `polars.DataFrame(table)` or
+    DuckDB.
 
     Attributes:
         arrow: the columns as a `pyarrow.Table`.
@@ -46,22 +47,22 @@ class Table:
         return f"Table({len(self)} row{'' if len(self) == 1 else 's'}: {columns})"
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Give the columns to another library without copying them; see Arrow's PyCapsule interface."""
+        """Export the columns to another library without copying them (Arrow's PyCapsule interface)."""
         return self.arrow.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame."""
+        """Return the records as a pandas DataFrame."""
         frame: pd.DataFrame = self.arrow.to_pandas()
         return frame
 
     def to_polars(self) -> Any:
-        """Return a Polars DataFrame.
+        """Return the records as a Polars DataFrame.
 
         Raises:
             PlanError: if Polars is not installed.
         """
         try:
-            import polars as pl  # type: ignore[import-not-found, unused-ignore]  # it is no dependency
+            import polars as pl  # type: ignore[import-not-found, unused-ignore]  # not a dependency
         except ImportError as error:
             raise PlanError(
                 "a Polars DataFrame needs Polars, which is not installed", hint="run pip install polars"

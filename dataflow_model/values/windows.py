@@ -17,24 +17,24 @@ __all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window", "encode_
 
 @runtime_checkable
 class Window(Protocol):
-    """What a window is to the engine: bounds, equality, a hash, and pickling.
+    """The interface of a window: its bounds. A window must also be hashable, comparable with `==` and picklable.
 
-    A user's own window class needs just these attributes; `max_timestamp` is `end - 1 µs`.
+    A window class of your own needs only these attributes; `max_timestamp` is `end - 1 µs`.
     """
 
     @property
     def start(self) -> EventTime:
-        """The first instant inside."""
+        """The first instant in the window."""
         ...
 
     @property
     def end(self) -> EventTime:
-        """The first instant after it."""
+        """The first instant after the window."""
         ...
 
     @property
     def max_timestamp(self) -> EventTime:
-        """The last instant inside: `end - 1 µs`."""
+        """The last instant in the window: `end - 1 µs`."""
         ...
 
     def __hash__(self) -> int: ...
@@ -44,11 +44,11 @@ class Window(Protocol):
 class IntervalWindow:
     """The window `[start, end)`.
 
-    A subclass may add fields: make it an `@attrs.frozen` class, so that two windows are equal only if class, bounds and
-    fields are. The bounds say when a window ends; its other fields tell windows of the same bounds apart.
+    A subclass may add fields. Make it an `@attrs.frozen` class, so that two windows are equal only if their class,
+    bounds and fields are equal. The extra fields distinguish windows that have the same bounds.
 
     Raises:
-        InvalidArgument: when it would be empty.
+        InvalidArgument: if the window would be empty.
 
     Source: Beam's `IntervalWindow`.
 
@@ -65,7 +65,7 @@ class IntervalWindow:
     end: EventTime
 
     def __attrs_post_init__(self) -> None:
-        """Refuse an empty window."""
+        """Reject an empty window."""
         if not self.start < self.end:
             raise InvalidArgument(
                 f"a window must end after it starts, got start={self.start!r}, end={self.end!r}",
@@ -74,17 +74,17 @@ class IntervalWindow:
 
     @property
     def max_timestamp(self) -> EventTime:
-        """The last instant inside: `end - 1 µs`."""
+        """The last instant in the window: `end - 1 µs`."""
         return EventTime(int(self.end) - 1)  # also at +∞, where EventTime's own arithmetic stays
 
     def intersects(self, other: Window) -> bool:
-        """Tell whether the two share an instant; windows that only touch do not."""
+        """Return whether the windows share an instant; adjacent windows do not."""
         return self.start < other.end and other.start < self.end
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Pickle as two numbers, and come back as the one window of these bounds that the process has.
+        """Pickle as two numbers; unpickling returns the process's shared window with these bounds.
 
-        A subclass is pickled as any other object, with its class and all its fields.
+        A subclass is pickled like any other object, with its class and all its fields.
         """
         if type(self) is not IntervalWindow:
             return super().__reduce_ex__(protocol)
@@ -96,7 +96,7 @@ class IntervalWindow:
 
 @functools.lru_cache(maxsize=1 << 14)
 def interval(start: int, end: int) -> IntervalWindow:
-    """Return the window `[start, end)`, the same object for the same bounds while it is in use.
+    """Return the window `[start, end)`; recently used bounds share one object.
 
     Example:
         >>> interval(0, 60) is interval(0, 60)
@@ -106,7 +106,7 @@ def interval(start: int, end: int) -> IntervalWindow:
 
 
 def encode_window(window: Window) -> bytes:
-    """Return what orders windows of equal bounds: nothing for the built-in windows, else class and fields as bytes.
+    """Return bytes that order windows with equal bounds: none for the built-in windows, else the class and its fields.
 
     Example:
         >>> encode_window(interval(0, 60))
@@ -120,13 +120,13 @@ def encode_window(window: Window) -> bytes:
 def _encode_user_window(window: Window) -> bytes:
     try:
         return encode_key(window)
-    except KeyEncodingError:  # a class with an equality of its own, or fields that are no keys
+    except KeyEncodingError:  # a class with its own `__eq__`, or a field that cannot be a key
         return dump(window)
 
 
 @attrs.frozen(order=False, repr=False)
 class GlobalWindow:
-    """The one window of all event time; it ends only when the watermark reaches +∞.
+    """The single window that contains all event time; it ends only when the watermark reaches +∞.
 
     Example:
         >>> GLOBAL_WINDOW, GLOBAL_WINDOW.max_timestamp
