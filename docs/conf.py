@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from pygments.lexers.special import TextLexer
 from sphinx.addnodes import pending_xref
+from sphinx.errors import PycodeError
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
 
 import dataflow_model
+from dataflow_model.transforms.topology_drawing import SHAPES, Box, Kind, Line, unquoted
+from dataflow_model.transforms.topology_svg import svg
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -202,6 +206,62 @@ def resolve_by_public_name(
     return found if found is not None else contnode
 
 
+# ------------------------------------------------------------------------------------------- flow charts as pictures
+
+_SHAPE = "|".join(f"{re.escape(left)}(?P<{kind.name}>.*?){re.escape(right)}" for kind, (left, right) in SHAPES.items())
+_NODE = re.compile(rf" *(?P<name>\w+)(?:{_SHAPE})?")
+_ARROW = re.compile(r' *(?:-- "(?P<stream>.*?)" )?-->')
+
+
+class DrawFlowCharts(SphinxTransform):
+    """Show a flow chart in Mermaid as the picture that `draw("svg")` makes of the same graph; no script is loaded."""
+
+    default_priority = 400
+
+    def apply(self, **_kwargs: Any) -> None:
+        """Replace each block of Mermaid."""
+        for block in list(self.document.findall(nodes.literal_block)):
+            if block.get("language") != "mermaid":
+                continue
+            graph = graph_of(block.astext())
+            if graph is None:
+                logging.getLogger(__name__).warning(
+                    "a block of Mermaid with more than the boxes and arrows that draw() writes", location=block
+                )
+            else:
+                picture = f'<figure class="flow-chart">{svg("", *graph)}</figure>'
+                block.replace_self(nodes.raw("", picture, format="html"))
+
+
+def graph_of(text: str) -> tuple[list[Box], list[Line]] | None:
+    """Return the boxes and lines of a flow chart that has nothing else; `None` for any other text."""
+    head, *rows = text.strip().splitlines()
+    boxes: dict[str, Box] = {}
+    lines: list[Line] = []
+    for row in rows:
+        place, stream, start = 0, None, None
+        while place < len(row):
+            node = _NODE.match(row, place)
+            if node is None:
+                return None
+            name = node["name"]
+            boxes.setdefault(name, Box(name, Kind.COMPUTATION))
+            for kind in SHAPES:
+                if node[kind.name] is not None:
+                    label, _, detail = node[kind.name].partition("<br/>")
+                    boxes[name] = Box(unquoted(label), kind, unquoted(detail))
+            names = list(boxes)
+            if start is not None:
+                lines.append(Line(names.index(start), names.index(name), unquoted(stream or "")))
+            arrow = _ARROW.match(row, node.end())
+            if arrow is None:
+                if row[node.end() :].strip():
+                    return None
+                break
+            place, stream, start = arrow.end(), arrow["stream"], name
+    return (list(boxes.values()), lines) if head == "flowchart LR" and boxes else None
+
+
 # ------------------------------------------------------------------------------------------------------- docstrings
 
 _CODE = re.compile(r"(?<![`\\])`([^`\n]+)`(?!`)(?P<suffix>\w)?")
@@ -222,7 +282,10 @@ def _text_of_constant(name: str) -> list[str]:
     """Return the docstring of a constant, which is in the module that defines it."""
     package, _, constant = name.rpartition(".")
     for module in sorted(name for name in sys.modules if name.startswith(package.partition(".")[0] + ".")):
-        documented = ModuleAnalyzer.for_module(module).find_attr_docs()
+        try:
+            documented = ModuleAnalyzer.for_module(module).find_attr_docs()
+        except PycodeError:  # a module that was compiled has no source to read, and no constant of the public API
+            continue
         if ("", constant) in documented:
             return documented["", constant]
     return []
@@ -234,4 +297,4 @@ def setup(app: Sphinx) -> None:
     app.connect("missing-reference", resolve_by_public_name)
     app.connect("autodoc-process-docstring", code_in_docstrings)
     app.add_post_transform(LinkNames)
-    app.add_lexer("mermaid", TextLexer)
+    app.add_transform(DrawFlowCharts)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.transforms.topology import Topology
 
-__all__ = ["Box", "Kind", "Line", "boxes_and_lines", "mermaid"]
+__all__ = ["SHAPES", "Box", "Kind", "Line", "boxes_and_lines", "mermaid", "unquoted"]
 
 
 class Kind(enum.Enum):
@@ -45,13 +45,15 @@ class Line:
     stream: str
 
 
-_SHAPES: Final = {
+SHAPES: Final = {
     Kind.INJECTOR: ('[("', '")]'),
     Kind.COMPUTATION: ('["', '"]'),
     Kind.FUSED: ('("', '")'),
     Kind.SINK: ('[/"', '"/]'),
     Kind.NOBODY: ('(["', '"])'),
 }
+"""What stands before and behind a box's text in Mermaid."""
+_CODES: Final = (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"))
 
 
 def boxes_and_lines(topology: Topology) -> tuple[list[Box], list[Line]]:
@@ -78,7 +80,7 @@ def mermaid(boxes: Sequence[Box], lines: Sequence[Line]) -> str:
     """Return boxes and lines as the text of a Mermaid flow chart."""
     text = ["flowchart LR"]
     for place, box in enumerate(boxes):
-        before, behind = _SHAPES[box.kind]
+        before, behind = SHAPES[box.kind]
         detail = f"<br/>{_quoted(box.detail)}" if box.detail else ""
         text.append(f"  n{place}{before}{_quoted(box.label)}{detail}{behind}")
     text += [f"  n{line.start} {_arrow(line.stream)} n{line.end}" for line in lines]
@@ -91,6 +93,18 @@ def _arrow(stream: str) -> str:
 
 def _quoted(text: str) -> str:
     """Return text as Mermaid takes it between quotes."""
-    for sign, code in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;")):
+    for sign, code in _CODES:
         text = text.replace(sign, code)
+    return text
+
+
+def unquoted(text: str) -> str:
+    """Return the text that Mermaid takes in this form between quotes.
+
+    Example:
+        >>> unquoted(_quoted('a "#1" <br/>'))
+        'a "#1" <br/>'
+    """
+    for sign, code in reversed(_CODES):
+        text = text.replace(code, sign)
     return text

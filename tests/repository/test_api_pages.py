@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import runpy
 from typing import Final
 
 import pytest
 
+from dataflow_model.transforms.topology_drawing import mermaid
 from tests.support.settings import REPOSITORY
 
 PACKAGES: Final = tuple(
@@ -70,3 +72,16 @@ def test_every_page_is_in_a_table_of_contents() -> None:
         if path.suffix in {".md", ".rst"}
     }
     assert pages - listed == {"index"}
+
+
+@pytest.mark.parametrize("page", ["docs/computations.md", "dataflow_model/examples/zeitgeist/README.md"])
+def test_a_flow_chart_on_a_page_is_a_picture_on_the_site(page: str) -> None:
+    pytest.importorskip("sphinx")
+    settings = runpy.run_path(str(DOCS / "conf.py"))
+    (chart,) = re.findall(
+        r"^```mermaid\n(.*?)^```", (REPOSITORY / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    boxes, lines = settings["graph_of"](chart)
+    assert settings["graph_of"](mermaid(boxes, lines)) == (boxes, lines)
+    assert len(lines) == chart.count("-->")
+    assert settings["graph_of"](f"{chart}  style n0 fill:#fff") is None
