@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataflow_model import __version__
-from dataflow_model.errors import DataflowError, UnsupportedOnRunner
+from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner
 from dataflow_model.runners.engine.core.build import build_of_core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from dataflow_model.figures import Figure
 
 __all__ = ["main"]
 
@@ -128,31 +126,28 @@ def _add_figure(parser: argparse.ArgumentParser) -> None:
         "them. Without a name, list all figures."
     )
     parser.add_argument(
-        "name", nargs="?", type=_figure_name, metavar="NAME", help="a figure such as 6J or watermark_heuristic"
+        "name", nargs="*", metavar="NAME", help="a name or a number, such as 6J, figure 14 or 2-10 left"
     )
     parser.add_argument(
         "--out", type=Path, metavar="PATH", help="file for the picture: .png, .svg or .pdf (default: figure-NAME.png)"
     )
-    parser.set_defaults(command=_figure)
-
-
-def _figure_name(text: str) -> Figure:
-    from dataflow_model.figures import find
-
-    try:
-        return find(text)
-    except DataflowError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    parser.set_defaults(command=_figure, usage_error=parser.error)
 
 
 def _figure(options: argparse.Namespace) -> bool:
+    from dataflow_model.figures import find
     from dataflow_model.figures.command import list_figures, show_figure
 
-    if options.name is None:
+    if not options.name:
         list_figures()
         return True
     try:
-        show_figure(options.name, options.out)
+        figure = find(" ".join(options.name))
+    except InvalidArgument as error:
+        options.usage_error(str(error))  # which ends the process
+        raise
+    try:
+        show_figure(figure, options.out)
     except ModuleNotFoundError as error:
         if error.name != "matplotlib":
             raise

@@ -28,6 +28,7 @@ _REFINED: Final = _FIXED.trigger(_EARLY_AND_LATE).accumulating().allowed_latenes
 
 def _figure(
     name: str,
+    number: str,
     title: str,
     says: str,
     script: TestStream,
@@ -36,13 +37,15 @@ def _figure(
     focus: IntervalWindow | None = None,
     bounded: bool = False,
 ) -> Figure:
-    return Figure(name, _SOURCE, title, says, script, (Panel(windowing),), focus=focus, bounded=bounded)
+    panels = (Panel(windowing),)
+    return Figure(name, _SOURCE, title, says, script, panels, focus=focus, bounded=bounded, number=number)
 
 
 BOOK: Final[tuple[Figure, ...]] = (
     _figure(
         "classic_batch",
-        "Classic batch: one sum of all elements",
+        "2-3",
+        "Classic batch processing",
         "The engine waits for all data and emits one result at the end. Neither clock matters.",
         book_script("BATCH"),
         Window.into(GlobalWindows()),
@@ -50,7 +53,8 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "windowed_batch",
-        "Windowed batch: a sum for every two minutes",
+        "2-5",
+        "Windowed summation on a batch engine",
         "Elements are grouped by when they happened, but every result waits for the end of the input.",
         book_script("BATCH"),
         _FIXED,
@@ -58,14 +62,16 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "per_record",
-        "A pane at each element",
+        "2-6",
+        "Per-record triggering on a streaming engine",
         "The most eager trigger: every element refines its window immediately. No pane says that a sum is complete.",
         book_script("BATCH"),
         _FIXED.trigger(Repeatedly(AfterCount(1))).accumulating().allowed_lateness(_LONG),
     ),
     _figure(
         "unaligned_delay",
-        "A pane two minutes after the first element",
+        "2-8",
+        "Two-minute unaligned delay triggers",
         "The delay starts at the first element of each pane, so windows fire at different times. When the input ends, "
         "each window emits a last pane, with or without new data.",
         book_script("BATCH"),
@@ -76,35 +82,40 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "watermark_perfect",
-        "One pane per window, with a perfect watermark",
+        "2-10 left",
+        "Windowed summation on a streaming engine with a perfect watermark",
         "A watermark that knows what is still missing waits for the 9. Every sum is correct, but the first is slow.",
         book_script("PERFECT"),
         _FIXED,
     ),
     _figure(
         "watermark_heuristic",
-        "One pane per window, with a heuristic watermark",
+        "2-10 right",
+        "Windowed summation on a streaming engine with a heuristic watermark",
         "The watermark is fast but wrong about the 9: its window has already fired and expired, so the 9 is dropped.",
         book_script("HEURISTIC"),
         _FIXED,
     ),
     _figure(
         "early_on_time_late_perfect",
-        "Early and on-time panes",
+        "2-11 left",
+        "Early, on-time, and late firings with a perfect watermark",
         "Early panes a minute after new elements make up for a slow watermark. A perfect watermark has no late panes.",
         book_script("PERFECT"),
         _REFINED,
     ),
     _figure(
         "early_on_time_late_heuristic",
-        "Early, on-time and late panes",
+        "2-11 right",
+        "Early, on-time, and late firings with a heuristic watermark",
         "The 9 arrives late but is not lost: a late pane corrects the sum from 5 to 14.",
         book_script("HEURISTIC"),
         _REFINED,
     ),
     _figure(
         "allowed_lateness",
-        "An allowed lateness of two minutes",
+        "2-12",
+        "Allowed lateness with early/on-time/late firings",
         "The late 6 arrives while its window is still kept, and refines it. The 9 arrives when the watermark is more "
         "than two minutes past the end of its window: the window has expired, and the 9 is dropped.",
         book_script("HEURISTIC", extra_six=True),
@@ -112,7 +123,8 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "discarding",
-        "Discarding: each pane contains only new elements",
+        "2-13",
+        "Discarding mode version of early/on-time/late firings",
         "The consumer has to add up the panes of a window. An on-time pane without new elements is a sum of 0, which "
         "says that the window is complete.",
         book_script("HEURISTIC"),
@@ -120,6 +132,7 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "sessions",
+        "",
         "Sessions that grow and merge",
         "Windows follow the data: scores less than a minute apart belong together. The late 9 joins two sessions that "
         "have already fired; the merged window starts again at index 0.",
@@ -128,7 +141,8 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "processing_time_panes",
-        "Windows of processing time, by a trigger",
+        "4-3 left",
+        "Processing-time “windowing” via triggers",
         "One window for all event time, and a pane every two minutes by the clock. An element's pane depends on when "
         "it arrived, not on when it happened.",
         script_of_points(BOOK_POINTS),
@@ -136,6 +150,7 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "aligned_early",
+        "",
         "Early panes on the minute",
         "An aligned delay: the early panes of all windows are emitted at whole minutes of the clock.",
         book_script("HEURISTIC"),
@@ -145,6 +160,7 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "validity_windows",
+        "",
         "User-defined windows: valid until the next element",
         "The window of each element ends where the next one begins. Merging does not always make windows larger: here "
         "it cuts them.",
@@ -153,6 +169,7 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "retracting_last_window",
+        "",
         "A pane that retracts the previous one",
         "The 3 is emitted on the minute. A minute later it is retracted as −3 and replaced by the 12.",
         book_script("HEURISTIC"),
@@ -161,7 +178,8 @@ BOOK: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "sessions_retracting",
-        "Sessions with retractions",
+        "4-7",
+        "Early and late firings with session windows and retractions",
         "When sessions merge, the panes of each are retracted, and the merged session emits one for both.",
         book_script("HEURISTIC", first_at="12:05:19"),
         _SESSIONS.trigger(AfterWatermark(early=AtPeriod("1 minute"), late=AfterCount(1)))
@@ -170,4 +188,4 @@ BOOK: Final[tuple[Figure, ...]] = (
         .allowed_lateness(_LONG),
     ),
 )
-"""The book's examples, in the order in which they build on each other."""
+"""The book's examples with its numbers and captions, in the order in which they build on each other."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import InvalidArgument
@@ -16,33 +17,55 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "find"]
 
+_PREFIX: Final = re.compile(r"^fig(ure|\.)?[\s_-]*")
+_WORD: Final = re.compile(r"[^\W_]+")
+
 FIGURES: Final[Mapping[str, Figure]] = {figure.name: figure for figure in (*BOOK, *PAPER)}
 """Every figure by its name: those of the book, then those of the paper."""
 
 
 def find(name: str) -> Figure:
-    """Return the figure of this name; letter case and the choice of `-` or `_` do not matter.
+    """Return the figure with this name or number.
+
+    The numbers are those of the paper (`figure 14`) and of the book (`figure 2-10 left`); the word `figure` may be left
+    out. Letter case and the choice of `-`, `_` or a space do not matter.
 
     Raises:
-        InvalidArgument: if there is none, with the names that are near.
+        InvalidArgument: if there is none, with what there is.
 
     Example:
-        >>> find("6j").title, find("watermark-perfect").name
-        ('Sessions with retractions', 'watermark_perfect')
-        >>> find("session")
+        >>> find("figure 14").name, find("Figure 2-10 left").name, find("6j").number
+        ('6J', 'watermark_perfect', '14')
+        >>> find("figure 2-10")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidArgument: there is no figure 'session'
-        Hint: did you mean sessions or sessions_retracting? `dataflow-model figure` lists all figures
+        dataflow_model.errors.InvalidArgument: there is no figure 'figure 2-10'
+        Hint: did you mean 2-10 left or 2-10 right? ...
     """
-    folded = {_folded(known): figure for known, figure in FIGURES.items()}
+    figures = {_folded(figure.number): figure for figure in FIGURES.values() if figure.number}
+    figures |= {_folded(known): figure for known, figure in FIGURES.items()}
     wanted = _folded(name)
-    if wanted in folded:
-        return folded[wanted]
-    near = [folded[match].name for match in difflib.get_close_matches(wanted, folded, n=4, cutoff=0.5)]
-    way_out = f"did you mean {' or '.join(near)}? " if near else ""
-    raise InvalidArgument(f"there is no figure {name!r}", hint=f"{way_out}`dataflow-model figure` lists all figures")
+    if wanted in figures:
+        return figures[wanted]
+    near = [known for known in figures if wanted and known.startswith(f"{wanted}_")]
+    near = near or difflib.get_close_matches(wanted, figures, n=4, cutoff=0.5)
+    names = [
+        figures[folded].number if folded == _folded(figures[folded].number) else figures[folded].name for folded in near
+    ]
+    question = f"did you mean {' or '.join(names)}? " if names else ""
+    raise InvalidArgument(f"there is no figure {name!r}", hint=f"{question}The figures are: {_names()}")
+
+
+def _names() -> str:
+    """Return the name of every figure, with its number where it has one."""
+    return ", ".join(f"{name} (figure {figure.number})" if figure.number else name for name, figure in FIGURES.items())
 
 
 def _folded(name: str) -> str:
-    return name.strip().lower().replace("-", "_").replace(" ", "_").removeprefix("figure_")
+    """Return a name or number as it is looked up.
+
+    Example:
+        >>> _folded("Fig. 2-10 Left"), _folded("Table-1")
+        ('2_10_left', 'table_1')
+    """
+    return "_".join(_WORD.findall(_PREFIX.sub("", name.strip().lower())))

@@ -57,12 +57,13 @@ class Figure:
     Attributes:
         name: what it is asked for by, such as `6J` or `discarding`.
         source: where it comes from.
-        title: what it is, in a few words.
+        title: its caption there, or what it shows in a few words.
         says: what there is to see.
         script: the input.
         panels: the plots; most figures have one.
         focus: the window that it is about, where it is about one.
         bounded: whether it is about bounded data, so that a batch engine gives the same panes.
+        number: its number in the source, such as `14` or `2-10 left`; empty where it has none.
     """
 
     name: str
@@ -73,3 +74,15 @@ class Figure:
     panels: tuple[Panel, ...]
     focus: IntervalWindow | None = None
     bounded: bool = False
+    number: str = ""
+
+    @property
+    def heading(self) -> str:
+        """What stands above it: its number where it has one, else its name, and its title.
+
+        Example:
+            >>> from dataflow_model.figures import find
+            >>> find("6J").heading
+            'Figure 14: Sessions, Retracting'
+        """
+        return f"Figure {self.number}: {self.title}" if self.number else f"{self.name}: {self.title}"

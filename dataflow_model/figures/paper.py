@@ -35,61 +35,69 @@ _EVERY_MINUTE: Final = Repeatedly(AtPeriod("1 minute"))
 _PARTIAL: Final = AfterEach(RepeatUntil(AtPeriod("1 minute"), AfterWatermark()), Repeatedly(AfterWatermark()))
 
 
-def _figure(name: str, title: str, says: str, *panels: Panel, bounded: bool = False) -> Figure:
+def _figure(name: str, number: str, title: str, says: str, *panels: Panel, bounded: bool = False) -> Figure:
     # A batch engine asks no watermark, and rounds end by the clock.
     unasked = bounded or any(panel.rounds is not None for panel in panels)
     script = script_of_points(PAPER_POINTS) if unasked else paper_script()
-    return Figure(name, _SOURCE, title, says, script, panels, bounded=bounded)
+    return Figure(name, _SOURCE, title, says, script, panels, bounded=bounded, number=number)
 
 
 PAPER: Final[tuple[Figure, ...]] = (
     _figure(
         "6B",
-        "Classic batch: one sum of all elements",
+        "6",
+        "Classic batch execution",
         "Ten scores and one sum, once all data have arrived.",
         Panel(_ALL),
         bounded=True,
     ),
     _figure(
         "6C",
-        "All event time, a pane every minute, accumulating",
+        "7",
+        "GlobalWindows, AtPeriod, Accumulating",
         "An unbounded stream in one window emits a running total every minute. Each pane replaces the previous one.",
         Panel(_ALL.trigger(_EVERY_MINUTE).accumulating()),
     ),
     _figure(
         "6D",
-        "All event time, a pane every minute, discarding",
+        "8",
+        "GlobalWindows, AtPeriod, Discarding",
         "The same panes contain only what has arrived since the previous pane: windows of processing time.",
         Panel(_ALL.trigger(_EVERY_MINUTE).discarding()),
     ),
     _figure(
         "6E",
-        "All event time, a pane at every second element, discarding",
+        "9",
+        "GlobalWindows, AtCount, Discarding",
         "Windows of counts: a pane contains two elements, however long they take to arrive.",
         Panel(_ALL.trigger(Repeatedly(AfterCount(2))).discarding()),
     ),
     _figure(
         "6F",
-        "Windows of two minutes, bounded data",
+        "10",
+        "FixedWindows, Batch",
         "Event time puts each score where it belongs; a batch engine emits every sum at the end.",
         Panel(_FIXED),
         bounded=True,
     ),
     _figure(
         "6G",
-        "Windows of two minutes, in rounds of one minute",
+        "11",
+        "FixedWindows, Micro-Batch",
         "A micro-batch engine processes the input in rounds and emits the windows that changed after each round.",
         Panel(_FIXED, rounds=duration("1 minute")),
     ),
     _figure(
         "6H",
-        "Windows of two minutes, a pane at the watermark",
+        "12",
+        "FixedWindows, Streaming",
         "A streaming engine emits a pane when the watermark passes a window. The 9 is late: its window fires again.",
         Panel(_FIXED.trigger(Repeatedly(AfterWatermark())).accumulating()),
     ),
     _figure(
         "6I",
-        "Windows of two minutes, partial sums every minute until the watermark",
+        "13",
+        "FixedWindows, Streaming, Partial",
         "Early panes every minute, then one at the watermark, then one for late data: low latency, and the correct sum "
         "in the end.",
         Panel(_FIXED.trigger(_PARTIAL).accumulating()),
@@ -97,6 +105,7 @@ PAPER: Final[tuple[Figure, ...]] = (
     attrs.evolve(
         _figure(
             "table_1",
+            "",
             "One window and three accumulation modes",
             "The same firings of the window from 12:02 to 12:04. Discarding: panes add up. Accumulating: the last pane "
             "is the sum. Retracting: panes add up, and the last one is the sum, since each retracts the previous one.",
@@ -108,9 +117,10 @@ PAPER: Final[tuple[Figure, ...]] = (
     ),
     _figure(
         "6J",
-        "Sessions with retractions",
+        "14",
+        "Sessions, Retracting",
         "Sessions grow and merge as scores arrive. The panes of sessions that no longer exist are retracted.",
         Panel(_SESSIONS.trigger(_PARTIAL).accumulating_and_retracting()),
     ),
 )
-"""The paper's figures, in its order, with the table before the plot that needs it."""
+"""The paper's figures with its numbers and captions, in its order; the table stands before the plot that needs it."""

@@ -60,10 +60,11 @@ _MOST_IN_A_ROW: Final = 5
 _MOST_TICKS: Final = 12
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1_440)
 """Minutes from one tick of an axis to the next."""
+_TITLE: Final = 13.5
 _LABEL: Final = 14.0
 _CIRCLE: Final = 9.5
 _LINE: Final = 3.2
-"""Sizes: the picture's in inches; in points a pane's label, an element's radius and the watermark's line."""
+"""Sizes: the picture's in inches; in points the largest title, a pane's label, an element's radius, the watermark."""
 
 
 def paint(runs: Sequence[PanelRun]) -> Canvas:
@@ -77,7 +78,8 @@ def paint(runs: Sequence[PanelRun]) -> Canvas:
     with mpl.rc_context(_SETTINGS):
         canvas = Canvas(figsize=(width, _HEIGHT), dpi=100)
         head = [*textwrap.wrap(figure.says, 112 if len(runs) == 1 else 134), *_conditions(runs)]
-        canvas.text(0.02, 0.985, f"{figure.name}   {figure.title}", va="top", fontsize=13.5, fontweight="bold")
+        title = canvas.text(0.02, 0.985, figure.heading, va="top", fontsize=_TITLE, fontweight="bold")
+        title.set_fontsize(_TITLE * min(1, 0.96 * canvas.bbox.width / title.get_window_extent().width))
         canvas.text(0.02, 0.945, "\n".join(head), va="top", fontsize=9.5, color=_GREY, linespacing=1.4)
         top = (0.935 if len(runs) == 1 else 0.905) - 0.0265 * len(head)
         grid = canvas.add_gridspec(1, len(runs), left=0.09, right=0.98, bottom=0.155, top=top, wspace=0.08)

@@ -20,7 +20,7 @@ __all__ = ["list_of", "table_of"]
 
 def table_of(run: PanelRun) -> Table:
     """Return a table of a panel's panes in the order in which they went out."""
-    title = f"{run.figure.name}: {run.panel.title or run.figure.title}"
+    title = f"{run.figure.name}: {run.panel.title}" if run.panel.title else run.figure.heading
     table = Table(title=title, title_style="bold", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for heading in ("emitted", "window", "value", "timing", "index", "on time", "first", "last"):
         right = heading in {"value", "index", "on time"}
@@ -41,16 +41,17 @@ def table_of(run: PanelRun) -> Table:
 
 
 def list_of(figures: Iterable[Figure]) -> Table:
-    """Return a table of the figures that there are, under where they come from."""
+    """Return a table of the figures, under where they come from: name, number there, title."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column()
     source = ""
     for figure in figures:
         if figure.source != source:
             source = figure.source
-            table.add_row(f"[bold]{source}[/bold]", "")
-        table.add_row(f"  {figure.name}", figure.title)
+            table.add_row(f"[bold]{source}[/bold]", "", "")
+        table.add_row(f"  {figure.name}", f"figure {figure.number}" if figure.number else "", figure.title)
     return table
 
 

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.figures import FIGURES, find, run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dataflow_model.figures import Figure
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -55,10 +58,46 @@ def test_a_name_that_no_figure_has_ends_with_status_2_and_names_that_are_near(
 
 
 @pytest.mark.parametrize(
-    ("typed", "name"), [("6j", "6J"), ("Table-1", "table_1"), ("figure 6B", "6B"), ("per-record", "per_record")]
+    ("typed", "name"),
+    [
+        ("6j", "6J"),
+        ("Table-1", "table_1"),
+        ("figure 6B", "6B"),
+        ("per-record", "per_record"),
+        ("figure 14", "6J"),
+        ("Fig. 9", "6E"),
+        ("2-3", "classic_batch"),
+        ("figure 2-10 right", "watermark_heuristic"),
+        ("Figure_4-7", "sessions_retracting"),
+    ],
 )
-def test_a_name_may_be_typed_in_other_ways(typed: str, name: str) -> None:
+def test_a_figure_is_found_by_its_name_and_by_its_number_in_the_paper_and_the_book(typed: str, name: str) -> None:
     assert find(typed).name == name
+
+
+@pytest.mark.parametrize("figure", FIGURES.values(), ids=list(FIGURES))
+def test_no_figure_hides_another_ones_number(figure: Figure) -> None:
+    assert find(figure.name) is figure
+    assert find(figure.number or figure.name) is figure
+
+
+def test_a_figure_with_two_plots_asks_which() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"did you mean 2-11 left or 2-11 right\?"):
+        find("figure 2-11")
+
+
+@pytest.mark.parametrize("typed", ["figure 5", "figure", "", "99"])
+def test_an_unknown_figure_is_answered_with_all_that_there_are(typed: str) -> None:
+    with pytest.raises(dm.InvalidArgument) as error:
+        find(typed)
+    for name, figure in FIGURES.items():
+        assert name in str(error.value)
+        assert figure.number in str(error.value)
+
+
+def test_a_command_may_name_a_figure_in_two_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figure", "figure", "14", "--out", str(tmp_path / "14.svg")]) == 0
+    assert "Figure 14: Sessions, Retracting" in capsys.readouterr().out
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,18 @@ def test_labels_do_not_cover_each_other(pictures: dict[str, Picture], name: str)
 
 
 @pytest.mark.parametrize("name", FIGURES)
+def test_labels_are_inside_the_axes(pictures: dict[str, Picture], name: str) -> None:
+    for axes in pictures[name].canvas.axes:
+        plot = axes.get_window_extent()
+        for text in texts(axes):
+            box = text.get_window_extent()
+            assert plot.x0 <= box.x0, text.get_text()
+            assert plot.y0 <= box.y0, text.get_text()
+            assert box.x1 <= plot.x1, text.get_text()
+            assert box.y1 <= plot.y1, text.get_text()
+
+
+@pytest.mark.parametrize("name", FIGURES)
 def test_all_that_is_written_is_inside_the_picture(pictures: dict[str, Picture], name: str) -> None:
     canvas = pictures[name].canvas
     canvas.canvas.draw()
