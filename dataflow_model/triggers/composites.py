@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import FiringMode, TriggerContext
 
-__all__ = ["AfterAll", "AfterAny", "AfterEach"]
+__all__ = ["MET", "AfterAll", "AfterAny", "AfterEach"]
 
-_MET: Final = "met"
+MET: Final = "met"
+"""Under which `AfterAll` stores the children whose condition has been met."""
 
 
 class _ManyTriggers(CompositeTrigger):
@@ -185,7 +186,7 @@ class AfterAll(SideBySide, _ManyTriggers):
 
     def show(self, context: TriggerContext, children: Sequence[int]) -> None:
         """Pass on the event, and fire and finish as the class describes."""
-        met: dict[int, FiringMode] = dict(context.lookup_state(_MET, {}))
+        met: dict[int, FiringMode] = dict(context.lookup_state(MET, {}))
         last: int | None = None
         for child in children:
             result = context.invoke_child(child)
@@ -194,7 +195,7 @@ class AfterAll(SideBySide, _ManyTriggers):
                     last = result.at if last is None else max(last, result.at)
                 met[child] = result.mode
         ready = met and all(child in met or context.is_finished(child) for child in range(len(self.parts)))
-        context.store_state(_MET, {} if ready else met)
+        context.store_state(MET, {} if ready else met)
         if ready:
             for mode in met.values():
                 context.trigger(mode, last)
@@ -205,8 +206,8 @@ class AfterAll(SideBySide, _ManyTriggers):
         """Keep the children that were ready in any of the windows."""
         met: dict[int, FiringMode] = {}
         for window in context.sources:
-            met |= context.lookup_source_state(window, _MET, {})
-        context.store_state(_MET, met)
+            met |= context.lookup_source_state(window, MET, {})
+        context.store_state(MET, met)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
         """Return whether every child has finished."""

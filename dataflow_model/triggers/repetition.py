@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import TriggerContext
 
-__all__ = ["OrFinally", "RepeatCount", "RepeatUntil", "Repeatedly"]
+__all__ = ["COMPLETIONS", "OrFinally", "RepeatCount", "RepeatUntil", "Repeatedly"]
 
-_COMPLETIONS: Final = "completions"
+COMPLETIONS: Final = "completions"
+"""Under which `RepeatCount` stores how many there have been."""
 
 
 class _Repetition(CompositeTrigger):
@@ -134,16 +135,16 @@ class RepeatCount(_Repetition):
         return (self.trigger,)
 
     def _child_finished(self, context: TriggerContext) -> None:
-        self._complete(context, 1 + context.lookup_state(_COMPLETIONS, 0))
+        self._complete(context, 1 + context.lookup_state(COMPLETIONS, 0))
 
     def on_merge(self, context: TriggerContext) -> None:
         """Add up the completions of the unfinished sources; if there are none, the child's state decides."""
         if all(context.is_source_finished(window) for window in context.sources):
             return
-        completions = sum(context.lookup_source_state(window, _COMPLETIONS, 0) for window in context.sources)
+        completions = sum(context.lookup_source_state(window, COMPLETIONS, 0) for window in context.sources)
         context.reopen()
         self._complete(context, completions + context.is_finished(0))
-        if context.lookup_state(_COMPLETIONS) is None:
+        if context.lookup_state(COMPLETIONS) is None:
             context.finish_child(0)  # so that a later merge sees it as finished, although none of its turns has ended
 
     def _complete(self, context: TriggerContext, completions: int) -> None:
@@ -152,7 +153,7 @@ class RepeatCount(_Repetition):
             return
         if context.is_finished(0):
             context.reset_child(0)
-        context.store_state(_COMPLETIONS, completions)
+        context.store_state(COMPLETIONS, completions)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
         """Return whether the child has finished, which it stays only after its last completion."""

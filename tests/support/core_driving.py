@@ -102,6 +102,15 @@ def joined(instants: Sequence[Instant], joins: Sequence[bool]) -> list[Instant]:
     return result
 
 
+def with_keys_that_vary(now: Instant) -> Instant:
+    """Give the elements keys of which equal ones look different."""
+    return attrs.evolve(now, elements=tuple(map(_with_a_zero, now.elements)))
+
+
+def _with_a_zero(element: Element) -> Element:
+    return attrs.evolve(element, key=(element.key, -0.0 if element.number % 2 else 0.0))
+
+
 @attrs.define
 class Answer:
     """What a grouping has emitted, by instant; what it has counted, and what it waits for after each chunk."""

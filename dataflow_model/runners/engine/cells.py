@@ -141,6 +141,18 @@ class KeyState:
     cells: dict[Window, Cell] = attrs.field(factory=dict)
     reopened: dict[Window, Cell] = attrs.field(factory=dict)
 
+    def dues(self, window: Window, strategy: WindowingStrategy, percentiles: tuple[float, ...]) -> Dues | None:
+        """Return when a window is next to be looked at on each line, then where it holds the watermark.
+
+        `None` if nothing is kept for the window.
+        """
+        cell = self.cells.get(window)
+        if cell is None:
+            return (WHATEVER_COMES, *[None] * (2 + len(percentiles))) if window in self.reopened else None
+        dues = cell.dues(window, int(strategy.allowed_lateness), percentiles)
+        first = WHATEVER_COMES if window in self.reopened else dues[0]
+        return first, *dues[1:], cell.hold(window, strategy.timestamp_combiner)
+
     def windows(self) -> Collection[Window]:
         """Return all windows of the key."""
         return {**self.cells, **self.reopened} if self.reopened else self.cells
@@ -162,10 +174,8 @@ class CellsByKey(KeyStore[KeyState]):
         percentiles: tuple[float, ...] = (),
     ) -> None:
         super().__init__(2 + len(percentiles), thaw)
-        self._lateness = int(strategy.allowed_lateness)
-        self._combiner = strategy.timestamp_combiner
+        self._strategy = strategy
         self._percentiles = percentiles
-        self._reopened: Dues = (WHATEVER_COMES, *[None] * (2 + len(percentiles)))
 
     def open(self, encoded: bytes, key: Any = None) -> KeyState:
         """Return a key's state, which shows the key as it first came; without windows, a state is as good as new."""
@@ -181,11 +191,7 @@ class CellsByKey(KeyStore[KeyState]):
         return state.windows()
 
     def _dues(self, state: KeyState, window: Window) -> Dues | None:
-        cell = state.cells.get(window)
-        if cell is None:
-            return self._reopened if window in state.reopened else None
-        dues = (*cell.dues(window, self._lateness, self._percentiles), cell.hold(window, self._combiner))
-        return (WHATEVER_COMES, *dues[1:]) if window in state.reopened else dues
+        return state.dues(window, self._strategy, self._percentiles)
 
 
 def expiry_of(window: Window, allowed_lateness: int) -> int:

@@ -13,9 +13,9 @@ from dataflow_model.values import Window
 from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-__all__ = ["CLOCK", "EVENT_TIME", "KeyStore", "StoredKey"]
+__all__ = ["CLOCK", "EVENT_TIME", "KeyStore", "StoredKey", "earliest"]
 
 EVENT_TIME, CLOCK = range(2)
 """The lines of deadlines that every node has: the low watermark and the processing clock."""
@@ -31,6 +31,12 @@ class StoredKey:
     state: bytes
     dues: Dues
     hold: int | None
+
+    @classmethod
+    def of(cls, state: bytes, dues: Sequence[Dues]) -> StoredKey:
+        """Return what is kept of a key; `dues` are those of its windows, each with its hold at the end."""
+        *least, hold = dues[0] if len(dues) == 1 else map(earliest, zip(*dues, strict=True))
+        return cls(state, tuple(least), hold)
 
 
 class KeyStore(abc.ABC, Generic[KeyT]):
@@ -218,11 +224,9 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         if state is None:
             return None
         dues = [self._deadlines.dues((encoded, window)) for window in self._windows(state)]
-        if not dues:
-            return None
-        *least, hold = dues[0] if len(dues) == 1 else map(_least, zip(*dues, strict=True))
-        return StoredKey(freeze(state), tuple(least), hold)
+        return StoredKey.of(freeze(state), dues) if dues else None
 
 
-def _least(dues: Iterable[int | None]) -> int | None:
+def earliest(dues: Iterable[int | None]) -> int | None:
+    """Return the earliest deadline; `None` where there is none."""
     return min((due for due in dues if due is not None), default=None)

@@ -16,7 +16,14 @@ from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.testing import strategies
 from tests.support import scripting
-from tests.support.core_driving import Element, Instant, answer_of, bounded_answer, instants_of, joined, machines
+from tests.support.core_driving import (
+    answer_of,
+    bounded_answer,
+    instants_of,
+    joined,
+    machines,
+    with_keys_that_vary,
+)
 from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 
@@ -67,15 +74,6 @@ def check_seeds(seeds: range) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
             raise
-
-
-def with_keys_that_vary(now: Instant) -> Instant:
-    """Give the elements keys of which equal ones look different."""
-    return attrs.evolve(now, elements=tuple(map(_with_a_zero, now.elements)))
-
-
-def _with_a_zero(element: Element) -> Element:
-    return attrs.evolve(element, key=(element.key, -0.0 if element.number % 2 else 0.0))
 
 
 @given(

@@ -9,10 +9,12 @@ cdef int64_t _BIT_SETS
 @cython.final
 cdef class CellTable:
     cdef public int64_t words, stride, counts, waits, lines, never, capacity, used, live, free_count, freed_count
+    cdef public int64_t touched_count
     cdef public bint linked
     cdef public int64_t[::1] key, start, end, kind, pending, held, index, on_time_index, flags, earliest, latest
     cdef public int64_t[::1] standing, held_at, bits, counters, deadlines, queued
     cdef public int64_t[::1] chain, after, before, heads, cells_of_key, first_of_key, last_of_key, free, freed, keys_freed
+    cdef public int64_t[::1] touched, is_touched
 
     @cython.locals(mixed=uint64_t)
     cpdef int64_t bucket(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
@@ -24,6 +26,9 @@ cdef class CellTable:
     cpdef void close(self, int64_t slot) noexcept
     @cython.locals(place=int64_t)
     cpdef void recycle(self) noexcept
+    cpdef void touch(self, int64_t key) noexcept
+    @cython.locals(place=int64_t)
+    cpdef void forget_touched(self) noexcept
     @cython.locals(key=int64_t, start=int64_t, before=int64_t, after=int64_t)
     cpdef void link(self, int64_t slot) noexcept
     @cython.locals(before=int64_t, after=int64_t)

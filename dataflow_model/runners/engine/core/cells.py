@@ -54,6 +54,7 @@ class CellTable:
         held_at: the earliest hold that a queue has.
         cells_of_key: how many slots each key has.
         first_of_key, after: each key's open windows in order of time, if `linked`.
+        touched: the keys with a cell that has changed since `forget_touched`, each once.
     """
 
     def __init__(self, words: int, counters: int, deadlines: int, lines: int, never: int, linked: bool) -> None:
@@ -97,6 +98,9 @@ class CellTable:
         self.freed: array[int] = column(size)
         self.keys_freed: array[int] = column(size)
         self.freed_count = 0
+        self.touched: array[int] = column(size)
+        self.is_touched: array[int] = column(size)
+        self.touched_count = 0
 
     # Finding and opening -------------------------------------------------------------------------------------------
 
@@ -167,6 +171,7 @@ class CellTable:
         self.freed[self.freed_count] = slot
         self.keys_freed[self.freed_count] = key
         self.freed_count += 1
+        self.touch(key)
 
     def recycle(self) -> None:
         """Let the slots that were closed be used again: nothing refers to them any more."""
@@ -174,6 +179,21 @@ class CellTable:
             self.free[self.free_count] = self.freed[place]
             self.free_count += 1
         self.freed_count = 0
+
+    # Keys with changes ---------------------------------------------------------------------------------------------
+
+    def touch(self, key: int) -> None:
+        """Note that a cell of a key has changed."""
+        if not self.is_touched[key]:
+            self.is_touched[key] = 1
+            self.touched[self.touched_count] = key
+            self.touched_count += 1
+
+    def forget_touched(self) -> None:
+        """Begin to note changes anew."""
+        for place in range(self.touched_count):
+            self.is_touched[self.touched[place]] = 0
+        self.touched_count = 0
 
     # A key's windows in order of time ------------------------------------------------------------------------------
 
@@ -216,6 +236,8 @@ class CellTable:
             self.cells_of_key = lengthened(self.cells_of_key, size)
             self.first_of_key = lengthened(self.first_of_key, size, _NONE)
             self.last_of_key = lengthened(self.last_of_key, size, _NONE)
+            self.touched = lengthened(self.touched, size)
+            self.is_touched = lengthened(self.is_touched, size)
 
     def grow(self) -> None:
         """Double the number of slots."""

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["column", "lengthened"]
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["column", "lengthened", "taken"]
 
 _BYTES = 8
 
@@ -30,3 +36,13 @@ def lengthened(values: array[int], length: int, value: int = 0) -> array[int]:
     longer.frombytes(memoryview(values).cast("B"))
     longer.extend(column(length - len(values), value))
     return longer
+
+
+def taken(values: Any, count: int) -> NDArray[np.int64]:
+    """Return the front of a column as an array that shares its memory.
+
+    Example:
+        >>> taken(column(3, 7), 2).tolist()
+        [7, 7]
+    """
+    return np.frombuffer(values, np.int64)[:count]

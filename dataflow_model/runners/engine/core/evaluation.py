@@ -46,9 +46,9 @@ _FIRED: Final = 1
 _FINISHED: Final = 2
 
 # Sets of places.
-_DONE: Final = 0
-_SET: Final = 1
-_MET: Final = 2
+_DONE: Final = operations.DONE
+_SET: Final = operations.SET
+_MET: Final = operations.MET
 
 _SCRATCH: Final = 4
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.runners.engine.core.operations import ADD, CLEAR, EXPIRE, FIRE, MERGE, REPLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.runners.engine.core.log import OperationLog
@@ -74,7 +74,22 @@ class PythonFold:
                 emitted[argument] = standing.pop(slot)
         return emitted
 
-    def _taken(self, slot: int) -> Any:
+    def accumulator(self, slot: int) -> Any:
+        """Return the accumulator of a slot."""
         if slot in self._accumulators:
-            return self._accumulators.pop(slot)
+            return self._accumulators[slot]
         return self._combine.create_accumulator()
+
+    def standing_value(self, entry: int) -> Any:
+        """Return the value of a standing entry."""
+        return self._standing[entry]
+
+    def restore(self, accumulators: Mapping[int, Any], standing: Mapping[int, Any]) -> None:
+        """Take in accumulators by slot and emitted values by standing entry, from durable state."""
+        self._accumulators.update(accumulators)
+        self._standing.update(standing)
+
+    def _taken(self, slot: int) -> Any:
+        accumulator = self.accumulator(slot)
+        self._accumulators.pop(slot, None)
+        return accumulator

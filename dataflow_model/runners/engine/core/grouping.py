@@ -11,8 +11,8 @@ import numpy as np
 
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.core.cells import REOPENED
 from dataflow_model.runners.engine.core.columns import column
+from dataflow_model.runners.engine.core.columns import taken as _taken
 from dataflow_model.runners.engine.core.folding import PythonFold
 from dataflow_model.runners.engine.core.keys import KeyTable
 from dataflow_model.runners.engine.core.machine import GroupingMachine
@@ -34,7 +34,7 @@ from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, PaneInfo, PaneTiming, Window, encode_window, interval
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -125,6 +125,7 @@ class CoreGrouping:
         late_data: the pipeline's default for expired windows.
 
     Attributes:
+        program: the trigger.
         keys: the keys by number.
         machine: the compiled machine.
         percentiles: those of the watermark below 100 that the trigger waits for, lowest first.
@@ -133,7 +134,7 @@ class CoreGrouping:
 
     def __init__(self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP) -> None:
         assert why_strategy_not_compiled(node.strategy) is None  # noqa: S101 - else the object engine runs it
-        program = compile_tree(node.strategy.trigger)
+        program = self.program = compile_tree(node.strategy.trigger)
         self.percentiles = program.percentiles
         self.keys = KeyTable()
         self.machine = GroupingMachine(program, Rules.of(node.strategy, late_data), _FIRST, _LATEST)
@@ -255,13 +256,49 @@ class CoreGrouping:
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return when a timer, or an expiry, is next due in event time and on the processing clock."""
         machine = self.machine
-        slots = [slot for slot in range(machine.cells.used) if machine.cells.key[slot] >= 0]
-        reopened = machine.reopened_count > 0
-        event = [_FIRST] if reopened else []
-        slots = [slot for slot in slots if not machine.cells.flags[slot] & REOPENED]
-        event += [machine.due_on(slot, line) for slot in slots for line in range(machine.lines) if line != CLOCK_LINE]
-        clock = [due for due in (machine.due_on(slot, CLOCK_LINE) for slot in slots) if due < _LATEST]
-        return min(event, default=None), min(clock, default=None)
+        clock = machine.first_due(CLOCK_LINE)
+        event = None
+        if machine.reopened_count:
+            event = _FIRST
+        elif machine.cells.live:  # each waits for its expiry at least
+            event = min(machine.first_due(line) for line in range(machine.lines) if line != CLOCK_LINE)
+        return event, clock if clock < _LATEST else None
+
+    # Values in durable state ---------------------------------------------------------------------------------------
+
+    def accumulators(self, slots: Sequence[int]) -> list[Any]:
+        """Return the accumulators of cells."""
+        if self._sums is None:
+            return list(map(self.fold.accumulator, slots))
+        self._admit_sums()
+        sums: list[Any] = _taken(self._sums.sums, self.machine.cells.used)[slots].tolist()
+        return sums
+
+    def standing_values(self, entries: Sequence[int]) -> list[Any]:
+        """Return what has been emitted and stands."""
+        if self._sums is None:
+            return list(map(self.fold.standing_value, entries))
+        self._admit_sums()
+        sums: list[Any] = _taken(self._sums.standing, self.machine.standing.panes.count)[entries].tolist()
+        return sums
+
+    def restore_values(self, accumulators: Mapping[int, Any], standing: Mapping[int, Any]) -> None:
+        """Take in accumulators by slot and emitted values by standing entry, from durable state."""
+        if self._sums is not None:
+            sums = _whole_numbers([*accumulators.values(), *standing.values()])
+            if sums is None or not self._fit(sums, np.arange(len(sums))):
+                self._leave_arrays()
+        if self._sums is None:
+            self.fold.restore(accumulators, standing)
+            return
+        self._admit_sums()
+        _taken(self._sums.sums, len(self._sums.sums))[list(accumulators)] = list(accumulators.values())
+        _taken(self._sums.standing, len(self._sums.standing))[list(standing)] = list(standing.values())
+
+    def _admit_sums(self) -> None:
+        """Make room for a sum in each cell and standing entry."""
+        assert self._sums is not None  # noqa: S101 - called only where there are sums in arrays
+        self._sums.admit(self.machine.cells.used, self.machine.standing.panes.count)
 
     def _live(self) -> dict[int, int]:
         """Return the key of each slot in use, if it matters how a key is shown."""
@@ -304,7 +341,7 @@ class CoreGrouping:
         if numbers is None or not self._fit(numbers, rows):
             self._leave_arrays()
             return self._values(values, rows)
-        self._sums.admit(self.machine.cells.used, self.machine.standing.panes.count)
+        self._admit_sums()
         emitted = column(panes)
         self._sums.fold(log, _column(numbers), emitted)
         return np.frombuffer(emitted, np.int64)
@@ -431,8 +468,3 @@ def _column(values: NDArray[np.int64]) -> array[int]:
     column = array("q")
     column.frombytes(np.ascontiguousarray(values, np.int64).view(np.uint8).data)
     return column
-
-
-def _taken(values: Any, count: int) -> NDArray[np.int64]:
-    """Return the front of a column as an array that shares its memory."""
-    return np.frombuffer(values, np.int64)[:count]

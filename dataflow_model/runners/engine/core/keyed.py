@@ -60,12 +60,13 @@ _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTim
 
 
 class CoreMachine:
-    """One grouping on one shard, run by the core, whose state is not made durable; see `plan.compiled`.
+    """One grouping on one shard, run by the core, whose state is not made durable; see `plan.compiled` and `durable`.
 
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
         percentiles: those below 100 that any trigger of the plan waits for, in order.
+        core: what runs it, if that is more than a `CoreGrouping`.
 
     Attributes:
         label: the grouping's.
@@ -74,12 +75,17 @@ class CoreMachine:
     """
 
     def __init__(
-        self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP, percentiles: tuple[float, ...] = ()
+        self,
+        node: GroupByKeyAndWindow,
+        late_data: LateData = LateData.DROP,
+        percentiles: tuple[float, ...] = (),
+        *,
+        core: CoreGrouping | None = None,
     ) -> None:
         self.label = node.label
         self.counters: Counter[str] = Counter()
         self.watermarks = MIN_WATERMARKS
-        self._core = CoreGrouping(node, late_data)
+        self._core = CoreGrouping(node, late_data) if core is None else core
         self._lifetime = Lifetime(node.label, node.combine)
         everywhere = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
         self._width = len(everywhere)

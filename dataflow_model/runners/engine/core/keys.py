@@ -33,6 +33,7 @@ class KeyTable:
         shown: the keys by number, each as it is shown in the output.
         encoded: the keys by number, as bytes.
         varied: whether a key has come that may look different from one that is equal to it.
+        fresh: the numbers that keys got since it was last emptied, if somebody asks for them with a list.
 
     Example:
         >>> table = KeyTable()
@@ -44,6 +45,7 @@ class KeyTable:
 
     def __init__(self) -> None:
         self.varied = False
+        self.fresh: list[int] | None = None
         self.shown: list[Any] = []
         self.encoded: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
@@ -83,11 +85,22 @@ class KeyTable:
                 self.shown.append(shown_key(key))
                 self.encoded.append(encoded)
             self._numbers[encoded] = number
+            if self.fresh is not None:
+                self.fresh.append(number)
         elif not self.varied:
             self.varied = not _looks_one_way(key)
         if type(key) in _PLAIN:
             self._plain[type(key)][key] = number
         return number
+
+    def find(self, encoded: bytes) -> int | None:
+        """Return the number of an encoded key; `None` if it has none."""
+        return self._numbers.get(encoded)
+
+    def show_as(self, number: int, key: Any) -> None:
+        """Show a key as it looked when the first of its cells was opened."""
+        self.shown[number] = key
+        self.varied = self.varied or not _looks_one_way(key)
 
     def shown_by_pane(
         self,

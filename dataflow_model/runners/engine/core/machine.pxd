@@ -42,6 +42,7 @@ cdef class GroupingMachine:
     cpdef void incorporate(self, int64_t slot, int64_t time, bint on_time) noexcept
     @cython.locals(slot=int64_t)
     cpdef int64_t opened(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
+    cpdef int reopen(self, int64_t slot) except -1
     @cython.locals(slot=int64_t)
     cpdef void expired(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
 
@@ -89,6 +90,9 @@ cdef class GroupingMachine:
     cpdef int schedule(self, int64_t slot) except -1
     @cython.locals(table=CellTable, other=int64_t, queued=int64_t)
     cpdef int enqueue(self, DeadlineHeap heap, int64_t time, int64_t slot, int64_t line) except -1
+    cpdef int restored(self, int64_t slot) except -1
+    @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, due=int64_t)
+    cpdef int64_t first_due(self, int64_t line) except? -1
     @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, due=int64_t)
     cpdef int collect(self, int64_t line, int64_t until) except -1
     cpdef int collect_cell(self, int64_t slot) except -1

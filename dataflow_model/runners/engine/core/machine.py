@@ -271,16 +271,21 @@ class GroupingMachine:
         slot = self.cells.find(key, start, end, ~kind)
         if slot < 0:
             slot = self.cells.open(key, start, end, ~kind)
-            self.cells.flags[slot] |= _REOPENED
-            if self.reopened_count == len(self.reopened):
-                self.reopened = lengthened(self.reopened, 2 * self.reopened_count)
-            self.reopened[self.reopened_count] = slot
-            self.reopened_count += 1
+            self.reopen(slot)
+        self.cells.touch(key)
         self.log.add(_ADD, slot, row)
         self.incorporate(slot, time, False)
         if self.watermark == self.latest:  # no further watermark will come
             self.reopened_count -= 1
             self.emit_reopened(slot)
+
+    def reopen(self, slot: int) -> None:
+        """Have a cell emit the one pane of a reopened window at the next watermark."""
+        self.cells.flags[slot] |= _REOPENED
+        if self.reopened_count == len(self.reopened):
+            self.reopened = lengthened(self.reopened, 2 * self.reopened_count)
+        self.reopened[self.reopened_count] = slot
+        self.reopened_count += 1
 
     # Merging -------------------------------------------------------------------------------------------------------
 
@@ -604,6 +609,7 @@ class GroupingMachine:
     def schedule(self, slot: int) -> None:
         """Put a cell that has changed into the queues, where it comes up earlier than it did."""
         table = self.cells
+        table.touch(table.key[slot])
         for line in range(self.lines):
             due = self.due_on(slot, line)
             if due < table.queued[slot * self.lines + line]:
@@ -614,6 +620,32 @@ class GroupingMachine:
             if hold < table.held_at[slot]:
                 table.held_at[slot] = hold
                 self.enqueue(self.holds, hold, slot, _NONE)
+
+    def restored(self, slot: int) -> None:
+        """Take in a cell whose columns have been filled in from durable state."""
+        if self.cells.flags[slot] & _REOPENED:
+            self.reopen(slot)
+        else:
+            if self.merges:
+                self.cells.link(slot)
+            self.schedule(slot)
+
+    def first_due(self, line: int) -> int:
+        """Return when a line is next of interest to any cell; +∞ if never."""
+        table, heap = self.cells, self.heaps[line]
+        while heap.size > 0:
+            time, slot = heap.first_time(), heap.first_slot()
+            if table.key[slot] >= 0 and table.queued[slot * self.lines + line] == time:
+                due = self.due_on(slot, line)
+                if due == time:
+                    return time
+                table.queued[slot * self.lines + line] = due
+                heap.pop()
+                if due < self.latest:
+                    heap.push(due, slot)
+            else:
+                heap.pop()
+        return self.latest
 
     def enqueue(self, heap: DeadlineHeap, time: int, slot: int, line: int) -> None:
         """Add to a queue, which is made anew once most of it does not hold any more."""

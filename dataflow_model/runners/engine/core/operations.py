@@ -8,12 +8,14 @@ __all__ = [
     "ADD",
     "CLEAR",
     "CLOCK_LINE",
+    "DONE",
     "EXPIRE",
     "FIRE",
     "GLOBAL_KIND",
     "INTERVAL_KIND",
     "LOW_LINE",
     "MERGE",
+    "MET",
     "PANE_BY_TRIGGER",
     "PANE_EARLY",
     "PANE_FIRST",
@@ -23,6 +25,7 @@ __all__ = [
     "PANE_RETRACTION",
     "REPLACE",
     "RETRACT",
+    "SET",
 ]
 
 # Operations on a cell, in the log. The argument is
@@ -49,6 +52,14 @@ PANE_FIRST: Final = 4
 PANE_LAST: Final = 8
 PANE_BY_TRIGGER: Final = 16
 PANE_RETRACTION: Final = 32
+
+# Sets of places of the trigger tree that a cell has.
+DONE: Final = 0
+"""those that have finished;"""
+SET: Final = 1
+"""those whose timer is set;"""
+MET: Final = 2
+"""those whose condition has been met since the place above them fired."""
 
 # Kinds of windows; users' classes have further numbers.
 INTERVAL_KIND: Final = 0

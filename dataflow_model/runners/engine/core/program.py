@@ -36,7 +36,7 @@ from dataflow_model.triggers.local_times import next_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Program", "compile_tree"]
+__all__ = ["BITS_A_WORD", "Program", "compile_tree"]
 
 (
     NEVER,
@@ -57,7 +57,7 @@ __all__ = ["Program", "compile_tree"]
     OR_FINALLY,
 ) = range(16)
 """What a place does; from `REPEATEDLY` on it has places below it."""
-_BITS_A_WORD: Final = 62
+BITS_A_WORD: Final = 62
 _MOST: Final = 2**63 - 1
 
 
@@ -151,9 +151,9 @@ def compile_tree(trigger: Trigger) -> Program:
         first_child=array("q", first_child),
         children=array("q", [len(place.children) for place in places]),
         child=array("q", child or [0]),
-        word=array("q", [number // _BITS_A_WORD for number in range(len(places))]),
-        mask=array("q", [1 << number % _BITS_A_WORD for number in range(len(places))]),
-        words=(len(places) - 1) // _BITS_A_WORD + 1,
+        word=array("q", [number // BITS_A_WORD for number in range(len(places))]),
+        mask=array("q", [1 << number % BITS_A_WORD for number in range(len(places))]),
+        words=(len(places) - 1) // BITS_A_WORD + 1,
         counters=len(counting),
         deadlines=len(waiting),
         calls=tuple(place.call for place in places),

@@ -1,0 +1,293 @@
+"""The core with durable state: what it keeps of a key is made durable as the object engine does, and read back.
+
+The durable form of a key is a `StoredKey` of a `KeyState`, so a checkpoint does not say which engine has written it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.runners.engine.core.columns import taken
+from dataflow_model.runners.engine.core.grouping import CoreGrouping
+from dataflow_model.runners.engine.core.keyed import CoreMachine
+from dataflow_model.runners.engine.core.program import compile_tree
+from dataflow_model.runners.engine.core.states import TreeColumns, restore, states_of
+from dataflow_model.runners.engine.key_store import CLOCK, StoredKey, earliest
+from dataflow_model.runners.engine.queues import Deadlines
+from dataflow_model.runners.engine.resharding import keys_of_share
+from dataflow_model.runners.engine.settled import SettledKeys
+from dataflow_model.runners.engine.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.plan.strategy import LateData
+    from dataflow_model.runners.engine.cells import KeyState
+    from dataflow_model.runners.engine.chunk import Chunk, Produced
+    from dataflow_model.runners.engine.queues import Dues
+    from dataflow_model.runners.engine.resharding import Share
+
+__all__ = ["DurableMachine"]
+
+_KEPT: Final = 1 << 17
+"""So many cells take some 40 MB, beside the bytes of their keys."""
+
+
+class _StoredKeys:
+    """Every key as it was last made durable, and when those have to be looked at that are not in columns.
+
+    Args:
+        lines: how many clocks have deadlines.
+
+    Attributes:
+        entries: by encoded key.
+    """
+
+    def __init__(self, lines: int) -> None:
+        self.entries: SettledKeys[StoredKey] = SettledKeys()
+        self._loaded: set[bytes] = set()
+        self._lines = lines
+        self._deadlines: Deadlines[bytes] = Deadlines(lines + 1)
+
+    def load(self, encoded: bytes) -> StoredKey | None:
+        """Return what is stored of a key, which is in columns from here on; `None` if it is already, or is new."""
+        entry = self.entries.get(encoded)
+        if entry is None or encoded in self._loaded:
+            return None
+        self._loaded.add(encoded)
+        self._deadlines.remove(encoded)
+        return entry
+
+    def due(self, untils: Iterable[int]) -> list[bytes]:
+        """Return the keys outside the columns that are due on some line, by the line's clock.
+
+        Whoever asks loads them.
+        """
+        return [encoded for line, until in enumerate(untils) for encoded in self._deadlines.take(line, until)]
+
+    def store(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+        """Take in what has become of keys in columns; `None` for those that are gone."""
+        for encoded, entry in changes.items():
+            if entry is None:
+                self.entries.pop(encoded)
+                self._loaded.discard(encoded)
+            else:
+                self.entries[encoded] = entry
+                self._loaded.add(encoded)
+
+    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+        """Take in what has become of keys elsewhere; nothing is in columns."""
+        for encoded, entry in changes.items():
+            if entry is None:
+                self.entries.pop(encoded)
+                self._deadlines.remove(encoded)
+            else:
+                self.entries[encoded] = entry
+                self._wait(encoded, entry)
+
+    def unload(self) -> None:
+        """Note that no key is in columns any more."""
+        for encoded in self._loaded:
+            self._wait(encoded, self.entries[encoded])
+        self._loaded.clear()
+
+    def hold(self) -> int | None:
+        """Return the earliest event time of what is still to come of the keys outside the columns."""
+        return self._deadlines.first(self._lines)
+
+    def next_dues(self) -> Dues:
+        """Return when a key outside the columns is next due on each line."""
+        return tuple(map(self._deadlines.first, range(self._lines)))
+
+    def _wait(self, encoded: bytes, entry: StoredKey) -> None:
+        self._deadlines.set(encoded, (*entry.dues, entry.hold))
+
+
+class _DurableGrouping(CoreGrouping):
+    """A grouping whose keys are read back from what is stored of them as their elements arrive.
+
+    Args:
+        node: the grouping.
+        late_data: the pipeline's default for expired windows.
+        stored: what is stored.
+        thaw: turns a stored key's bytes into its state.
+    """
+
+    def __init__(
+        self, node: GroupByKeyAndWindow, late_data: LateData, stored: _StoredKeys, thaw: Callable[[bytes], KeyState]
+    ) -> None:
+        super().__init__(node, late_data)
+        self._strategy = node.strategy
+        self._stored = stored
+        self._thaw = thaw
+        self._trees = TreeColumns(self.program)
+        self._touched: set[bytes] = set()
+        self.keys.fresh = []
+
+    def load(self, keys: Iterable[bytes]) -> None:
+        """Read keys back that are stored and not in columns."""
+        states: dict[int, KeyState] = {}
+        for encoded in keys:
+            entry = self._stored.load(encoded)
+            if entry is not None:
+                state = self._thaw(entry.state)
+                number = self.keys.find(encoded)
+                states[self.keys.number(state.key) if number is None else number] = state
+        if states:
+            self._note_touched()
+            restore(self, self._trees, states)
+            self.machine.cells.forget_touched()
+
+    def recycle(self) -> None:
+        """Forget the last chunk, and remember which keys it has changed."""
+        self._note_touched()
+        super().recycle()
+
+    def take_changes(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+        """Return what has become of the keys that have changed since the last call; `None` for those that are gone.
+
+        Keys that came and went in between are left out.
+        """
+        self.recycle()
+        encoded = {number: key for key in self._touched if (number := self.keys.find(key)) is not None}
+        changes: dict[bytes, StoredKey | None] = dict.fromkeys(self._touched.intersection(self._stored.entries))
+        for number, state in states_of(self, self._trees, encoded).items():
+            dues = [state.dues(window, self._strategy, self.percentiles) for window in state.windows()]
+            changes[encoded[number]] = StoredKey.of(freeze(state), [of for of in dues if of is not None])
+        self._touched.clear()
+        return changes
+
+    def is_changed(self) -> bool:
+        """Tell whether keys have changed since their changes were last taken."""
+        return bool(self._touched) or self.machine.cells.touched_count > 0
+
+    def is_larger_than(self, cells: int) -> bool:
+        """Tell whether there are columns for more cells than that, or as many windows of users' classes."""
+        return self.machine.cells.used > cells or len(self._windows) > cells
+
+    def waits_for(self, names: Iterable[str]) -> bool:
+        """Tell whether the trigger waits for one of some signals."""
+        return not self._signals.keys().isdisjoint(names)
+
+    def _begin(self, keys: Sequence[Any]) -> NDArray[np.int64]:
+        numbers = super()._begin(keys)
+        fresh, self.keys.fresh = self.keys.fresh, []
+        self.load([self.keys.encoded[number] for number in fresh or ()])
+        return numbers
+
+    def _note_touched(self) -> None:
+        cells = self.machine.cells
+        numbers = taken(cells.touched, cells.touched_count).tolist()
+        self._touched.update([self.keys.encoded[number] for number in numbers])
+        cells.forget_touched()
+
+
+class DurableMachine(CoreMachine):
+    """One grouping on one shard, run by the core, whose state is made durable; see `plan.compiled`.
+
+    What is stored of a key stays in memory as bytes, whatever else happens to the key: a host may ask for it at any
+    time. Its cells are made when an element or a deadline first touches it, and stay in columns after a commit, so that
+    a key that is busy is not decoded in every micro-batch. Once there are too many cells all of them are dropped.
+
+    Args:
+        node: the grouping.
+        late_data: the pipeline's default for expired windows.
+        thaw: turns a stored key's bytes into its state.
+        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        kept: how many cells may stay in columns after a commit.
+    """
+
+    def __init__(
+        self,
+        node: GroupByKeyAndWindow,
+        late_data: LateData,
+        thaw: Callable[[bytes], KeyState],
+        percentiles: tuple[float, ...] = (),
+        *,
+        kept: int = _KEPT,
+    ) -> None:
+        self._kept = kept
+        self._stored = _StoredKeys(compile_tree(node.strategy.trigger).lines)
+        self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, thaw)
+        self._grouping = self._make()
+        super().__init__(node, late_data, percentiles, core=self._grouping)
+
+    def run(self, chunk: Chunk) -> Produced:
+        """Run the instants of a chunk in order; see `KeyedMachine`."""
+        self._load_due(chunk)
+        produced = super().run(chunk)
+        hold = self._stored.hold()
+        if hold is not None:
+            produced.watermarks = [watermarks.held(hold) for watermarks in produced.watermarks]
+        return produced
+
+    def _load_due(self, chunk: Chunk) -> None:
+        """Read back the keys that a deadline or a signal of a chunk concerns; those of its elements follow."""
+        reached = functools.reduce(Watermarks.advance, chunk.watermarks, self.watermarks)
+        further = reached.further(self._width)
+        clock = max([self._core.machine.clock, *chunk.instants.clocks])
+        keys = self._stored.due([reached.low, clock, *(further[line] for line in self._lines)])
+        if any(map(self._grouping.waits_for, chunk.instants.signals.values())):
+            keys = list(self._stored.entries)
+        if keys:
+            self._lifetime.set_up()
+            self._grouping.load(keys)
+
+    # What a host reads off -----------------------------------------------------------------------------------------
+
+    def output_watermarks(self) -> Watermarks:
+        """Return the input's watermarks, held by what is still to come."""
+        hold = self._stored.hold()
+        held = self.watermarks.held(self._core.machine.held())
+        return held if hold is None else held.held(hold)
+
+    def next_moments(self) -> tuple[int | None, int | None]:
+        """Return at which watermark, and at which time of the clock, something next happens by itself."""
+        event, clock = super().next_moments()
+        dues = self._stored.next_dues()
+        event_dues = [event, *(due for line, due in enumerate(dues) if line != CLOCK)]
+        return earliest(event_dues), earliest([clock, dues[CLOCK]])
+
+    def state_size(self) -> tuple[int, int] | None:
+        """Return how many keys are stored, and how many bytes they have."""
+        return len(self._stored.entries), self._stored.entries.bytes
+
+    # Durable state -------------------------------------------------------------------------------------------------
+
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
+        """Return the keys that have changed since the last call, `None` for those that are gone."""
+        changes = self._grouping.take_changes(freeze)
+        self._stored.store(changes)
+        if self._grouping.is_larger_than(self._kept):
+            self._drop_columns()
+        return changes
+
+    def stored(self, name: bytes) -> Any:
+        """Return what is stored of a key; `None` where there is nothing."""
+        return self._stored.entries.get(name)
+
+    def apply(self, changes: Mapping[bytes, Any]) -> None:
+        """Take in keys that another process has made durable, `None` for those that are gone."""
+        assert not self._grouping.is_changed(), f"{self.label!r} has changes that are not durable"  # noqa: S101
+        self._drop_columns()
+        self._stored.apply(changes)
+
+    def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+        """Return the keys of one shard."""
+        return keys_of_share(parts, share)
+
+    def resume(self, whole: Any) -> None:
+        """Refuse: everything is kept by key."""
+        raise AssertionError(f"{self.label!r} keeps nothing but its keys, got {whole!r}")
+
+    def _drop_columns(self) -> None:
+        """Go on without any cell in columns, with the clocks where they are."""
+        position = self.position()
+        self._core = self._grouping = self._make()
+        self._stored.unload()
+        self.stand_at(**position)

@@ -1,0 +1,352 @@
+"""From the columns of cells to the durable state of keys, and back: both engines store `engine.cells.KeyState`."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from dataflow_model.runners.engine.cells import Cell, KeyState, Standing
+from dataflow_model.runners.engine.core.cells import (
+    HAD_ON_TIME,
+    HAS_CLOSED,
+    PENDING_ON_TIME,
+    REOPENED,
+    TIMED,
+)
+from dataflow_model.runners.engine.core.columns import taken
+from dataflow_model.runners.engine.core.operations import (
+    CLOCK_LINE,
+    DONE,
+    LOW_LINE,
+    MET,
+    PANE_BY_TRIGGER,
+    PANE_EARLY,
+    PANE_FIRST,
+    PANE_LAST,
+    PANE_LATE,
+    PANE_ON_TIME,
+    SET,
+)
+from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, Program
+from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
+from dataflow_model.triggers.composites import MET as CONDITIONS_MET
+from dataflow_model.triggers.contexts import LOW_WATERMARK
+from dataflow_model.triggers.repetition import COMPLETIONS
+from dataflow_model.values import PaneInfo, PaneTiming
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.runners.engine.core.grouping import CoreGrouping
+    from dataflow_model.time import Instant
+    from dataflow_model.values import Window
+
+__all__ = ["TreeColumns", "restore", "states_of"]
+
+_NONE: Final = -1
+_TAG: Final = ""
+"""Under which built-in triggers store what they count or wait for."""
+_TIMINGS: Final = {
+    PaneTiming.EARLY: PANE_EARLY,
+    PaneTiming.ON_TIME: PANE_ON_TIME,
+    PaneTiming.LATE: PANE_LATE,
+}
+
+
+class TreeColumns:
+    """What the columns of a cell say of its trigger tree, as a `TreeState`, and back.
+
+    What says nothing is left out: a count of 0, an empty set of conditions. A tree state from the object engine may
+    have it, with the same meaning.
+
+    Args:
+        program: the tree.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        places = range(len(program.operation))
+        self._words = program.words
+        self._counting = [
+            (place, program.counter[place], _TAG if program.operation[place] in {COUNT, WEIGH} else COMPLETIONS)
+            for place in places
+            if program.operation[place] in {COUNT, WEIGH, REPEAT_COUNT}
+        ]
+        self._timed = [(place, *self._clock(program.line[place])) for place in places if program.line[place] >= 0]
+        self._asking = [place for place in places if program.operation[place] == ASK]
+        self._all = [
+            (place, program.child[first : first + program.children[place]].tolist())
+            for place, first in enumerate(program.first_child)
+            if program.operation[place] == ALL
+        ]
+
+    def _clock(self, line: int) -> tuple[TimeDomain, float]:
+        """Return what a line waits for, as timers say it."""
+        if line == CLOCK_LINE:
+            return TimeDomain.PROCESSING_TIME, LOW_WATERMARK
+        return TimeDomain.EVENT_TIME, LOW_WATERMARK if line == LOW_LINE else self._program.percentiles[line - 2]
+
+    def state(
+        self,
+        bits: Sequence[int],
+        counters: Sequence[int],
+        deadlines: Sequence[int],
+        end: int,
+        memory: Mapping[int, Any],
+    ) -> TreeState:
+        """Return a tree state.
+
+        Args:
+            bits: the words of the cell's three sets of places.
+            counters: by number of the place that counts.
+            deadlines: by number of the place that has a deadline of its own.
+            end: of the window.
+            memory: by place, what users' conditions remember.
+        """
+        program = self._program
+        store: dict[tuple[int, str], Any] = {(place, _TAG): state for place, state in memory.items()}
+        for place, number, tag in self._counting:
+            if counters[number]:
+                store[place, tag] = counters[number]
+        timers: dict[tuple[int, str], tuple[TimeDomain, float, Instant]] = {}
+        for place, domain, percentile in self._timed:
+            if not self._has(bits, SET, place):
+                continue
+            time = end
+            if program.deadline[place] >= 0:
+                time = store[place, _TAG] = deadlines[program.deadline[place]]
+            due = EventTime(time) if domain is TimeDomain.EVENT_TIME else ProcessingTime(time)
+            timers[place, _TAG] = domain, percentile, due
+        for place, children in self._all:
+            met = {number: FiringMode.DEFAULT for number, child in enumerate(children) if self._has(bits, MET, child)}
+            if met:
+                store[place, CONDITIONS_MET] = met
+        done = bits[DONE * self._words : (DONE + 1) * self._words]
+        return TreeState(store, timers, sum(word << BITS_A_WORD * at for at, word in enumerate(done)))
+
+    def columns(self, tree: TreeState) -> tuple[list[int], list[int], list[int], dict[int, Any]]:
+        """Return the bits, counters, deadlines and memory of a tree state, as `state` takes them."""
+        program = self._program
+        bits = [0] * (3 * self._words)
+        for at in range(self._words):
+            bits[DONE * self._words + at] = tree.finished >> BITS_A_WORD * at & (1 << BITS_A_WORD) - 1
+        counters, deadlines = [0] * program.counters, [0] * program.deadlines
+        for place, number, tag in self._counting:
+            counters[number] = tree.store.get((place, tag), 0)
+        for (place, _), (_, _, time) in tree.timers.items():
+            self._put(bits, SET, place)
+            if program.deadline[place] >= 0:
+                deadlines[program.deadline[place]] = int(time)
+        for place, children in self._all:
+            for number in tree.store.get((place, CONDITIONS_MET), ()):
+                self._put(bits, MET, children[number])
+        memory = {place: tree.store[place, _TAG] for place in self._asking if (place, _TAG) in tree.store}
+        return bits, counters, deadlines, memory
+
+    def memory(self, of_cells: Mapping[tuple[int, int], Any], slot: int) -> dict[int, Any]:
+        """Return what the users' conditions of one cell remember, by place."""
+        return {place: of_cells[slot, place] for place in self._asking if (slot, place) in of_cells}
+
+    def _has(self, bits: Sequence[int], of: int, place: int) -> bool:
+        return bool(bits[of * self._words + self._program.word[place]] & self._program.mask[place])
+
+    def _put(self, bits: list[int], of: int, place: int) -> None:
+        bits[of * self._words + self._program.word[place]] |= self._program.mask[place]
+
+
+# From columns --------------------------------------------------------------------------------------------------------
+
+
+def states_of(core: CoreGrouping, trees: TreeColumns, numbers: Collection[int]) -> dict[int, KeyState]:
+    """Return the state of keys by their number; those without cells are left out.
+
+    The windows of a key come in order of time, so that equal states have equal bytes.
+    """
+    cells = core.machine.cells
+    keys = taken(cells.key, cells.used)
+    wanted = np.zeros(len(core.keys) + 1, np.bool_)  # a free slot has the key −1, the last one
+    wanted[list(numbers)] = True
+    slots = np.flatnonzero(wanted[keys])
+    of_slots = [taken(of, cells.used)[slots] for of in (cells.end, cells.start, cells.key)]
+    slots = slots[np.lexsort(of_slots)]
+    states: dict[int, KeyState] = {}
+    for number, window, cell, is_reopened in _cells_of(core, trees, slots):
+        if number not in states:
+            states[number] = KeyState(core.keys.shown[number])
+        (states[number].reopened if is_reopened else states[number].cells)[window] = cell
+    return states
+
+
+def _cells_of(
+    core: CoreGrouping, trees: TreeColumns, slots: NDArray[np.intp]
+) -> Iterator[tuple[int, Window, Cell, bool]]:
+    """Yield the key's number, the window and the state of each slot, and whether late data have reopened the window."""
+    cells = core.machine.cells
+
+    def by_slot(of: Any) -> list[int]:
+        values: list[int] = taken(of, cells.used)[slots].tolist()
+        return values
+
+    def rows_by_slot(of: Any, width: int) -> list[list[int]]:
+        rows: list[list[int]] = taken(of, cells.used * width).reshape(cells.used, width)[slots].tolist()
+        return rows
+
+    columns = zip(
+        slots.tolist(),
+        *map(by_slot, (cells.key, cells.start, cells.end, cells.kind, cells.flags)),
+        *map(by_slot, (cells.pending, cells.held, cells.index, cells.on_time_index, cells.earliest, cells.latest)),
+        rows_by_slot(cells.bits, cells.stride),
+        rows_by_slot(cells.counters, cells.counts),
+        rows_by_slot(cells.deadlines, cells.waits),
+        core.accumulators(slots.tolist()),
+        _standing_of(core, by_slot(cells.standing)),
+        strict=True,
+    )
+    for slot, key, start, end, kind, flags, *numbers, bits, counters, deadlines, accumulator, standing in columns:
+        pending, held, index, on_time_index, earliest, latest = numbers
+        is_reopened, is_timed = bool(flags & REOPENED), bool(flags & TIMED)
+        cell = Cell(
+            accumulator,
+            trees.state(bits, counters, deadlines, end, trees.memory(core.machine.trees.memory, slot)),
+            pending=pending,
+            pending_on_time=bool(flags & PENDING_ON_TIME),
+            index=index,
+            on_time_index=on_time_index,
+            had_on_time=bool(flags & HAD_ON_TIME),
+            has_closed=bool(flags & HAS_CLOSED),
+            earliest=earliest if is_timed else None,
+            latest=latest if is_timed else None,
+            held=held,
+            standing=standing,
+        )
+        yield key, core.window(start, end, ~kind if is_reopened else kind), cell, is_reopened
+
+
+def _standing_of(core: CoreGrouping, firsts: Sequence[int]) -> list[tuple[Standing, ...]]:
+    """Return the values that stand for each cell, by window; `firsts` are the first entries of the cells."""
+    table = core.machine.standing
+    following = taken(table.following, table.panes.count)
+    chains: list[list[int]] = []
+    for first in firsts:
+        chains.append([])
+        entry = first
+        while entry >= 0:
+            chains[-1].append(entry)
+            entry = int(following[entry])
+    entries = [entry for chain in chains for entry in chain]
+    panes = table.panes
+    columns = (panes.start, panes.end, panes.kind, panes.time, panes.flags, panes.index, panes.on_time_index)
+    rows = zip(
+        core.standing_values(entries), *(taken(of, panes.count)[entries].tolist() for of in columns), strict=True
+    )
+    standing = iter(
+        [
+            Standing(core.window(start, end, kind), value, time, core.info(flags, index, on_time_index))
+            for value, start, end, kind, time, flags, index, on_time_index in rows
+        ]
+    )
+    return [tuple(sorted(itertools.islice(standing, len(chain)), key=_by_start)) for chain in chains]
+
+
+_by_start = operator.attrgetter("window.start")
+
+
+# Back to columns -----------------------------------------------------------------------------------------------------
+
+
+def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyState]) -> None:
+    """Make cells of the state of keys, by number; none of the keys has any.
+
+    Args:
+        core: the grouping.
+        trees: those of its cells.
+        states: at least one; each has cells.
+    """
+    machine, cells = core.machine, core.machine.cells
+    cells.admit_keys(len(core.keys))
+    slots: list[int] = []
+    restored: list[Cell] = []
+    flags: list[int] = []
+    for number, state in states.items():
+        core.keys.show_as(number, state.key)
+        for windows, is_reopened in ((state.cells, False), (state.reopened, True)):
+            for window, cell in windows.items():
+                kind = core.kind(window)
+                slots.append(cells.open(number, int(window.start), int(window.end), ~kind if is_reopened else kind))
+                restored.append(cell)
+                flags.append(_flags_of(cell) | (REOPENED if is_reopened else 0))
+    _fill(cells.flags, slots, flags)
+    _fill(cells.pending, slots, [cell.pending for cell in restored])
+    _fill(cells.held, slots, [cell.held for cell in restored])
+    _fill(cells.index, slots, [cell.index for cell in restored])
+    _fill(cells.on_time_index, slots, [cell.on_time_index for cell in restored])
+    _fill(cells.earliest, slots, [cell.earliest or 0 for cell in restored])
+    _fill(cells.latest, slots, [cell.latest or 0 for cell in restored])
+    bits, counters, deadlines, memories = zip(*(trees.columns(cell.tree) for cell in restored), strict=True)
+    _fill(cells.bits, slots, bits, cells.stride)
+    _fill(cells.counters, slots, counters, cells.counts)
+    _fill(cells.deadlines, slots, deadlines, cells.waits)
+    for slot, memory in zip(slots, memories, strict=True):
+        machine.trees.memory.update({(slot, place): remembered for place, remembered in memory.items()})
+    standing = _restore_standing(core, slots, restored)
+    core.restore_values({slot: cell.accumulator for slot, cell in zip(slots, restored, strict=True)}, standing)
+    for slot in slots:
+        machine.restored(slot)
+
+
+def _restore_standing(core: CoreGrouping, slots: Sequence[int], restored: Sequence[Cell]) -> dict[int, Any]:
+    """Make entries of the values that stand for cells; return the values by entry."""
+    table = core.machine.standing
+    values: dict[int, Any] = {}
+    rows: list[tuple[int, ...]] = []
+    firsts: list[int] = []
+    for slot, cell in zip(slots, restored, strict=True):
+        following = _NONE
+        for standing in reversed(cell.standing):
+            entry = table.open()
+            values[entry] = standing.value
+            window, info = standing.window, standing.info
+            place = core.machine.cells.key[slot], int(window.start), int(window.end), core.kind(window)
+            shown = standing.time, _pane_flags_of(info), info.index, info.on_time_index
+            rows.append((following, *place, *shown))
+            following = entry
+        firsts.append(following)
+    _fill(core.machine.cells.standing, slots, firsts)
+    if rows:
+        panes = table.panes
+        bounds = panes.start, panes.end, panes.kind
+        columns = table.following, panes.key, *bounds, panes.time, panes.flags, panes.index, panes.on_time_index
+        for of, numbers in zip(columns, zip(*rows, strict=True), strict=True):
+            _fill(of, list(values), numbers)
+    return values
+
+
+def _fill(of: Any, places: Sequence[int], numbers: Sequence[int] | Sequence[Sequence[int]], width: int = 1) -> None:
+    """Write numbers to places of a column, so many to each."""
+    count = max(places) + 1
+    rows = np.array(numbers, np.int64).reshape(len(places), width)
+    np.frombuffer(of, np.int64)[: count * width].reshape(count, width)[places] = rows
+
+
+def _flags_of(cell: Cell) -> int:
+    return (
+        (PENDING_ON_TIME if cell.pending_on_time else 0)
+        | (HAD_ON_TIME if cell.had_on_time else 0)
+        | (HAS_CLOSED if cell.has_closed else 0)
+        | (0 if cell.earliest is None else TIMED)
+    )
+
+
+def _pane_flags_of(info: PaneInfo) -> int:
+    return (
+        _TIMINGS[info.timing]
+        | (PANE_FIRST if info.is_first else 0)
+        | (PANE_LAST if info.is_last else 0)
+        | (0 if info.trigger is None else PANE_BY_TRIGGER)
+    )
