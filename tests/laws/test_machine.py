@@ -34,13 +34,14 @@ class Grouping(RuleBasedStateMachine):
         ),
         takes_back=st.booleans(),
         shards=st.integers(1, 3),
+        on_objects=st.booleans(),
     )
-    def begin(self, strategy: Any, takes_back: bool, shards: int) -> None:
+    def begin(self, strategy: Any, takes_back: bool, shards: int, on_objects: bool) -> None:
         # Windows that a value has joined cannot be parted again: a plan that would have to is refused.
         self.takes_back = takes_back and not strategy.merges
         self.strategy = strategy
         chain = staged(strategy, takes_back=self.takes_back)
-        self.plain, self.moved = Shards(chain, 1), Shards(chain, shards)
+        self.plain, self.moved = Shards(chain, 1), Shards(chain, shards, on_objects=on_objects)
         self.names = sorted(TriggerMachine(strategy.trigger).signals)
         self.clock = 0
         self.watermark = int(dm.MIN_TIMESTAMP)

@@ -16,6 +16,7 @@ from dataflow_model.plan.stages import side_cut
 from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
 from dataflow_model.runners.engine.chunk import Chunk, PlacedBundle, SideChunk
 from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.elementwise import Fragment
@@ -58,7 +59,7 @@ class StageShard:
         staged: the chain.
         depth: which stage, from 1.
         side_values: the static side inputs.
-        thaw: turns a stored key's bytes into its state.
+        thaw: turns a stored key's bytes into its state; without it no state is made durable.
         lifts: the groupings that are fed in columns.
         follow: whether the job is bounded.
         on_objects: whether every grouping runs on Python objects, those that the compiled core could run too.
@@ -100,8 +101,10 @@ class StageShard:
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
-            case GroupByKeyAndWindow() if self._is_compiled(node):
-                return CoreMachine(node, self.staged.plan.late_data, self._awaited)
+            case GroupByKeyAndWindow() if not self.on_objects and why_not_compiled(self.staged.plan, node) is None:
+                if self.thaw is None:
+                    return CoreMachine(node, self.staged.plan.late_data, self._awaited)
+                return DurableMachine(node, self.staged.plan.late_data, self.thaw, self._awaited)
             case GroupByKeyAndWindow():
                 return GroupingEngine(
                     node,
@@ -131,10 +134,6 @@ class StageShard:
                 return SideJoinEngine(node, self.staged, self.side_values)
             case _:
                 raise AssertionError(f"{node!r} is not a keyed node")
-
-    def _is_compiled(self, node: GroupByKeyAndWindow) -> bool:
-        """Tell whether the compiled core runs a grouping: its state cannot be made durable yet."""
-        return self.thaw is None and not self.on_objects and why_not_compiled(self.staged.plan, node) is None
 
     def run(
         self,

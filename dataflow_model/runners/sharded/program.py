@@ -54,6 +54,7 @@ class Program:
         edition: tells the run's commits from those before an upgrade.
         folded: groupings that keep their state in columns though they are fed elements.
         seed: what the shards begin with, where the run was upgraded from an older one.
+        on_objects: whether every grouping of a stream runs on Python objects, even if the compiled core could run it.
         digest: names the program in this worker.
     """
 
@@ -71,6 +72,7 @@ class Program:
     edition: str = ""
     folded: Mapping[str, Lift] = attrs.field(factory=dict)
     seed: Seed | None = None
+    on_objects: bool = True
     digest: str = ""
 
     def pack(self) -> PackedProgram:

@@ -16,7 +16,6 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bundle import Bundle, Update
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals
@@ -66,15 +65,18 @@ class Shards:
     Args:
         chain: from `staged`.
         count: how many shards.
+        on_objects: whether the grouping runs on Python objects, though the compiled core could run it.
     """
 
-    def __init__(self, chain: StagedPlan, count: int) -> None:
+    def __init__(self, chain: StagedPlan, count: int, *, on_objects: bool = True) -> None:
         self.chain = chain
+        self.on_objects = on_objects
         self.panes: list[dm.Pane] = []
         self.instants = 0
         self.output_watermark = int(dm.MIN_TIMESTAMP)
         strategy = chain.plan[_GROUP].strategy  # type: ignore[union-attr]
         self.stays_at_the_end = strategy.timestamp_combiner is dm.TimestampCombiner.END_OF_WINDOW
+        self._kept: dict[bytes, Any] = {}
         self._shards = [self._new() for _ in range(count)]
 
     def instant(
@@ -116,31 +118,27 @@ class Shards:
 
     def move(self, count: int) -> None:
         """Put all state to bytes and go on from the bytes, on as many new shards."""
-        kept: dict[bytes, Any] = {}
         counters: dict[str, int] = {}
         for shard in self._shards:
             engine = shard.engines[_GROUP]
-            assert isinstance(engine, GroupingEngine)
-            kept.update({key: entry for key, entry in engine.settle(pickle.dumps).items() if entry is not None})
-            # What was settled before and has not changed since is in no delta.
-            kept.update({key: entry for key in engine.state._settled if (entry := engine.stored(key)) is not None})
+            self._kept.update(engine.settle(pickle.dumps))
             for name, count_ in engine.counters.items():
                 counters[name] = counters.get(name, 0) + count_
         engines = [shard.engines[_GROUP] for shard in self._shards]
-        positions = [engine.position() for engine in engines if isinstance(engine, GroupingEngine)]
+        positions = [engine.position() for engine in engines]
         assert all(position == positions[0] for position in positions), "shards stand at different clocks"
-        frozen = pickle.dumps((kept, positions[0], self._shards[0].watermarks))
+        self._kept = {key: entry for key, entry in self._kept.items() if entry is not None}
+        frozen = pickle.dumps((self._kept, positions[0], self._shards[0].watermarks))
         self._shards = [self._new() for _ in range(count)]
-        kept, position, watermarks = pickle.loads(frozen)
+        self._kept, position, watermarks = pickle.loads(frozen)
         bundle = Bundle()
-        for entry in kept.values():
+        for entry in self._kept.values():
             bundle.append((pickle.loads(entry.state).key, None), 0, (), NO_FIRING, of_row("source", 0), 0)
         owners = self._by_shard(bundle, count)
         for number, shard in enumerate(self._shards):
             engine = shard.engines[_GROUP]
-            assert isinstance(engine, GroupingEngine)
             mine = {dm.values.encode_key(key) for key, _ in owners.get(number, Bundle()).values}
-            engine.apply({key: entry for key, entry in kept.items() if key in mine})
+            engine.apply({key: entry for key, entry in self._kept.items() if key in mine})
             engine.stand_at(**position)
             shard.watermarks = dict(watermarks)
         self._shards[0].engines[_GROUP].counters.update(counters)
@@ -165,7 +163,7 @@ class Shards:
         return awaited_percentiles(self.chain.plan)
 
     def _new(self) -> StageShard:
-        return StageShard(self.chain, 2, thaw=pickle.loads)
+        return StageShard(self.chain, 2, thaw=pickle.loads, on_objects=self.on_objects)
 
 
 def _bundle(elements: Sequence[Element], clock: int) -> Bundle:

@@ -20,18 +20,13 @@ from dataflow_model.runners.engine.core.operations import (
     CLOCK_LINE,
     GLOBAL_KIND,
     INTERVAL_KIND,
-    PANE_BY_TRIGGER,
-    PANE_FIRST,
-    PANE_LAST,
-    PANE_LATE,
-    PANE_ON_TIME,
 )
 from dataflow_model.runners.engine.core.program import compile_tree
 from dataflow_model.runners.engine.core.rules import Rules
 from dataflow_model.runners.engine.core.sums import SumFold
 from dataflow_model.runners.engine.order import ELEMENT
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
-from dataflow_model.values import GLOBAL_WINDOW, PaneInfo, PaneTiming, Window, encode_window, interval
+from dataflow_model.values import GLOBAL_WINDOW, Window, encode_window, interval
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -166,22 +161,6 @@ class CoreGrouping:
         if kind == INTERVAL_KIND:
             return interval(start, end)
         return GLOBAL_WINDOW if kind == GLOBAL_KIND else self._windows[kind - GLOBAL_KIND - 1]
-
-    def info(self, flags: int, index: int, on_time_index: int) -> PaneInfo:
-        """Return the info of a pane."""
-        timing = PaneTiming.EARLY
-        if flags & PANE_ON_TIME:
-            timing = PaneTiming.ON_TIME
-        elif flags & PANE_LATE:
-            timing = PaneTiming.LATE
-        return PaneInfo(
-            index,
-            on_time_index,
-            bool(flags & PANE_FIRST),
-            bool(flags & PANE_LAST),
-            timing,
-            self.trigger if flags & PANE_BY_TRIGGER else None,
-        )
 
     # Running -------------------------------------------------------------------------------------------------------
 

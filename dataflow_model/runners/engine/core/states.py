@@ -57,6 +57,7 @@ _TIMINGS: Final = {
     PaneTiming.ON_TIME: PANE_ON_TIME,
     PaneTiming.LATE: PANE_LATE,
 }
+_FLAGS: Final = {flags: timing for timing, flags in _TIMINGS.items()}
 
 
 class TreeColumns:
@@ -247,7 +248,7 @@ def _standing_of(core: CoreGrouping, firsts: Sequence[int]) -> list[tuple[Standi
     )
     standing = iter(
         [
-            Standing(core.window(start, end, kind), value, time, core.info(flags, index, on_time_index))
+            Standing(core.window(start, end, kind), value, time, _info(flags, index, on_time_index, core.trigger))
             for value, start, end, kind, time, flags, index, on_time_index in rows
         ]
     )
@@ -341,6 +342,12 @@ def _flags_of(cell: Cell) -> int:
         | (HAS_CLOSED if cell.has_closed else 0)
         | (0 if cell.earliest is None else TIMED)
     )
+
+
+def _info(flags: int, index: int, on_time_index: int, trigger: str) -> PaneInfo:
+    timing = _FLAGS[flags & (PANE_ON_TIME | PANE_LATE)]
+    fired_by = trigger if flags & PANE_BY_TRIGGER else None
+    return PaneInfo(index, on_time_index, bool(flags & PANE_FIRST), bool(flags & PANE_LAST), timing, fired_by)
 
 
 def _pane_flags_of(info: PaneInfo) -> int:

@@ -76,7 +76,16 @@ class ShardState:
     @classmethod
     def _new(cls, program: Program, depth: int) -> ShardState:
         lifts = {**program.lifts, **program.folded}
-        return cls(StageShard(program.staged, depth, program.side_values, thaw=load, lifts=lifts))
+        return cls(
+            StageShard(
+                program.staged,
+                depth,
+                program.side_values,
+                thaw=load,
+                lifts=lifts,
+                on_objects=program.on_objects,
+            )
+        )
 
     def commit(self, task: Task, depth: int, label: int) -> None:
         """Make what has changed durable, then let the worker have it, or its functions go if nothing is to come."""
