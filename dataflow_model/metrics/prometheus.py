@@ -19,7 +19,7 @@ __all__ = ["MetricsServer", "serve"]
 
 _MICROS: Final = 1_000_000
 _PORTS: Final = 1 << 16
-_TOLD_APART: Final = ("elements_", "panes_", "dropped_")
+_SPLIT_BY_LABEL: Final = ("elements_", "panes_", "dropped_")
 _LEVELS: Final = frozenset({"ids", "id_bytes"})
 """Counters that may decrease, which Prometheus does not allow; a Deduplicate reports them as `state_…` instead."""
 
@@ -147,7 +147,7 @@ def _of_transform(families: _Families, transform: TransformReport) -> None:
             "dropped", "Elements that a transform has dropped, by reason", {**labels, "reason": reason}, count
         )
     for name, count in transform.counters.items():
-        if name not in _LEVELS and not name.startswith(_TOLD_APART):
+        if name not in _LEVELS and not name.startswith(_SPLIT_BY_LABEL):
             families.counter("counted", "Other counters of a transform", {**labels, "name": name}, count)
     if transform.watermark is not None:
         at = _since_epoch(transform.watermark)

@@ -1,1 +1,1 @@
-"""The logical plan: nodes, strategies, and what both sides of it need."""
+"""The logical plan: nodes, windowing strategies, checks and rewrites, between transforms and runners."""

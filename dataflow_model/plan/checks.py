@@ -1,4 +1,4 @@
-"""What can be said against a plan before any data are read, whatever runs it."""
+"""Checks of a plan before any data are read, independent of the runner."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["check", "check_sinks", "unbounded_collections"]
 
 
 def check(plan: Plan, *, drained: bool = False) -> None:
-    """Raise `PlanError` for a plan that could never give output, has two clocks, or has two sinks in one directory.
+    """Raise `PlanError` for a plan that could never emit output, has two clocks, or has two sinks in one directory.
 
     Args:
         plan: the plan.
-        drained: whether unbounded inputs end where they stand now; then their groupings do give output.
+        drained: whether unbounded inputs end at their current position, so that their groupings do emit output.
 
     Example:
         >>> import dataflow_model as dm
@@ -45,11 +45,11 @@ def check(plan: Plan, *, drained: bool = False) -> None:
 
 
 def check_sinks(plan: Plan) -> None:
-    """Let each sink check that it can be written to, and that it can take a stream if it is given one.
+    """Check that each sink can be written to, and that it accepts a stream if its input is one.
 
     Raises:
         SinkError: for an output that cannot be written.
-        PlanError: for a sink that cannot take a stream.
+        PlanError: for a sink that does not accept a stream.
     """
     unbounded = unbounded_collections(plan)
     for node in plan.nodes:
@@ -60,9 +60,9 @@ def check_sinks(plan: Plan) -> None:
 
 
 def unbounded_collections(plan: Plan) -> frozenset[Ref]:
-    """Return the collections without an end: what comes from an unbounded source, through whatever transforms.
+    """Return the unbounded collections: those that depend on an unbounded source.
 
-    A side input does not make its main input's collection unbounded.
+    An unbounded side input does not make a collection unbounded.
     """
     unbounded: set[Ref] = set()
     for node in plan.nodes:
@@ -95,7 +95,7 @@ def _check_that_groupings_fire(plan: Plan) -> None:
 
 
 def _check_clocks(plan: Plan) -> None:
-    # Elements that the program holds come at the first tick of whichever clock there is.
+    # Elements of `Create` arrive at the first tick of any clock.
     live = [node for node in plan.nodes if isinstance(node, Read) and node.source.as_elements is None]
     replayed = [node.label for node in live if node.source.processing_time is not None]
     walled = [node.label for node in live if node.source.processing_time is None]

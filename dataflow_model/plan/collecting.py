@@ -1,4 +1,4 @@
-"""Collected records: which labels a result can be asked for."""
+"""Collected records: the labels under which a result has them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["check_collected", "table_of_collected"]
 
 
 def check_collected(plan: Plan, label: str) -> None:
-    """Refuse a label under which nothing is collected.
+    """Reject a label under which nothing is collected.
 
     Raises:
-        InvalidArgument: for a label that is none of an `io.Collect` or `io.ToDataFrame` sink.
+        InvalidArgument: if no `io.Collect` or `io.ToDataFrame` sink has the label.
 
     Example:
         >>> import dataflow_model as dm
@@ -42,11 +42,11 @@ def check_collected(plan: Plan, label: str) -> None:
 
 
 def table_of_collected(plan: Plan, label: str, records: Sequence[Record]) -> Table:
-    """Return the records that a sink has kept as columns.
+    """Return the collected records of a sink as columns.
 
     Raises:
-        InvalidArgument: for a sink that does not say how its records become columns.
-        SinkError: for a record that does not fit the others.
+        InvalidArgument: for a sink that does not define how its records become columns.
+        SinkError: for a record whose type does not fit the others.
     """
     sink = getattr(plan[label], "sink", None)
     if not isinstance(sink, TabularSink):

@@ -1,4 +1,4 @@
-"""Columns of a source as the engine takes them: event times and clock as integers, bad rows apart."""
+"""Columns of a source in the engine's form: event times and clock as integers, with the bad rows separate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 BAD_COLUMN: Final = "__bad__"
-"""A column that a reader adds to a batch with rows that it could not parse: the reason, null where the row is good."""
+"""The column that a reader adds to a batch with rows it could not parse: the reason, null for good rows."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MIN: Final = int(MIN_TIMESTAMP)
@@ -43,11 +43,11 @@ class BadRow:
     """A row that cannot become an element.
 
     Attributes:
-        index: its place in the batch that was decoded.
-        row: the columns' values by name.
-        reason: what is wrong, with column and value.
-        processing_time: the replay clock at the row (the last one before it, if it has none itself); `None` without
-            a replay clock, or when no row of the batch has one.
+        index: the index of the row in the batch.
+        row: the values by column name.
+        reason: the problem, with column and value.
+        processing_time: the replay clock at the row (that of the last row before it that has one, if it has none);
+            `None` without a replay clock, or if no row of the batch has one.
     """
 
     index: int
@@ -61,12 +61,12 @@ class Columns:
     """A batch in columns, without a Python object per row.
 
     Attributes:
-        batch: all rows, the bad ones too.
-        event_times: microseconds; 0 in bad rows; `None` when arrival is the event time and the clock is the wall.
-        clock: the replay clock in microseconds, or `None` for the wall clock. A row without one has its
-            predecessor's.
-        valid: which rows are good, or `None` when all are.
-        bad: the others.
+        batch: all rows, including bad ones.
+        event_times: in microseconds, 0 for bad rows; `None` if arrival is the event time and the clock is the wall.
+        clock: the replay clock in microseconds, or `None` for the wall clock. A row without a value has that of the
+            row before it.
+        valid: the mask of good rows, or `None` if all rows are good.
+        bad: the bad rows.
     """
 
     batch: pa.RecordBatch
@@ -81,11 +81,11 @@ class DecodedRows:
     """A batch's good rows as elements, and its bad rows.
 
     Attributes:
-        values: one named tuple a good row.
-        event_times: microseconds, one a value; `None` when arrival is the event time and the clock is the wall.
-        clock: the replay clock in microseconds, one a value; `None` for the wall clock.
-        positions: each value's place in the batch.
-        bad: the rows left out.
+        values: a named tuple for each good row.
+        event_times: in microseconds, one per value; `None` if arrival is the event time and the clock is the wall.
+        clock: the replay clock in microseconds, one per value; `None` for the wall clock.
+        positions: the row of each value in the batch.
+        bad: the bad rows.
     """
 
     values: list[Any]
@@ -96,12 +96,12 @@ class DecodedRows:
 
 
 def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-    """Return a column's instants in microseconds since the epoch, and which of them are there.
+    """Return a column's instants in microseconds since the epoch, and a mask of the values that are instants.
 
-    Takes timestamps of any unit (finer ones are cut to whole microseconds; without a zone they are UTC), dates (their
-    midnight in UTC), integers (microseconds already) and ISO 8601 text (without an offset it is UTC). A null, text
-    that is no instant, the integers that stand for −∞ and +∞, instants beyond them, and a column of any other type are
-    marked false, with 0 in their place. The mask is `None` when every value is there.
+    The column can hold timestamps of any unit (truncated to whole microseconds; in UTC if they have no zone), dates
+    (midnight in UTC), integers (microseconds) and ISO 8601 text (in UTC without an offset). Null, text that is not an
+    instant, the integers that represent −∞ and +∞, instants beyond them, and values of any other type are masked out
+    and replaced by 0. The mask is `None` if every value is an instant.
 
     Example:
         >>> instants(pa.array(["1970-01-01T00:00:01Z", "yesterday", None]))
@@ -114,7 +114,7 @@ def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | N
         zone = kind.tz if pa.types.is_timestamp(kind) else None
         try:
             column = column.cast(pa.timestamp("us", zone), safe=kind != pa.timestamp("ns", zone)).cast(pa.int64())
-        except pa.ArrowInvalid:  # beyond what 64 bits of microseconds hold
+        except pa.ArrowInvalid:  # beyond the range of 64-bit microseconds
             return _parsed(column, _micros_of_scalar)
     elif pa.types.is_integer(kind):
         try:
@@ -135,7 +135,7 @@ def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | N
 def _finite(
     times: NDArray[np.int64], known: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-    """Mark −∞ and +∞ as no instants: a row at +∞ would end every window."""
+    """Mask out −∞ and +∞, since a row at +∞ would end every window."""
     if not len(times) or _MIN < times.min() <= times.max() < _MAX:
         return times, known
     finite = (times > _MIN) & (times < _MAX)
@@ -143,10 +143,10 @@ def _finite(
 
 
 def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
-    """Refuse a time column that is not there or whose type holds no instants.
+    """Reject a time column that does not exist or whose type cannot hold instants.
 
     Raises:
-        InvalidArgument: with the columns that there are, or the types that are taken.
+        InvalidArgument: with the existing columns, or the accepted types.
 
     Example:
         >>> check_time_column(pa.schema({"at": pa.float64()}), "at", "event_time")
@@ -225,7 +225,7 @@ def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processi
 
 
 def at_the_beginning(columns: Columns) -> Columns:
-    """Return columns without event times as those of `Create`: all rows are at −∞."""
+    """Return the columns with the event time −∞ for all rows, as for `Create` without event times."""
     return attrs.evolve(columns, event_times=np.full(columns.batch.num_rows, _MIN, np.int64))
 
 
@@ -250,20 +250,20 @@ def decode_columns(columns: Columns) -> DecodedRows:
 
 
 def _explain_missing(
-    reasons: dict[int, str], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], what: str
+    reasons: dict[int, str], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], time_name: str
 ) -> None:
     for place in np.flatnonzero(~known).tolist():
         [value] = values_of(batch.column(column).slice(place, 1))
         reasons.setdefault(
             place,
-            f"column {column!r} holds {value!r}, which is not an instant: the row has no {what}"
+            f"column {column!r} holds {value!r}, which is not an instant: the row has no {time_name}"
             if value is not None
-            else f"column {column!r} is null: the row has no {what}",
+            else f"column {column!r} is null: the row has no {time_name}",
         )
 
 
 def _carried_forward(clock: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Give each row without a clock value its predecessor's, or the first one there is."""
+    """Fill missing clock values with the previous value, or with the first one at the start."""
     if not known.any():
         return clock
     last_known = np.maximum.accumulate(np.where(known, np.arange(len(clock)), -1))
@@ -271,7 +271,7 @@ def _carried_forward(clock: NDArray[np.int64], known: NDArray[np.bool_]) -> NDAr
 
 
 def _parse_text(column: pa.Array) -> pa.Array:
-    """Parse all of a text column at once, or return it as it is when its values differ in form."""
+    """Parse a text column at once, or return it unchanged if its values differ in form."""
     for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
         try:
             return column.cast(kind).cast(pa.int64())

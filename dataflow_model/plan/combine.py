@@ -1,4 +1,4 @@
-"""Combiners: associative and commutative functions, as the engine needs them."""
+"""Combiners: associative and commutative functions, in the form that the engine needs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["CombineFn", "GroupFn"]
 
 
 class CombineFn(Generic[InputT, AccumT, OutputT]):
-    """A combiner in four steps: create, add, merge, extract. `subtract_input` optionally removes an input again.
+    """The base class of combiners, which work in four steps: create, add, merge, extract.
 
-    Accumulators pickle, and merging them is associative and commutative. The value of an empty pane is what
-    `extract_output(create_accumulator())` gives.
+    Accumulators must be picklable, and merging them must be associative and commutative. The value of an empty pane is
+    `extract_output(create_accumulator())`. Define `subtract_input` if an input can be removed again exactly.
 
     Attributes:
-        kernel: the name of the vectorised kernel that does the same on columns (`"sum"`, `"count"`, `"mean"`, `"min"`,
-            `"max"`), or `None`. A property test holds the two together.
+        kernel: the name of the vectorised kernel that does the same on columns (`"sum"`, `"count"`, `"mean"`, `"min"`
+            or `"max"`), or `None`.
 
     Source: Beam's `CombineFn`; `subtract_input` is the papers' uncombine.
     """
@@ -31,7 +31,7 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         """Acquire expensive resources, such as a connection or a model, once per worker and before any other call."""
 
     def create_accumulator(self) -> AccumT:
-        """Return the accumulator of nothing."""
+        """Return the accumulator of no inputs."""
         raise NotImplementedError(f"{type(self).__name__} must define `create_accumulator(self)`")
 
     def add_input(self, accumulator: AccumT, element: InputT) -> AccumT:
@@ -39,7 +39,7 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         raise NotImplementedError(f"{type(self).__name__} must define `add_input(self, accumulator, element)`")
 
     def merge_accumulators(self, accumulators: Iterable[AccumT]) -> AccumT:
-        """Return one accumulator for all; the first may be changed in place."""
+        """Return one accumulator for the inputs of all; the first may be changed in place."""
         raise NotImplementedError(f"{type(self).__name__} must define `merge_accumulators(self, accumulators)`")
 
     def extract_output(self, accumulator: AccumT) -> OutputT:
@@ -55,7 +55,7 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         """Release what `setup` acquired, also if the run fails; not called in a worker that is killed."""
 
     def title(self) -> str:
-        """Return what explanations and fingerprints call it."""
+        """Return the combiner's name in explanations and fingerprints."""
         return type(self).__name__
 
     @property
@@ -65,24 +65,24 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
 
 
 class GroupFn(CombineFn[Any, list[Any], list[Any]]):
-    """No combiner: the value of a pane is the list of its elements, in the order of arrival."""
+    """The combiner of a plain grouping: a pane's value is the list of its elements, in order of arrival."""
 
     def create_accumulator(self) -> list[Any]:
         """Return an empty list."""
         return []
 
     def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
-        """Append."""
+        """Append the element."""
         accumulator.append(element)
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        """Concatenate."""
+        """Concatenate the lists."""
         merged: list[Any] = []
         for accumulator in accumulators:
             merged.extend(accumulator)
         return merged
 
     def extract_output(self, accumulator: list[Any]) -> list[Any]:
-        """Return a copy, so that a pane does not grow after it was emitted."""
+        """Return a copy, so that a pane does not grow after it has been emitted."""
         return list(accumulator)

@@ -1,4 +1,4 @@
-"""Which groupings the compiled core runs; the others run on Python objects, with the same answers."""
+"""Which groupings the compiled core runs; the others run on Python objects, with the same results."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def why_not_compiled(plan: Plan, node: GroupByKeyAndWindow) -> str | None:
 
 
 def why_strategy_not_compiled(strategy: WindowingStrategy) -> str | None:
-    """Return why the compiled core runs no grouping of a strategy; `None` if it does.
+    """Return why the compiled core does not run groupings of a strategy; `None` if it does.
 
     Example:
         >>> from dataflow_model.plan.strategy import WindowingStrategy
@@ -94,7 +94,7 @@ def _uncompiled_trigger(trigger: Trigger) -> Trigger | None:
 
 
 def _is_plain_data_trigger(tree: Trigger) -> bool:
-    """Tell whether a trigger is a user's condition and no more: it leaves the callbacks as they are."""
+    """Return whether a trigger is a `DataTrigger` that overrides none of the callbacks."""
     return isinstance(tree, DataTrigger) and all(
         getattr(type(tree), name) is getattr(DataTrigger, name) for name in _CALLBACKS
     )

@@ -1,4 +1,4 @@
-"""What the class of a stateful DoFn declares: states, timers, what runs when they fire, and in what order it wants."""
+"""The declaration of a stateful DoFn's class: states, timers, their callbacks, and the required order of input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.dofn import DoFn
-from dataflow_model.plan.parameters import METADATA, TOLD_AT_EXPIRY, TOLD_TO_TIMERS, wanted_by
+from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, requested_by
 from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkHoldSpec, WatermarkSpec
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["EXPIRY", "Declaration", "check_callbacks", "declaration_of"]
 
 EXPIRY: Final = "on_window_expiry"
-"""The function that runs just before a window's state is gone."""
+"""The function that runs just before a window's state is cleared."""
 
 
 @attrs.frozen
 class Declaration:
-    """What a DoFn's class declares.
+    """What the class of a DoFn declares.
 
     Attributes:
-        states, timers: the specs, by the attribute that holds each.
-        callbacks: by timer, the name of the function that runs when it fires.
-        has_expiry: whether it defines `on_window_expiry`.
+        states, timers: the specs, by the name of the class attribute.
+        callbacks: the name of the function that runs when a timer fires, by timer.
+        has_expiry: whether the class defines `on_window_expiry`.
         time_sorted: whether it requires its input in event-time order.
-        watermarks: the specs of what it reads of its input's watermark, and of holds of its output's.
+        watermarks: the `WatermarkSpec`s and `WatermarkHoldSpec`s, by the name of the class attribute.
     """
 
     states: Mapping[str, StateSpec] = attrs.field(factory=dict)
@@ -43,40 +43,40 @@ class Declaration:
 
     @property
     def is_stateful(self) -> bool:
-        """Whether it needs its input by key."""
+        """Whether the DoFn needs its input by key."""
         return bool(self.states or self.timers or self.watermarks or self.has_expiry or self.time_sorted)
 
     @property
     def specs(self) -> dict[str, Any]:
-        """What its functions may ask for beside metadata, by name."""
+        """The specs that its functions may request as parameters, by name."""
         return {**self.states, **self.timers, **self.watermarks}
 
-    def wanted_by(self, function: Callable[..., Any]) -> dict[str, str]:
-        """Return what each parameter of one of its functions asks for that has to be filled.
+    def requested_by(self, function: Callable[..., Any]) -> dict[str, str]:
+        """Return what each parameter of one of its functions requests.
 
         Example:
             >>> import dataflow_model as dm
             >>> class Numbered(dm.DoFn):
             ...     COUNT = dm.ValueStateSpec(default=0)
             ...     def process(self, pair, seen=dm.DoFn.StateParam(COUNT), at=dm.DoFn.TimestampParam): ...
-            >>> declaration_of(Numbered).wanted_by(Numbered().process)
+            >>> declaration_of(Numbered).requested_by(Numbered().process)
             {'pair': 'pair', 'seen': 'COUNT', 'at': 'timestamp'}
         """
-        return wanted_by(function, self.specs)
+        return requested_by(function, self.specs)
 
     def describe(self) -> str:
-        """Say what it declares, for fingerprints and explanations."""
+        """Describe the declaration, for fingerprints and explanations."""
         parts = [f"{name}: {spec.describe()}" for name, spec in sorted(self.specs.items())]
         parts += ["input sorted by event time"] if self.time_sorted else []
         return ", ".join(parts) or "nothing"
 
 
 def declaration_of(kind: type[DoFn]) -> Declaration:
-    """Return what a DoFn's class declares.
+    """Return the declaration of a DoFn's class.
 
     Raises:
-        InvalidArgument: for a timer without a function, with two, a function of an unknown timer, or a name that is
-            taken.
+        InvalidArgument: for a timer without a callback or with two, a callback for an unknown timer, or a name that is
+            already used.
 
     Example:
         >>> import dataflow_model as dm
@@ -87,7 +87,7 @@ def declaration_of(kind: type[DoFn]) -> Declaration:
         dataflow_model.errors.InvalidArgument: Lost declares the timer 'late', but nothing runs when it fires
         Hint: decorate the function that should run with @dm.on_timer(late)
     """
-    key: Any = kind  # mypy takes no class for hashable
+    key: Any = kind  # mypy does not consider a class hashable
     declaration: Declaration = _inspected(key)
     return declaration
 
@@ -100,7 +100,7 @@ def _inspected(kind: Any) -> Declaration:
     watermarks = {
         name: spec for name, spec in attributes.items() if isinstance(spec, WatermarkSpec | WatermarkHoldSpec)
     }
-    taken = sorted((METADATA | TOLD_TO_TIMERS).intersection((*states, *timers, *watermarks)))
+    taken = sorted((METADATA | TIMER_METADATA).intersection((*states, *timers, *watermarks)))
     if taken:
         raise InvalidArgument(
             f"{kind.__name__} declares {taken[0]!r}, which is the name of another parameter",
@@ -133,12 +133,12 @@ def _inspected(kind: Any) -> Declaration:
     return Declaration(states, timers, callbacks, callable(attributes.get(EXPIRY)), sorts, watermarks)
 
 
-def check_callbacks(fn: DoFn, given: Collection[str]) -> None:
-    """Raise `InvalidArgument` where a function of a timer or of the expiry names what nothing fills.
+def check_callbacks(fn: DoFn, bound: Collection[str]) -> None:
+    """Raise `InvalidArgument` if a timer's or the expiry's function has a parameter that nothing fills.
 
     Args:
         fn: the DoFn.
-        given: the keyword arguments that go with it.
+        bound: the names of the keyword arguments given to `ParDo`.
 
     Example:
         >>> import dataflow_model as dm
@@ -155,25 +155,25 @@ def check_callbacks(fn: DoFn, given: Collection[str]) -> None:
     """
     declaration = declaration_of(type(fn))
     for name in declaration.callbacks.values():
-        _check(declaration, getattr(fn, name), TOLD_TO_TIMERS.union(declaration.specs, given))
+        _check(declaration, getattr(fn, name), TIMER_METADATA.union(declaration.specs, bound))
     if declaration.has_expiry:
         function = getattr(fn, EXPIRY)
-        timers = [what for what in declaration.wanted_by(function).values() if what in declaration.timers]
+        timers = [request for request in declaration.requested_by(function).values() if request in declaration.timers]
         if timers:
             raise InvalidArgument(
                 f"{EXPIRY} of {type(fn).__name__} takes the timer {timers[0]!r}, which would never fire: "
                 "the window has expired",
                 hint="emit the remaining state as output instead of setting a timer",
             )
-        _check(declaration, function, TOLD_AT_EXPIRY.union(declaration.states, given))
+        _check(declaration, function, EXPIRY_METADATA.union(declaration.states, bound))
 
 
 def _check(declaration: Declaration, function: Callable[..., Any], known: Collection[str]) -> None:
-    for name, what in declaration.wanted_by(function).items():
-        if what not in known:
-            asked = f"parameter {name!r}" if name == what else f"parameter {name!r} for {what!r}"
+    for name, request in declaration.requested_by(function).items():
+        if request not in known:
+            parameter = f"parameter {name!r}" if name == request else f"parameter {name!r} for {request!r}"
             raise InvalidArgument(
-                f"{function.__name__}{inspect.signature(function)} has an unknown {asked}",
+                f"{function.__name__}{inspect.signature(function)} has an unknown {parameter}",
                 hint=f"declare a state or timer of that name, or use one of {sorted(known)}",
             )
 

@@ -1,4 +1,4 @@
-"""DoFns: user code that turns an element into any number of outputs, and the metadata that it can ask for."""
+"""DoFns: user code that turns an element into any number of outputs, and the metadata that it can request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.parameters import ELEMENT, SIDE_INPUT, Held, Told
+from dataflow_model.plan.parameters import ELEMENT, SIDE_INPUT, MetadataParam, SpecParam
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co
 from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
@@ -31,7 +31,7 @@ __all__ = [
 
 @attrs.frozen
 class TaggedOutput:
-    """An output for the collection called `tag` instead of the main one.
+    """An output for the collection with the given tag instead of the main one.
 
     Example:
         >>> TaggedOutput("cancelled", ("UA", 1))
@@ -46,8 +46,8 @@ def element_time(value: InstantLike) -> EventTime:
     """Return `value` as the event time of an element.
 
     Raises:
-        InvalidArgument: for +∞, which no element has: it would end every window.
-        InvalidType: for what is no event time.
+        InvalidArgument: for +∞, which no element can have, since it would end every window.
+        InvalidType: for a value that is not an event time.
     """
     time = value if type(value) is EventTime else event_time(value)
     if time == MAX_TIMESTAMP:
@@ -60,7 +60,7 @@ def element_time(value: InstantLike) -> EventTime:
 
 @attrs.frozen
 class TimestampedValue(Generic[ElementT_co]):
-    """An output with an event time of its own; it may not lie before the input's without a declared bound.
+    """An output with its own event time, which may be before the input's only within a declared bound.
 
     Example:
         >>> TimestampedValue("take-off", "2013-01-01T05:00-05:00")
@@ -76,10 +76,10 @@ class DeadLetter:
     """An element that could not be processed, and the reason.
 
     Attributes:
-        element: the element as it came in.
-        label: the full label path of the transform.
-        reason: the exception as one line.
-        traceback: the user's part of the traceback.
+        element: the element as the transform received it.
+        label: the full label of the transform.
+        reason: the exception, on one line.
+        traceback: the part of the traceback in the user's code.
     """
 
     element: Any
@@ -92,35 +92,45 @@ class DeadLetter:
 class DoFn(Generic[InputT_contra, OutputT_co]):
     """A function over elements with a life cycle; subclass it and define `process`.
 
-    `DoFn[str, int]` takes texts and gives numbers, for type checkers; the parameters may be left out.
+    To type checkers, a `DoFn[str, int]` takes strings and emits integers; the parameters are optional.
 
-    `process(self, element, …)` returns an iterable of outputs (or is a generator, or returns `None`): plain values,
-    `TaggedOutput`s, `TimestampedValue`s. Further parameters are filled by name: `timestamp` (`EventTime`), `window`,
-    `pane` (`PaneInfo`), `trigger` (the `repr` of the one that fired the pane, or `None`), `production_time`
-    (`ProcessingTime`: when the element was produced), `watermark_percentile` (the lowest percentile of the watermark
-    that had not passed its event time then: 1, 5, 10, 25, 50, 75, 90, 95, 99 or 100; `None` if it was late),
-    `is_retraction` (whether it takes an earlier one back), `key` (of a pair), `record_id` (where the record stands in
-    its source: a tuple that no other has; not behind a grouping); any other name is one of the arguments given to
-    `ParDo`.
-    A parameter of another name is filled in by its default: `at=DoFn.TimestampParam`, and likewise `WindowParam`,
-    `PaneInfoParam`, `KeyParam`, `StateParam(spec)`, `TimerParam(spec)`, and in the function of a timer
+    `process(self, element, …)` returns an iterable of outputs, is a generator, or returns `None`. An output is a plain
+    value, a `TaggedOutput` or a `TimestampedValue`. Further parameters are filled by name:
+
+    * `timestamp`: the element's `EventTime`;
+    * `window`: the element's window;
+    * `pane`: the `PaneInfo` of the pane that the element came in;
+    * `trigger`: the `repr` of the trigger that fired that pane, or `None`;
+    * `production_time`: the `ProcessingTime` at which the element was produced;
+    * `watermark_percentile`: the lowest percentile of the watermark that had not passed the event time at that moment
+      (1, 5, 10, 25, 50, 75, 90, 95, 99 or 100); `None` if the element was late;
+    * `is_retraction`: whether the element retracts an earlier one;
+    * `key`: the key of a pair;
+    * `record_id`: the position of the record in its source, a tuple that is unique to it; not available after a
+      grouping;
+    * any other name: an argument given to `ParDo`.
+
+    A parameter with another name can request the same by its default, as in `at=DoFn.TimestampParam`, and likewise
+    `WindowParam`, `PaneInfoParam`, `KeyParam`, `StateParam(spec)`, `TimerParam(spec)` and, in the function of a timer,
     `DynamicTimerTagParam`.
-    `setup` runs once per worker before anything else, `start_bundle` / `finish_bundle` around each bundle (the latter
-    may return outputs as `TimestampedValue`s or none), `teardown` when the worker lets go.
+
+    `setup` runs once per worker before anything else, `start_bundle` and `finish_bundle` before and after each bundle,
+    and `teardown` when the worker is done. `finish_bundle` may return outputs, as `TimestampedValue`s.
 
     Attributes:
-        late_data_horizon: how far before its input's an output's event time may lie; `None` means not at all.
-        retractable: whether it may run on retractions: it then gives for an element that is taken back the outputs
-            that it gave before, which are taken back too. So it must be deterministic. `False` has it refused there;
-            `"memoised"` is for one that is not deterministic: it does not run on retractions, its outputs are kept by
-            input value until the window expires, and just those are taken back.
-        watermark_percentiles: which percentiles below 100 of its input's watermark it reads; see `WatermarkSpec`.
-        requires_time_sorted_input: whether `process` wants each key's elements in event-time order. They then wait
-            until the watermark has passed them by the allowed lateness; what comes later is dropped and counted.
+        late_data_horizon: how far an output's event time may be before its input's; `None` means not at all.
+        retractable: whether the DoFn may run on retractions. `True`: for a retracted element it emits the same outputs
+            as before, which are retracted too, so it must be deterministic. `False`: a plan in which it would get
+            retractions is rejected. `"memoised"`, for functions that are not deterministic: it does not run on
+            retractions; its outputs are kept by input value until the window expires, and exactly those are retracted.
+        watermark_percentiles: the percentiles below 100 of its input's watermark that it reads; see `WatermarkSpec`.
+        requires_time_sorted_input: whether `process` gets each key's elements in event-time order. An element is then
+            buffered until the watermark has passed it by the allowed lateness; elements that arrive later are dropped
+            and counted.
 
-    A class with `StateSpec`s and `TimerSpec`s as attributes is stateful: it takes pairs, and its functions name states
+    A class with `StateSpec`s or `TimerSpec`s as attributes is stateful: it takes pairs, and its functions name states
     and timers as parameters; see `TimerSpec`, `on_timer` and `on_window_expiry(self, …)`, which runs just before a
-    window's state is gone.
+    window's state is cleared.
 
     Source: Beam's `DoFn`; the papers' BOUNDED_PAST is `late_data_horizon`.
 
@@ -137,11 +147,11 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
     """
 
     ElementParam: ClassVar[Any] = ELEMENT
-    TimestampParam: ClassVar[Any] = Told("timestamp")
-    WindowParam: ClassVar[Any] = Told("window")
-    PaneInfoParam: ClassVar[Any] = Told("pane")
-    KeyParam: ClassVar[Any] = Told("key")
-    DynamicTimerTagParam: ClassVar[Any] = Told("timer_tag")
+    TimestampParam: ClassVar[Any] = MetadataParam("timestamp")
+    WindowParam: ClassVar[Any] = MetadataParam("window")
+    PaneInfoParam: ClassVar[Any] = MetadataParam("pane")
+    KeyParam: ClassVar[Any] = MetadataParam("key")
+    DynamicTimerTagParam: ClassVar[Any] = MetadataParam("timer_tag")
     SideInputParam: ClassVar[Any] = SIDE_INPUT
 
     late_data_horizon: Duration | None = None
@@ -158,7 +168,7 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
     def process(
         self, element: InputT_contra, *args: Any, **kwargs: Any
     ) -> Iterable[OutputT_co | TaggedOutput | TimestampedValue] | None:
-        """Turn one element into outputs."""
+        """Return the outputs for one element."""
         raise NotImplementedError(f"{type(self).__name__} must define `process(self, element, …)`")
 
     def finish_bundle(self) -> Iterable[TimestampedValue] | None:
@@ -169,26 +179,26 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
 
     @staticmethod
     def StateParam(spec: Any) -> Any:  # noqa: N802 - Beam's name
-        """Return the default that asks for the state of a spec, which the class holds as an attribute."""
-        return Held(spec)
+        """Return the default value that requests the state of a spec, which must be an attribute of the class."""
+        return SpecParam(spec)
 
     @staticmethod
     def TimerParam(spec: Any) -> Any:  # noqa: N802 - Beam's name
-        """Return the default that asks for the timer of a spec, which the class holds as an attribute."""
-        return Held(spec)
+        """Return the default value that requests the timer of a spec, which must be an attribute of the class."""
+        return SpecParam(spec)
 
     def user_function(self) -> Callable[..., Any]:
-        """Return the function whose parameters and source lines are the user's."""
+        """Return the user's function, for its parameters and source lines."""
         return self.process
 
     def title(self) -> str:
-        """Return what explanations call it."""
+        """Return the DoFn's name in explanations."""
         return type(self).__name__
 
 
 @attrs.frozen(eq=False)
 class CallableDoFn(DoFn):
-    """A plain function as a DoFn; the engine runs its three kinds as comprehensions."""
+    """A plain function as a DoFn; the engine runs `MapFn`, `FlatMapFn` and `FilterFn` as comprehensions."""
 
     fn: Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""Early termination: a bounded input may end once a percentile of its partitions is done, where every answer is out."""
+"""Early termination: a bounded run may end once a percentile of its partitions is done and every result is out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["percentile_that_ends"]
 
 
 def percentile_that_ends(plan: Plan) -> float | None:
-    """Return the percentile of the watermark that at +∞ leaves nothing to be given; `None` where only the end does.
+    """Return the percentile of the watermark at which, once it is +∞, no more output follows; `None` if there is none.
 
     All groupings must have `AfterWatermark(percentile=p)` as their whole trigger: it has then fired for every window
-    and finished. And nothing may reach a sink or a side input past the groupings, since that would want every row.
+    and finished. And nothing may reach a sink or a side input without a grouping, since that would need every row.
 
     Example:
         >>> import dataflow_model as dm

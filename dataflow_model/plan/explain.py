@@ -1,4 +1,4 @@
-"""A plan in words: its stages, what runs fused in each, and where, when and how the groupings work."""
+"""A plan in words: its stages, the transforms fused in each, and how the groupings window and trigger."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _HOW: Final = {
 
 
 def explain(plan: Plan) -> str:
-    """Say in words how a plan will be run.
+    """Describe how a plan will be run.
 
-    One paragraph per stage: each source or keyed transform, then, indented, what runs fused behind it, in the same
-    worker and without a shuffle. A transform that is fed from several places stands behind each of them.
+    The text has one paragraph per stage: each source or keyed transform and, indented, the transforms fused with it,
+    which run in the same worker without a shuffle. A transform with several inputs appears under each of them.
 
     Example:
         >>> import dataflow_model as dm
@@ -86,7 +86,7 @@ def explain(plan: Plan) -> str:
 
 
 def origins_of(plan: Plan) -> dict[str, frozenset[str]]:
-    """Return for each node the sources and keyed nodes in whose stage it runs."""
+    """Return, for each node, the sources and keyed nodes in whose stage it runs."""
     behind: dict[Ref, frozenset[str]] = {}
     origins: dict[str, frozenset[str]] = {}
     keeping = memoised(plan)

@@ -1,4 +1,4 @@
-"""The features of a pipeline, by which a runner says what it supports; see `plan.support`."""
+"""The features of a pipeline, for which a runner declares its support; see `plan.support`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Feature"]
 
 
 class Feature(enum.Enum):
-    """Something that a pipeline or a run may need; the value is what the documentation calls it."""
+    """Something that a pipeline or a run may need; the value is its name in the documentation."""
 
     ELEMENTS = "`Create`"
     ROWS = "a bounded source of rows: files, or your own `ColumnSource`"

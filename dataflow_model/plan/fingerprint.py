@@ -1,4 +1,4 @@
-"""The fingerprint of a plan: what durable state depends on, as lines of text by label."""
+"""The fingerprint of a plan: everything that durable state depends on, as lines of text by label."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["added_sources", "definitions", "differences", "fingerprint"]
 
 _ANY: Final = "…"
-"""Stands for what a node reads, where that does not count."""
+"""Replaces a node's inputs where they do not matter."""
 
 
 def fingerprint(plan: Plan) -> dict[str, str]:
-    """Return what each transform contributes: labels, edges, window functions, triggers, modes; not function bodies.
+    """Return a line per transform: inputs, window function, trigger, modes and so on, but not function bodies.
 
     Example:
         >>> import dataflow_model as dm
@@ -50,10 +50,10 @@ def fingerprint(plan: Plan) -> dict[str, str]:
 
 
 def definitions(plan: Plan) -> dict[str, str]:
-    """Return what the state of each transform means, wherever its input comes from: the fingerprint without edges.
+    """Return what the state of each transform means regardless of its inputs: the fingerprint without edges.
 
-    A grouping whose line here is the same can go on with the state that it had in another pipeline; a source with the
-    place that it had come to, whatever becomes of its watermark.
+    A grouping whose line is the same in another pipeline can continue with its state from there, and a source from its
+    position, even if its watermark is estimated differently.
 
     Example:
         >>> import dataflow_model as dm
@@ -77,11 +77,11 @@ def definitions(plan: Plan) -> dict[str, str]:
 
 
 def added_sources(before: Mapping[str, str], plan: Plan) -> frozenset[str]:
-    """Return the labels by which a plan differs from an earlier one only in that it has more sources.
+    """Return the labels of transforms that were added, or changed, only because a plan has more sources than before.
 
-    These are new sources, new element-wise transforms and sinks that only they feed, and Flattens that take them in
-    beside what they took before. None of them touches state that is there. Scripts and streaming DataFrames are not
-    among them: a script's steps have their places in the whole, and Spark itself numbers its DataFrames.
+    These are new sources, new element-wise transforms and sinks that get input only from them, and `Flatten`s that have
+    them as additional inputs. None of them affects existing state. Scripts and streaming DataFrames are excluded: all
+    scripts of a plan form one sequence of steps, and Spark numbers its DataFrames itself.
 
     Args:
         before: the fingerprint of the earlier plan.

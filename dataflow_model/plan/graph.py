@@ -18,11 +18,11 @@ __all__ = ["Plan"]
 
 @attrs.frozen(eq=False)
 class Plan:
-    """What a runner is given.
+    """The plan of a pipeline, which a runner runs.
 
     Attributes:
-        nodes: in an order in which every node comes after its inputs.
-        strategies: the windowing strategy that each collection carries.
+        nodes: the nodes, each after its inputs.
+        strategies: the windowing strategy of each collection.
         late_data: the pipeline's default for elements whose window has expired.
     """
 
@@ -31,7 +31,7 @@ class Plan:
     late_data: LateData = LateData.DROP
 
     def __attrs_post_init__(self) -> None:
-        """Check that every input is there."""
+        """Check that every input exists."""
         known: set[Ref] = set()
         for node in self.nodes:
             for ref in node.inputs:
@@ -53,7 +53,7 @@ class Plan:
         )
 
     def strategy(self, ref: Ref) -> WindowingStrategy:
-        """Return the windowing strategy that a collection carries."""
+        """Return the windowing strategy of a collection."""
         return self.strategies.get(ref, DEFAULT_STRATEGY)
 
     def consumers(self, ref: Ref) -> tuple[Node, ...]:

@@ -1,8 +1,8 @@
-"""Lifting: combine before the shuffle, in columns, where no trigger could tell.
+"""Lifting: combine before the shuffle, in columns, where that cannot change a pane.
 
-The rule takes a grouping whose panes depend on nothing but which elements each window has when the watermark passes
-its end: a combiner with a kernel, a watermark trigger, no lateness, and a way from one source that is columns all
-along. Runners then send one partial per key and window instead of the elements; the panes are the same.
+The rule applies to a grouping whose panes depend only on the elements of each window when the watermark passes its
+end: with a combiner that has a kernel, a watermark trigger, no lateness, and input that stays in columns all the way
+from one source. Runners then send one partial per key and window instead of the elements; the panes are the same.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["Lift", "lift_by_elements", "lifts", "may_lift"]
 
 _LONGEST: Final = 2**60
-"""Windows longer than this, 36,000 years, are not worth the care that their bounds would take."""
+"""Windows longer than this (36,000 years) are not lifted, since their bounds might overflow."""
 
 
 @attrs.frozen
 class Lift:
-    """How one grouping is fed in columns.
+    """How one grouping gets its input in columns.
 
     Attributes:
-        label: the grouping.
-        read: the source's label.
+        label: the label of the grouping.
+        read: the label of the source.
         key: the column of the keys.
-        value: the column of the values; `None` where only the number of elements counts.
-        kernel: what combines them.
-        unread: the column of the values where only their number counts: it is not read, and null in elements that go
-            one by one after all.
-        windows: the label of the transform that assigns the windows; empty where none does.
+        value: the column of the values; `None` if only the number of elements matters.
+        kernel: the name of the kernel that combines the values.
+        unread: the column of the values if only their number matters: it is not read, and is null in elements that
+            are processed one by one after all.
+        windows: the label of the transform that assigns the windows; empty if there is none.
     """
 
     label: str
@@ -60,10 +60,10 @@ def lifts(staged: StagedPlan, *, streaming: bool, by_instant: bool = False) -> M
 
     Args:
         staged: the plan.
-        streaming: whether it runs as a stream. There sessions may still grow, and under a replay clock a micro-batch
-            is many instants, so those are left to the general path.
-        by_instant: whether partials are made for the instants to which they belong, however many there are; a replay
-            clock then makes no difference.
+        streaming: whether the plan runs as a stream. There sessions may still grow, and with a replay clock a
+            micro-batch contains many instants, so both are left to the general path.
+        by_instant: whether the runner makes partials for each instant separately; a replay clock then makes no
+            difference.
 
     Example:
         >>> import tempfile, pathlib, pyarrow as pa, pyarrow.parquet as pq
@@ -94,17 +94,17 @@ def lifts(staged: StagedPlan, *, streaming: bool, by_instant: bool = False) -> M
 
 
 def lift_by_elements(node: GroupByKeyAndWindow) -> Lift:
-    """Return how a grouping goes on that keeps columns, and that no source feeds in columns any more."""
+    """Return the lift of a grouping that keeps its state in columns, but no longer gets input in columns."""
     return Lift(node.label, "", "", None, type(node.combine).__dict__["kernel"])
 
 
 def may_lift(staged: StagedPlan, node: GroupByKeyAndWindow, *, streaming: bool = False) -> bool:
-    """Tell whether a runner may combine before the shuffle of a grouping."""
+    """Return whether a runner may combine before the shuffle of a grouping."""
     return node.label in lifts(staged, streaming=streaming)
 
 
 def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | None:
-    kernel = type(node.combine).__dict__.get("kernel")  # a subclass may do something else by the same name
+    kernel = type(node.combine).__dict__.get("kernel")  # a subclass may compute something else
     if kernel is None or not _suits(plan, node, streaming=streaming):
         return None
     pairs: ToPairs | None = None
@@ -133,7 +133,7 @@ def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | N
 
 
 def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
-    """Tell whether each window has one pane, with all of its elements that were on time for it."""
+    """Return whether each window has one pane, with all elements that were on time for it."""
     strategy = node.strategy
     trigger = strategy.trigger
     plain = type(trigger) is DefaultTrigger or (
@@ -155,7 +155,7 @@ def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
 
 
 def _assigns_columns(window_fn: WindowFn, *, streaming: bool) -> bool:
-    """Tell whether the windows can be columns; in a stream, only those that do not grow and end before the input."""
+    """Return whether the windows can be columns; in a stream, only if they are finite and do not grow."""
     if not window_fn.assigns_columns or (window_fn.length or Duration(0)) > Duration(_LONGEST):
         return False
     if window_fn.is_merging:

@@ -1,4 +1,4 @@
-"""The nodes of a plan: a closed set, so that every runner can say what it does with each."""
+"""The nodes of a plan: a closed set, so that every runner can declare what it does with each."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Ref:
 
 @attrs.frozen(eq=False)
 class SideInput:
-    """A collection that a ParDo sees whole, window by window.
+    """A collection that a ParDo reads as a whole, window by window.
 
     Attributes:
         ref: the collection.
         view: `"singleton"`, `"iter"` or `"dict"`.
-        default: what `AsSingleton` gives for an empty window; `...` means an error.
+        default: the value of `AsSingleton` for an empty window; with `...` that is an error.
     """
 
     ref: Ref
@@ -64,12 +64,12 @@ class SideInput:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Read:
-    """Bring data in; the papers' injector."""
+    """Read a source; the papers' injector."""
 
     label: str
     source: Source
     dead_letters: str | None = None
-    """The tag of the output for rows that cannot be read, or `None` when such a row stops the run."""
+    """The tag of the output for rows that cannot be read, or `None` if such a row stops the run."""
 
     @property
     def inputs(self) -> tuple[Ref, ...]:
@@ -82,11 +82,11 @@ class ParDo:
     """Run a DoFn over each element.
 
     Attributes:
-        tags: the tagged outputs beside the main one.
-        dead_letters: the tag that takes elements for which the DoFn raised, or `None`.
-        args, kwargs: further arguments, `SideInput`s among them.
-        retractable: whether it may run on retractions, or keeps its outputs for them; what the DoFn says by default.
-        late_data_horizon: how far before its input's an output's event time may lie; what the DoFn says by default.
+        tags: the tags of the outputs besides the main one.
+        dead_letters: the tag of the output for elements for which the DoFn raised an error, or `None`.
+        args, kwargs: further arguments, including `SideInput`s.
+        retractable: whether the DoFn may run on retractions, or its outputs are kept for them; by default the DoFn's.
+        late_data_horizon: how far an output's event time may be before its input's; by default the DoFn's.
     """
 
     label: str
@@ -110,16 +110,16 @@ class ParDo:
         return (self.input, *(side.ref for side in self.side_inputs))
 
     @property
-    def told(self) -> dict[str, str]:
-        """What the user's function asks to be told, by the names of its parameters."""
-        given = tuple(self.kwargs)
+    def parameters(self) -> dict[str, str]:
+        """The metadata that the user's function requests, by the names of its parameters."""
+        names = tuple(self.kwargs)
         specs = self.declaration.specs
-        return metadata_of(self.fn.user_function(), given=given, positional=len(self.args), specs=specs)
+        return metadata_of(self.fn.user_function(), given=names, positional=len(self.args), specs=specs)
 
     @property
     def metadata(self) -> tuple[str, ...]:
-        """What the user's function asks to be told."""
-        return tuple(dict.fromkeys(self.told.values()))
+        """The metadata that the user's function requests."""
+        return tuple(dict.fromkeys(self.parameters.values()))
 
     @property
     def declaration(self) -> Declaration:
@@ -128,16 +128,16 @@ class ParDo:
 
     @property
     def is_stateful(self) -> bool:
-        """Whether it works by key and window, on a shard of its own."""
+        """Whether the DoFn works by key and window, in a keyed stage."""
         return self.declaration.is_stateful
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class ToPairs:
-    """Turn rows into pairs by field names: what `WithKeys("carrier", value="delay")` says, columnwise where possible.
+    """Turn rows into pairs by field names, as `WithKeys("carrier", value="delay")` does, on columns if possible.
 
     Attributes:
-        key: the field, or fields (then the key is a tuple).
+        key: the field, or several fields (then the key is a tuple).
         value: the field, or `None` for the whole row.
     """
 
@@ -154,7 +154,7 @@ class ToPairs:
 
 @attrs.frozen(kw_only=True, eq=False)
 class AssignTimestamps:
-    """Give each element the event time that `fn` names, at most `late_data_horizon` before its old one."""
+    """Give each element the event time that `fn` returns, at most `late_data_horizon` before its old one."""
 
     label: str
     input: Ref
@@ -169,7 +169,7 @@ class AssignTimestamps:
 
 @attrs.frozen(kw_only=True, eq=False)
 class AssignWindows:
-    """Place elements in windows, or only set when and how (`assigns` false: `Window.trigger(…)` without `into`)."""
+    """Assign elements to windows, or with `assigns=False` only set trigger and modes (`Window.trigger(…)` alone)."""
 
     label: str
     input: Ref
@@ -188,7 +188,7 @@ class GroupByKeyAndWindow:
 
     Attributes:
         strategy: the strategy of its input, resolved at construction.
-        combine: `GroupFn()` where the elements are kept.
+        combine: the combiner; `GroupFn()` if the elements are kept.
     """
 
     label: str
@@ -204,7 +204,7 @@ class GroupByKeyAndWindow:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Flatten:
-    """Put collections together."""
+    """Merge collections into one."""
 
     label: str
     inputs: tuple[Ref, ...]
@@ -212,7 +212,7 @@ class Flatten:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Reshuffle:
-    """Spread elements over the shards anew, and cut fusion; changes no element."""
+    """Redistribute elements over the shards, which also ends fusion; changes no element."""
 
     label: str
     input: Ref
@@ -225,10 +225,10 @@ class Reshuffle:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Deduplicate:
-    """Pass the first element of each id: takes pairs of id and element, and gives the elements.
+    """Keep the first element with each id; the input is pairs of id and element, the output elements.
 
     Attributes:
-        horizon: how long an id is kept behind its element's event time.
+        horizon: how long an id is kept after its element's event time.
     """
 
     label: str
@@ -243,7 +243,7 @@ class Deduplicate:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Write:
-    """Send a collection out."""
+    """Write a collection to a sink."""
 
     label: str
     input: Ref
@@ -251,7 +251,7 @@ class Write:
 
     @property
     def inputs(self) -> tuple[Ref, ...]:
-        """What is written."""
+        """The collection to write."""
         return (self.input,)
 
 

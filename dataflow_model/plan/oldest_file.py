@@ -1,7 +1,7 @@
-"""The watermark of files that follow each other: when the oldest one was created that is not finished.
+"""The watermark of consecutive files: the creation time of the oldest unfinished file.
 
-Source: the MillWheel paper: an injector that reads log files seeds the low watermark with when the oldest unfinished
-file was created.
+Source: the MillWheel paper, where an injector that reads log files seeds the low watermark with the creation time of
+the oldest unfinished file.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def _checked(value: Any) -> Any:
 
 @attrs.frozen(repr=False)
 class OldestFile:
-    """Take the creation time of the oldest file that has not been read to its end.
+    """A watermark estimator: the watermark is the creation time of the oldest unfinished file.
 
-    For files with records of the time after they were begun, such as logs that rotate. A file is unfinished from when
-    it is listed until its last row has been read; while none is, the watermark stands at the creation of the newest. A
-    record that is older than its own file may be late.
+    Use it for files whose records are newer than the file itself, such as rotating logs. A file is unfinished from the
+    moment it is listed until its last row has been read; if no file is unfinished, the watermark is the creation time
+    of the newest one. A record that is older than its own file may be late.
 
     Args:
-        created: a pattern of `datetime.strptime` for the files' names, without the directories (UTC, unless it has
-            `%z`), or a function that makes the instant of the path below the common directory. It must not change:
-            renaming or copying a file does change what the file system says.
+        created: a pattern of `datetime.strptime` for file names without directories (in UTC, unless it contains `%z`),
+            or a function from the path below the common directory to an instant. The creation time in the file system
+            is not used, since copying a file changes it.
 
     Raises:
-        InvalidType: for anything else.
+        InvalidType: if `created` is neither text nor a function.
 
     Source: the log-file injector of the MillWheel paper.
 
@@ -67,7 +67,7 @@ class OldestFile:
         """Return when a file was created.
 
         Raises:
-            SourceError: when its name does not tell.
+            SourceError: if the name does not contain the time.
         """
         try:
             if not isinstance(self.created, str):
@@ -81,10 +81,10 @@ class OldestFile:
             ) from error
 
     def watermark(self, reached: EventTime) -> EventTime:
-        """Return `reached`: how far a file has come is when it was created."""
+        """Return `reached`, which for files is their creation time."""
         return reached
 
     def __repr__(self) -> str:
-        # Without an address: the checkpoint's fingerprint has it.
+        # Without an address, since the checkpoint's fingerprint contains the repr.
         created = self.created if isinstance(self.created, str) else getattr(self.created, "__qualname__", "function")
         return f"OldestFile({created!r})"

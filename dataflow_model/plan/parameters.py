@@ -1,4 +1,4 @@
-"""What a function of the user's is told: by the name of a parameter, or by a default such as `DoFn.TimestampParam`."""
+"""The parameters of users' functions that are filled by name, or by a default such as `DoFn.TimestampParam`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ELEMENT",
+    "EXPIRY_METADATA",
     "METADATA",
     "SIDE_INPUT",
-    "TOLD_AT_EXPIRY",
-    "TOLD_TO_TIMERS",
-    "Held",
-    "Told",
+    "TIMER_METADATA",
+    "MetadataParam",
+    "SpecParam",
     "filled_by_place",
     "metadata_of",
-    "wanted_by",
+    "requested_by",
 ]
 
 METADATA: Final = frozenset(
@@ -38,82 +38,82 @@ METADATA: Final = frozenset(
         "record_id",
     }
 )
-"""What a DoFn is told when a parameter bears the name."""
+"""The metadata that a DoFn can request, by the name of the parameter."""
 _BY_NAME: Final = inspect.Parameter.KEYWORD_ONLY
-TOLD_AT_EXPIRY: Final = frozenset({"key", "window", "timestamp"})
-TOLD_TO_TIMERS: Final = TOLD_AT_EXPIRY | {"fire_timestamp", "timer_tag"}
+EXPIRY_METADATA: Final = frozenset({"key", "window", "timestamp"})
+TIMER_METADATA: Final = EXPIRY_METADATA | {"fire_timestamp", "timer_tag"}
 
 
 @attrs.frozen
-class Told:
-    """A default that asks for what a parameter of the name `what` is told."""
+class MetadataParam:
+    """A default value that requests the metadata with this name."""
 
-    what: str
+    name: str
 
     def __repr__(self) -> str:
-        return f"<DoFn parameter: {self.what}>"
+        return f"<DoFn parameter: {self.name}>"
 
 
 @attrs.frozen(eq=False)
-class Held:
-    """A default that asks for the state or timer of a spec, which is an attribute of the DoFn's class."""
+class SpecParam:
+    """A default value that requests the state or timer of a spec, which is an attribute of the DoFn's class."""
 
     spec: Any
 
 
-ELEMENT: Final = Told("element")
+ELEMENT: Final = MetadataParam("element")
 """Stands for the element, which is the first parameter."""
-SIDE_INPUT: Final = Told("side input")
-"""Stands for an argument that is given to the transform: the same as no default."""
+SIDE_INPUT: Final = MetadataParam("side input")
+"""Stands for an argument given to the transform; the same as no default."""
 
 
-def wanted_by(function: Callable[..., Any], specs: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Return what the parameters that have to be filled ask for, by their names.
+def requested_by(function: Callable[..., Any], specs: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return what the parameters of a function request, by their names.
 
-    A parameter without a default asks for what its name says, one with a default of `DoFn.…Param` for that.
+    A parameter without a default requests what its name says, and one with a default of `DoFn.…Param` requests that.
 
     Args:
-        function: the user's.
-        specs: of states and timers, by the names under which its class declares them.
+        function: the user's function.
+        specs: the specs of states and timers, by the names of the class attributes.
 
     Raises:
-        InvalidArgument: for a default that stands for a state or timer which is not among `specs`.
+        InvalidArgument: for a default that requests a state or timer which is not among `specs`.
 
     Example:
         >>> from dataflow_model.plan.dofn import DoFn
-        >>> wanted_by(lambda x, window, at=DoFn.TimestampParam, n=1: x)
+        >>> requested_by(lambda x, window, at=DoFn.TimestampParam, n=1: x)
         {'x': 'x', 'window': 'window', 'at': 'timestamp'}
     """
-    wanted = {}
+    requests = {}
     for parameter in _parameters(function):
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
             continue
         default = parameter.default
         if default is parameter.empty or default is SIDE_INPUT:
-            wanted[parameter.name] = parameter.name
-        elif isinstance(default, Told):
-            wanted[parameter.name] = default.what
-        elif isinstance(default, Held):
-            wanted[parameter.name] = _declared(function, parameter, specs or {})
-    return wanted
+            requests[parameter.name] = parameter.name
+        elif isinstance(default, MetadataParam):
+            requests[parameter.name] = default.name
+        elif isinstance(default, SpecParam):
+            requests[parameter.name] = _declared(function, parameter, specs or {})
+    return requests
 
 
 def filled_by_place(function: Callable[..., Any], args: Iterable[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return further positional arguments as they have to be passed: past a parameter that the runner fills, by name.
+    """Return how to pass further positional arguments: by name if the runner fills a parameter before one of them.
 
     Example:
         >>> from dataflow_model.plan.dofn import DoFn
         >>> filled_by_place(lambda x, factor: x, [10]), filled_by_place(lambda x, at=DoFn.TimestampParam, by=1: x, [10])
         (((10,), {}), ((), {'by': 10}))
     """
-    given = tuple(args)
+    values = tuple(args)
     further = [p for p in _parameters(function)[1:] if p.kind is p.POSITIONAL_OR_KEYWORD]
-    if not any(_is_filled(parameter) for parameter in further[: len(given)]):
-        return given, {}
+    if not any(_is_filled(parameter) for parameter in further[: len(values)]):
+        return values, {}
     free = [parameter.name for parameter in further if not _is_filled(parameter)]
-    if len(given) > len(free):
-        return given, {}  # too many: refused where the call is checked
-    return (), dict(zip(free, given, strict=False))
+    if len(values) > len(free):
+        return values, {}  # too many; the check of the call reports it
+    return (), dict(zip(free, values, strict=False))
 
 
 def metadata_of(
@@ -123,17 +123,17 @@ def metadata_of(
     positional: int = 0,
     specs: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """Return what `fn` asks for of `METADATA`, by the names of its parameters.
+    """Return which of `METADATA` a function requests, by the names of its parameters.
 
     Args:
         fn: the user's function; its first parameter is the element.
-        given: arguments that the user has bound by name.
-        positional: how many further positional arguments the user has bound.
-        specs: of states and timers, by the names under which its class declares them.
+        given: the names of the arguments that the user has passed by name.
+        positional: the number of further positional arguments that the user has passed.
+        specs: the specs of states and timers, by the names of the class attributes.
 
     Raises:
-        InvalidArgument: when a parameter without a default is neither metadata nor given, or asks for what is no
-            metadata.
+        InvalidArgument: if a parameter without a default is neither metadata nor given, or a default requests something
+            that is not metadata.
 
     Example:
         >>> metadata_of(lambda x, window, timestamp: x)
@@ -141,7 +141,7 @@ def metadata_of(
     """
     parameters = _parameters(fn)
     first = [parameter.default for parameter in parameters[:1]]
-    if any(isinstance(default, Told | Held) and default is not ELEMENT for default in first) or any(
+    if any(isinstance(default, MetadataParam | SpecParam) and default is not ELEMENT for default in first) or any(
         parameter.default is ELEMENT for parameter in parameters[1:]
     ):
         raise InvalidArgument(
@@ -150,22 +150,22 @@ def metadata_of(
     bound = {parameter.name for parameter in parameters[1 : positional + 1] if parameter.kind is not _BY_NAME}
     bound.update(parameter.name for parameter in parameters[:1])
     bound.update(parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY)
-    wanted = {}
-    for name, what in wanted_by(fn, specs).items():
-        if name in bound or name in given or (specs is not None and what in specs):
+    requests = {}
+    for name, request in requested_by(fn, specs).items():
+        if name in bound or name in given or (specs is not None and request in specs):
             continue
-        if what not in METADATA:
-            asked = f"parameter {name!r}" if name == what else f"parameter {name!r} for {what!r}"
+        if request not in METADATA:
+            text = f"parameter {name!r}" if name == request else f"parameter {name!r} for {request!r}"
             raise InvalidArgument(
-                f"{_written(fn)} has an unknown {asked}",
+                f"{_written(fn)} has an unknown {text}",
                 hint=f"pass {name}=… as an argument, or use one of {sorted(METADATA)}",
             )
-        wanted[name] = what
-    return wanted
+        requests[name] = request
+    return requests
 
 
 def _is_filled(parameter: inspect.Parameter) -> bool:
-    return isinstance(parameter.default, Told | Held) and parameter.default is not SIDE_INPUT
+    return isinstance(parameter.default, MetadataParam | SpecParam) and parameter.default is not SIDE_INPUT
 
 
 def _declared(function: Callable[..., Any], parameter: inspect.Parameter, specs: Mapping[str, Any]) -> str:

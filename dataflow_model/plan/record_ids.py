@@ -1,4 +1,4 @@
-"""Ids of records made at the source: where they are known, and where a plan asks for them in vain."""
+"""Ids that records get at their source: where they are known, and which requests for them are rejected."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["RECORD_ID", "check_record_ids"]
 
 RECORD_ID: Final = "record_id"
-"""The parameter by which a function is told its element's record id."""
+"""The parameter by which a function requests its element's record id."""
 
 
 def check_record_ids(plan: Plan) -> None:
-    """Raise `PlanError` for a function that asks for a record's id where there is none, or where two share one.
+    """Raise `PlanError` for a function that requests record ids where there are none, or where they are not unique.
 
-    An id goes with its record through element-wise transforms, and no further.
+    An id stays with its record through element-wise transforms, and ends at any other transform.
 
     Example:
         >>> import dataflow_model as dm
@@ -83,5 +83,5 @@ def _no_ids(node: ParDo, behind: str) -> PlanError:
 
 
 def _ends(node: Node, changing: Collection[SideInput]) -> bool:
-    """Tell whether a function runs on a shard of its own: it may see elements later, and in other company."""
+    """Return whether record ids end at a node: it is keyed, so it may process elements later and in other bundles."""
     return isinstance(node, ParDo) and (node.is_stateful or any(side in changing for side in node.side_inputs))

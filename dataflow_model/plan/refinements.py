@@ -1,4 +1,4 @@
-"""Groupings of panes that refine each other: what `run()` warns about."""
+"""Groupings of panes that refine each other, about which `run()` warns."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _ONCE: Final = (
     AfterSignal,
     AtPeriod,
 )
-"""The leaves that finish as they fire, beside `AfterWatermark`."""
+"""The leaves that finish when they fire, besides `AfterWatermark`."""
 
 
 def warn_about_refinements(plan: Plan) -> None:
-    """Warn about each grouping whose result depends on how often a grouping before it has refined its panes.
+    """Warn about each grouping whose result depends on how often a grouping before it refines its panes.
 
-    * Accumulating panes that are not taken back are counted again with each refinement. A stateful function or
-      `Deduplicate` between the two groupings, or a function that names the parameter `pane`, can choose among the
-      panes, so nothing is said then.
-    * A retraction whose event time is that of an element may be late for the grouping that should apply it.
+    * Accumulating panes that are not retracted are counted again with each refinement. There is no warning if a
+      stateful function, `Deduplicate`, or a function with the parameter `pane` is between the two groupings, since it
+      can choose among the panes.
+    * A retraction that has the event time of an element may be late for the grouping that should apply it.
 
     Example:
         >>> import dataflow_model as dm
@@ -69,7 +69,7 @@ def warn_about_refinements(plan: Plan) -> None:
 
 
 def may_refine(strategy: WindowingStrategy) -> bool:
-    """Tell whether a window, or one that it merges into, may have more than one pane.
+    """Return whether a window, or one that it merges into, may have more than one pane.
 
     Example:
         >>> from dataflow_model.plan.strategy import WindowingStrategy
@@ -78,7 +78,7 @@ def may_refine(strategy: WindowingStrategy) -> bool:
         (False, True)
     """
     if not strategy.trigger.may_fire(allowed_lateness=strategy.allowed_lateness):
-        return False  # its only pane goes out as the window expires
+        return False  # its only pane is emitted when the window expires
     return strategy.merges or not _fires_once(strategy.trigger)
 
 
@@ -105,7 +105,7 @@ def groupings_before(
 
 
 def inherits_from(plan: Plan, node: GroupByKeyAndWindow) -> list[GroupByKeyAndWindow]:
-    """Return the groupings whose triggers this one continues: those before it, with no windowing between.
+    """Return the groupings whose triggers this grouping continues: those before it without windowing in between.
 
     Example:
         >>> import dataflow_model as dm
@@ -155,7 +155,7 @@ def _fires_once(trigger: Trigger) -> bool:
         case AfterWatermark():
             return trigger.early is None and trigger.late is None
         case AfterAny() | AfterAll():
-            # `AfterAll` fires once all are ready, and all that fire once have finished then.
+            # `AfterAll` fires when all are ready, and children that fire once have finished by then.
             return all(map(_fires_once, trigger.children))
         case OrFinally():
             return _fires_once(trigger.first)

@@ -1,4 +1,4 @@
-"""Which collections may have values taken back, and which functions keep their outputs because of it."""
+"""Which collections may contain retractions, and which functions keep their outputs because of that."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["memoised", "retracted_collections"]
 
 
 def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
-    """Return the collections in which values may be taken back, each with the grouping that last did it.
+    """Return the collections that may contain retractions, each with the grouping that emits them.
 
-    A grouping's result is a retraction only under its own retracting strategy; everything between passes them on. Of
-    several groupings whose results are put together, the one that goes on longest is named.
+    A grouping emits retractions only under its own retracting strategy; other transforms pass them on. If the outputs
+    of several groupings are flattened, the one with the greatest allowed lateness is named.
 
     Example:
         >>> import dataflow_model as dm
@@ -36,7 +36,7 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
                 source = node if node.strategy.retracting else None
             case Read():
                 source = None
-            case ParDo():  # what a stateful one gives are elements of its own
+            case ParDo():  # the outputs of a stateful one are new elements
                 source = None if node.is_stateful else groupings.get(node.input)
             case _:
                 sources = [groupings[ref] for ref in node.inputs if ref in groupings]
@@ -47,9 +47,9 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
 
 
 def memoised(plan: Plan) -> frozenset[str]:
-    """Return the labels of the functions whose outputs are kept: those that say so, where values are taken back.
+    """Return the labels of the memoised functions whose input may contain retractions, so that outputs are kept.
 
-    Elsewhere there is nothing to take back, and nothing is kept.
+    A memoised function without retractions in its input keeps nothing.
 
     Example:
         >>> import dataflow_model as dm

@@ -1,4 +1,4 @@
-"""What a plan may not do with retractions."""
+"""Checks of what a plan does with retractions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["check_retractions"]
 
 
 def check_retractions(plan: Plan) -> None:
-    """Raise where retractions would come to something that cannot apply them.
+    """Raise if retractions would reach a transform that cannot apply them.
 
     Raises:
-        PlanError: for what can never be.
-        NotYetSupported: for a function that keeps its outputs, with a side input that changes.
+        PlanError: if the transform can never apply them.
+        NotYetSupported: for a memoised function with a side input that changes.
     """
     retracted = retracted_collections(plan)
     if not retracted:

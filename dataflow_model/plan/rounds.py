@@ -1,4 +1,4 @@
-"""Rounds: a plan rewritten for the papers' third engine, which runs again and again over what has come since."""
+"""Rounds: a plan rewritten for the papers' micro-batch engine, which repeatedly processes the newest data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check_interval", "in_rounds"]
 
 
 def check_interval(mode: str, interval: DurationLike | None) -> Duration | None:
-    """Return how long a round is; `None` in modes that have none.
+    """Return the length of a round; `None` in modes without rounds.
 
     Raises:
         InvalidArgument: for an interval without rounds, rounds without an interval, or one that is not positive.
@@ -46,11 +46,11 @@ def check_interval(mode: str, interval: DurationLike | None) -> Duration | None:
 
 
 def in_rounds(plan: Plan, interval: Duration) -> Plan:
-    """Return the plan as rounds of the source clock run it.
+    """Return the plan as it runs in rounds of the clock.
 
-    A round is `(start, end]` on the clock, aligned to the epoch. At its end every window that has changed in it emits
-    one accumulating pane, which is early: the watermark stays at −∞ and nothing expires until the input ends, which is
-    the end of the last round. Triggers, modes, lateness and estimators of the plan do not count; windows do.
+    A round is `(start, end]` on the clock, aligned to the epoch. At its end every window that has changed during the
+    round emits one accumulating pane. The pane is early: the watermark stays at −∞ and nothing expires until the input
+    ends, which ends the last round. The plan's windows apply; its triggers, modes, lateness and estimators are ignored.
 
     Source: the Dataflow Model paper, section 3.1.2: micro-batch execution (its figure 10).
 

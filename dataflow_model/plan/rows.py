@@ -1,8 +1,7 @@
 """Rows: one named tuple type per list of columns, the same in every process, and fast conversion from Arrow.
 
-A row type is addressed by its columns: its qualified name is `Row(carrier: str, flight: int)`, and looking that
-name up in this module makes the type. So rows and their type pickle by reference, without a word about who made
-them first.
+A row type is identified by its columns: its qualified name is `Row(carrier: str, flight: int)`, and looking up that
+name in this module creates the type. So rows and their types are pickled by reference, in any process.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ _LAST_DATETIME: Final = int(np.datetime64("9999-12-31T23:59:59.999999", "us").as
 
 
 def row_type(schema: pa.Schema) -> type[Any]:
-    """Return the named tuple type of a schema's rows: its columns in order, with Python types as hints.
+    """Return the named tuple type of a schema's rows, with the columns in order and Python types as annotations.
 
-    A column is read as `row["carrier"]` or as `row.carrier`. Where the name is no Python identifier, only the former
-    can be written.
+    A column is read as `row["carrier"]` or as `row.carrier`; if its name is not a Python identifier, only as the
+    former.
 
     Raises:
-        InvalidArgument: when two columns have one name.
+        InvalidArgument: if two columns have the same name.
 
     Example:
         >>> Row = row_type(pa.schema({"carrier": pa.string(), "flight": pa.int32()}))
@@ -83,7 +82,7 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
                 f"there are {names.count(name)} columns named {name!r}; the columns are {', '.join(names)}",
                 hint="give each column a name of its own; for CSV files, ReadCsv does so with columns=[…], header=True",
             )
-    # Python has no attributes for some names; the base class then has a placeholder, and `__getitem__` takes the name.
+    # Some names cannot be attributes; the base class then has a placeholder, and `__getitem__` finds the name.
     base: Any = collections.namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - made from data
     body: dict[str, Any] = {
         "__slots__": (),
@@ -104,7 +103,7 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
 
 
 _OWN: Final = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace", "__match_args__", "__dict__"})
-"""What every named tuple has: a column of such a name is read as `row["_fields"]` only."""
+"""The attributes of every named tuple; a column with such a name can only be read as `row["_fields"]`."""
 
 
 def _item_getter(names: tuple[str, ...]) -> Callable[[Any, Any], Any]:
@@ -123,7 +122,7 @@ def _item_getter(names: tuple[str, ...]) -> Callable[[Any, Any], Any]:
 
 
 def _replaced(row: Any, /, **changes: Any) -> Any:
-    """Return a row with other values for some columns, as `namedtuple._replace` does."""
+    """Return a row with some columns replaced, as `namedtuple._replace` does."""
     unknown = changes.keys() - set(row._fields)
     if unknown:
         raise ValueError(f"got unexpected field names: {sorted(unknown)!r}")
@@ -138,12 +137,12 @@ def _text_of(row: Any) -> str:
 
 
 def _encoded(name: str) -> str:
-    """Return a name as it stands in a row type's own name, which pickle splits at dots."""
+    """Return a column name escaped for the row type's name, which pickle splits at dots."""
     return name if name.isidentifier() else quote(name, safe="").replace(".", "%2E")
 
 
 def __getattr__(name: str) -> Any:
-    """Make the row type that a pickle names."""
+    """Return the row type that a pickle refers to."""
     if not (name.startswith("Row(") and name.endswith(")")):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     parts = [part.split(": ") for part in name[4:-1].split(", ") if part]
@@ -153,7 +152,7 @@ def __getattr__(name: str) -> Any:
 def rows_of(batch: pa.RecordBatch) -> list[Any]:
     """Return a batch's rows as named tuples.
 
-    Timestamps become aware datetimes in UTC (naive ones where the column has no zone), to whole microseconds.
+    Timestamps become aware datetimes in UTC (naive ones if the column has no zone), truncated to microseconds.
 
     Example:
         >>> rows_of(pa.record_batch({"carrier": ["UA", None], "delay": [2, -4]}))
@@ -210,7 +209,7 @@ def _datetime(micros: int) -> dt.datetime | int:
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Hold the cyclic collector back: hundreds of thousands of new tuples set it off over and over, for nothing."""
+    """Pause the garbage collector, which hundreds of thousands of new tuples would trigger again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

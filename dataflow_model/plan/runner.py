@@ -1,4 +1,4 @@
-"""The interface of a runner, and of the result of a run."""
+"""The interfaces of runners and of the results of runs."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class RunnerState(enum.Enum):
 
 @runtime_checkable
 class Clock(Protocol):
-    """A processing clock; `testing.ManualClock` is one that a test moves."""
+    """A processing clock; `testing.ManualClock` is one that a test advances."""
 
     def now(self) -> ProcessingTime:
-        """Return the current time, which never goes back."""
+        """Return the current time, which never goes backward."""
         ...
 
 
 class PipelineResult(Protocol):
-    """A run of a pipeline; `run()` returns it at once."""
+    """A run of a pipeline; `run()` returns it immediately."""
 
     @property
     def state(self) -> RunnerState:
@@ -44,7 +44,7 @@ class PipelineResult(Protocol):
         ...
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end of the run, at most `timeout` seconds, and raise the error if it failed."""
+        """Wait for the end of the run, at most `timeout` seconds; raise its error if it failed."""
         ...
 
     def stop(self) -> None:
@@ -76,35 +76,35 @@ class PipelineResult(Protocol):
         ...
 
     def collected(self, label: str) -> list[Any]:
-        """Return what the `io.Collect` sink with this full label has received, as `Record`s in emission order.
+        """Return the records of the `io.Collect` sink with this full label, in emission order.
 
         Raises:
-            InvalidArgument: for a label that no such sink has.
+            InvalidArgument: if no such sink has the label.
         """
         ...
 
     def table(self, label: str) -> Table:
-        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
+        """Return the records of the `io.Collect` or `io.ToDataFrame` sink with this full label as columns.
 
         Raises:
-            InvalidArgument: for a label that no such sink has.
-            SinkError: for a record that does not fit the others.
+            InvalidArgument: if no such sink has the label.
+            SinkError: for a record whose type does not fit the others.
         """
         ...
 
 
 class Runner(Protocol):
-    """Runs a plan."""
+    """The interface of a runner, which runs plans."""
 
     def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
-        """Start the plan and return at once.
+        """Start a run of the plan and return its result immediately.
 
         Args:
             plan: a checked plan.
-            until: `"drained"` ends an unbounded input where it stands now.
+            until: `"drained"` ends unbounded inputs at their current position.
 
         Raises:
-            PlanError: when the plan could never give output.
-            UnsupportedOnRunner: when this runner lacks a lowering for a node.
+            PlanError: if the plan could never emit output.
+            UnsupportedOnRunner: if this runner does not support something in the plan.
         """
         ...

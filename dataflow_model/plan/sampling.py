@@ -1,4 +1,4 @@
-"""A sample of one collection: the part of a plan that makes it, on the first rows of each source."""
+"""A sample of one collection: the part of a plan that computes it, on the first rows of each source."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ SAMPLE = "sample"
 def sample_of(plan: Plan, ref: Ref, rows: int) -> Plan:
     """Return the plan that collects a collection as `SAMPLE`, from the first rows of each source.
 
-    A source that is followed ends there too. Scripts are kept whole: they are tests, whose order of events matters.
+    Unbounded sources end there too. Scripts are kept whole, since they are tests in which the order of events matters.
 
     Args:
-        plan: the plan that makes the collection.
+        plan: the plan that computes the collection.
         ref: the collection.
-        rows: how many rows or elements each source gives at most.
+        rows: the maximum number of rows or elements to read from each source.
 
     Example:
         >>> import dataflow_model as dm
@@ -81,7 +81,7 @@ def _first_origins(origins: list[Origin], rows: int) -> Iterator[Origin]:
 
 @attrs.frozen(eq=False)
 class _FirstRows(ColumnSource):
-    """The first rows of a source, as a source that ends."""
+    """The first rows of a source, as a bounded source."""
 
     source: ColumnSource
     listed: tuple[Origin, ...]
@@ -92,18 +92,18 @@ class _FirstRows(ColumnSource):
     id_columns: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        """Take over what the source declares."""
+        """Copy what the source declares."""
         for name in ("event_time", "processing_time", "watermark", "watermark_origins", "id_columns"):
             object.__setattr__(self, name, getattr(self.source, name))
 
     def origins(self) -> list[Origin]:
-        """Return the origins that hold the first rows."""
+        """Return the origins that contain the first rows."""
         return list(self.listed)
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Read rows of an origin, up to the last of the sample."""
+        """Read rows of an origin, up to the last row of the sample."""
         (rows,) = (listed.rows for listed in self.listed if listed.name == origin)
-        assert rows is not None  # noqa: S101 - as `_first_origins` made it
+        assert rows is not None  # noqa: S101 - `_first_origins` sets it
         return self.source.read(origin, start, rows if stop is None else min(stop, rows))
 
     def schema(self) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""Signals from outside: which ones a plan's triggers wait for."""
+"""Signals from outside: which of them a plan's triggers wait for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_signal"]
 
 
 def check_signal(plan: Plan, name: str) -> None:
-    """Refuse a signal that would do nothing.
+    """Reject a signal that would have no effect.
 
     Raises:
         InvalidArgument: for a name that no trigger waits for.

@@ -1,4 +1,4 @@
-"""Sinks of one pipeline that would write to one directory: each would take the other's commits for its own."""
+"""Sinks of one pipeline must not share a directory, since each would take the other's commits for its own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["check_sink_places"]
 
 
 def check_sink_places(plan: Plan) -> None:
-    """Raise `PlanError` if two sinks write to the same directory, or one writes where another keeps its own files.
+    """Raise `PlanError` if two sinks write to the same directory, or one writes where another keeps internal files.
 
-    Paths are compared after symbolic links have been resolved. A directory below another sink's is fine, unless it lies
-    in a part of it that is hidden from readers: one whose name begins with `_`.
+    Paths are compared after resolving symbolic links. A directory inside another sink's is allowed, unless it is in a
+    part that is hidden from readers, whose name begins with `_`.
 
     Example:
         >>> import dataflow_model as dm

@@ -1,4 +1,4 @@
-"""Sinks as values: what tasks write is pending until one commit publishes it."""
+"""Sinks as values: the output of tasks is pending until a commit publishes it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,16 @@ __all__ = [
 
 @attrs.frozen
 class Record:
-    """One element as a sink sees it.
+    """One element as a sink receives it.
 
     Attributes:
+        value: the element.
+        event_time: its event time.
+        window: its window.
+        pane: the `PaneInfo` of the pane that it belongs to.
+        is_retraction: whether it retracts an earlier value.
         order: a tuple that sorts the records of one commit into emission order.
-        processing_time: when it was produced: the deadline that fired its pane, else the clock.
+        processing_time: when it was produced: the deadline that fired its pane, or the clock if none did.
     """
 
     value: Any
@@ -52,7 +57,7 @@ class Record:
 
 
 def values_of(records: Sequence[Record]) -> list[Any]:
-    """Return the records' values; a sequence that has them in a list, and makes records only when asked, is not asked.
+    """Return the records' values, without creating the records of a lazy sequence that has a list of values.
 
     Example:
         >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
@@ -65,11 +70,12 @@ def values_of(records: Sequence[Record]) -> list[Any]:
 
 @attrs.frozen
 class Fence:
-    """Which start of a run writes: each takes a greater sequencer, and only the newest may write.
+    """Identifies one start of a run: each start has a greater sequencer, and only the newest start may write.
 
     Attributes:
-        run_id: the run; one that is resumed keeps it.
-        sequencer: of this start: when it began, in microseconds since the epoch, or one more than the one before.
+        run_id: the id of the run, which stays the same when it is resumed.
+        sequencer: the time of this start, in microseconds since the epoch, or the previous sequencer plus one if that
+            is greater.
 
     Source: the MillWheel paper's sequencers, section 5.2.
     """
@@ -78,12 +84,12 @@ class Fence:
     sequencer: int
 
     def refusal(self, newer: int, place: str, who: str = "") -> SupersededRun:
-        """Return the error of a run that finds a newer sequencer than its own.
+        """Return the error for a run that finds a newer sequencer than its own.
 
         Args:
-            newer: that sequencer.
+            newer: the newer sequencer.
             place: where it was found.
-            who: more about the newer run.
+            who: a description of the newer run.
 
         Example:
             >>> print(Fence("7c1f", 0).refusal(1_000_000, "the checkpoint '/checkpoints/delays'"))
@@ -99,10 +105,10 @@ class Fence:
 
 
 class SinkWriter(abc.ABC):
-    """Writes one task's records to where no reader sees them yet.
+    """Writes one task's records to a place where readers do not see them yet.
 
     Attributes:
-        takes_columns: whether runners may call `write_columns`; a subclass that gives it sets this.
+        takes_columns: whether runners may call `write_columns`; a subclass that defines it sets this.
     """
 
     takes_columns: ClassVar[bool] = False
@@ -112,39 +118,39 @@ class SinkWriter(abc.ABC):
         """Write some records."""
 
     def write_columns(self, table: pa.Table) -> None:
-        """Write panes that are columns already, none of them a retraction; called only if `takes_columns`.
+        """Write panes in columns, none of which is a retraction; called only if `takes_columns`.
 
-        The columns are `key` and `value`, then those of window and pane if the sink has `panes`.
+        The columns are `key` and `value`, followed by those of window and pane if the sink has `panes`.
         """
         raise NotImplementedError
 
     @property
     def kept(self) -> Sequence[Record]:
-        """The records that `close` puts into the message; none where they are pending elsewhere."""
+        """The records that `close` puts into the message; empty if they are pending elsewhere."""
         return ()
 
     @abc.abstractmethod
     def close(self) -> bytes:
-        """Finish writing and return the message that `Sink.commit` needs."""
+        """Finish writing and return the message for `Sink.commit`."""
 
     @abc.abstractmethod
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove the output written so far."""
 
 
 class Sink(abc.ABC):
-    """Where a collection goes. Sinks are values and pickle; `open` runs on workers, the rest on the driver.
+    """The destination of a collection; subclass it to write your own sink.
 
-    `commit` must be idempotent: after a crash at any moment it is called again with the same `commit_id`, and must
-    publish the records once. Its messages are either the same ones, from a host that has recorded them and rolls the
-    commit forward, or those of tasks that ran again and have written the same records anew, which is what Spark does.
-    So a commit id may be used for one micro-batch of one run only: another run that writes to the same place needs ids
-    of its own, or its output counts as published already.
+    Sinks are values and can be pickled; `open` runs on workers, everything else on the driver. `commit` must be
+    idempotent: after a crash at any moment it is called again with the same `commit_id`, and must publish the records
+    once. The messages are then either the same ones (from a host that recorded them and rolls the commit forward) or
+    those of tasks that ran again and wrote the same records again (on Spark). A commit id identifies one micro-batch of
+    one run: another run that writes to the same place needs its own ids, or its output counts as already published.
 
     Attributes:
-        panes: whether window and pane are columns too.
-        feature: what a runner must support to write to it.
-        keeps_records: whether the runner keeps what `records` returns for `PipelineResult.collected`.
+        panes: whether window and pane are written as columns too.
+        feature: the feature that a runner must support to write to the sink.
+        keeps_records: whether the runner keeps the result of `records` for `PipelineResult.collected`.
     """
 
     panes: bool = False
@@ -153,74 +159,74 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Raise `SinkError` now if the sink cannot be written; runs at plan time."""
+        """Raise `SinkError` if the sink cannot be written to; runs at plan time."""
 
     def check_unbounded(self) -> None:  # noqa: B027 - most sinks have nothing to check
-        """Raise `PlanError` if the sink cannot take a stream as it stands; runs at plan time."""
+        """Raise `PlanError` if the sink does not accept a stream; runs at plan time."""
 
     def place(self) -> str | None:
-        """Return the directory that no other sink of the pipeline may write to, or `None`.
+        """Return the directory to which no other sink of the pipeline may write, or `None`.
 
-        All sinks of a run commit under the same ids. A sink that finds out from its place alone whether a commit has
-        been published would take another sink's commit there for its own.
+        All sinks of a run commit under the same ids. A sink that decides only by its place whether a commit has been
+        published would take another sink's commit there for its own.
         """
         return None
 
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
-        """Return what the tasks of one commit have counted, such as `rows` and `dead_letters`, for the metrics."""
+        """Return the counts of the tasks of one commit, such as `rows` and `dead_letters`, for the metrics."""
         del messages
         return {}
 
     def fenced(self, fence: Fence) -> Sink:
-        """Return the sink as one start of a run uses it; one that can, refuses in its commits what an older one writes.
+        """Return the sink for one start of a run; if it can, its `commit` rejects the writes of older starts.
 
-        Whatever the sink, the runner looks for newer starts before each commit.
+        Independently of the sink, the runner checks for newer starts before each commit.
         """
         del fence
         return self
 
     def synced(self) -> Sink:
-        """Return the sink as a host uses it that records a commit before publishing it, and then never runs it again.
+        """Return the sink for a host that records a commit before publishing it, and never runs it again after that.
 
-        When the machine loses power, such a host needs what is pending: `SinkWriter.close` returns only once that is
-        on disk. And it forgets a commit that was published: `commit` returns only once what it published is on disk.
-        Spark keeps the input of a micro-batch until it is committed, and does without. A sink whose rows are in the
-        messages, or that writes to a database, returns itself.
+        Such a host needs pending output to survive a power failure, so `SinkWriter.close` returns only when it is on
+        disk. It also forgets a commit once it is published, so `commit` returns only when the published output is on
+        disk. Spark does not need this, since it keeps the input of a micro-batch until it is committed. A sink whose
+        rows are in the messages, or that writes to a database, returns itself.
         """
         return self
 
     def claim(self) -> None:  # noqa: B027 - most sinks leave it to the runner
-        """Let no older start of the run write from here on; called on a fenced sink when a run starts."""
+        """Prevent older starts of the run from writing; called on a fenced sink when a run starts."""
 
     @abc.abstractmethod
     def open(self, commit_id: str, task_id: str) -> SinkWriter:
-        """Begin one task's part of one commit."""
+        """Return a writer for one task's part of one commit."""
 
     def open_weak(self, commit_id: str, part: str) -> SinkWriter | None:
-        """Begin a part of a micro-batch that `close` publishes at once, or return `None` if the sink cannot do so.
+        """Return a writer whose `close` publishes its part of a micro-batch immediately; `None` if that is impossible.
 
-        Under `productions="weak"`. The micro-batch may fail after that, and comes again with the same parts, so
-        what is published again under the same commit id and part should take the place of what is there.
+        This is used with `productions="weak"`. The micro-batch may fail afterwards and is then repeated with the same
+        parts, so output under the same commit id and part should replace what is already published.
 
         Args:
-            commit_id: names the micro-batch.
-            part: names the part in it.
+            commit_id: the id of the micro-batch.
+            part: the name of the part.
         """
         del commit_id, part
         return None
 
     def records(self, messages: Sequence[bytes]) -> list[Record]:
-        """Return the records of one commit in emission order, if they travel to the driver inside the messages."""
+        """Return the records of one commit in emission order, if the messages contain them."""
         del messages
         return []
 
     @abc.abstractmethod
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Publish what the tasks have written."""
+        """Publish the output of the tasks."""
 
     @abc.abstractmethod
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Remove what the tasks have written."""
+        """Remove the output of the tasks."""
 
 
 class _MessageWriter(SinkWriter):
@@ -237,7 +243,7 @@ class _MessageWriter(SinkWriter):
         self._records.extend(records)
 
     def close(self) -> bytes:
-        # cloudpickle, since the values may be of classes that live in the user's main program.
+        # cloudpickle, since the classes of the values may be defined in the user's main program.
         message: bytes = cloudpickle.dumps(self._records, protocol=5) if self._records else b""
         return message
 
@@ -246,13 +252,13 @@ class _MessageWriter(SinkWriter):
 
 
 class MessageSink(Sink):
-    """A sink whose records travel to the driver inside the commit messages; for results that fit there."""
+    """A sink whose records are sent to the driver in the commit messages, for results that fit in its memory."""
 
     def check(self) -> None:
-        """Do nothing: there is no place that could be unwritable."""
+        """Do nothing, since there is no place to write to."""
 
     def open(self, commit_id: str, task_id: str) -> SinkWriter:
-        """Begin to keep records."""
+        """Return a writer that keeps the records."""
         del commit_id, task_id
         return _MessageWriter()
 
@@ -260,7 +266,7 @@ class MessageSink(Sink):
         """Do nothing; the runner takes `records(messages)`."""
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Do nothing: nothing is written outside the messages."""
+        """Do nothing, since nothing is written outside the messages."""
 
     def records(self, messages: Sequence[bytes]) -> list[Record]:
         """Return the records of one commit in emission order.
@@ -282,7 +288,7 @@ class MessageSink(Sink):
 
 
 class TabularSink(MessageSink):
-    """A sink whose records the runner keeps, and which can give them as columns."""
+    """A sink whose records the runner keeps and which can convert them to columns."""
 
     keeps_records: ClassVar[bool] = True
 
@@ -291,18 +297,18 @@ class TabularSink(MessageSink):
         """Return records as columns.
 
         Raises:
-            SinkError: when a record does not fit the schema.
+            SinkError: if a record does not fit the schema.
         """
 
 
 @attrs.frozen
 class CollectSink(MessageSink):
-    """Keeps records for `PipelineResult.collected`; that of `io.Collect` gives them as a table too."""
+    """Keeps records for `PipelineResult.collected`; the sink of `io.Collect` also returns them as a table."""
 
     keeps_records: ClassVar[bool] = True
 
 
 class DataFrameSink(TabularSink):
-    """Gives the records of a bounded run as a DataFrame: `io.ToDataFrame`."""
+    """The sink of `io.ToDataFrame`, which returns the records of a bounded run as a DataFrame."""
 
     feature: ClassVar[Feature] = Feature.DATAFRAME_OUTPUT

@@ -1,4 +1,4 @@
-"""Sources as values: what a runner needs to know to read one, in process, in a Spark job or in a stream."""
+"""Sources as values, with everything that a runner needs to read them in process, in a Spark job or in a stream."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ __all__ = [
 
 
 class Origin(NamedTuple):
-    """A part of a source that keeps its own order: a file, a partition.
+    """A part of a source with an order of its own, such as a file or a partition.
 
     Attributes:
-        name: stable across runs; order between origins at equal ticks goes by it.
-        rows: how many rows it has, or `None` where that is not known.
-        version: what is compared to find out whether it has changed: numbers and text. `None` where it cannot change.
-        replaced: in what `ColumnSource.poll` returns, whether it is another origin than the known one of that name.
+        name: a name that is stable across runs; it orders origins at equal ticks.
+        rows: the number of rows, or `None` if it is not known.
+        version: numbers and text that differ when the origin has changed; `None` if it cannot change.
+        replaced: in the result of `ColumnSource.poll`, whether a different origin has replaced the known one of this
+            name.
     """
 
     name: str
@@ -61,43 +62,44 @@ class Origin(NamedTuple):
 
 
 class Known(Protocol):
-    """What an earlier poll has listed. It may come from a checkpoint, without any version."""
+    """The origins that an earlier poll has listed; from a checkpoint, they may have no versions."""
 
     def names(self) -> AbstractSet[str]:
         """Return the names of all origins."""
         ...
 
     def get(self, name: str, /) -> Origin | None:
-        """Return an origin as it was listed, or `None` if there was none of that name."""
+        """Return an origin as it was listed, or `None` if there was none with that name."""
         ...
 
 
 class Changes(NamedTuple):
-    """What a poll has found, compared with what was known.
+    """The result of a poll: the changes since the known origins were listed.
 
     Attributes:
-        origins: those that are new, have more rows, have another version or were replaced, in order of name.
-        gone: the names of known origins that are no longer there.
+        origins: the origins that are new, have more rows or another version, or were replaced, in order of name.
+        gone: the names of known origins that no longer exist.
     """
 
     origins: list[Origin]
     gone: AbstractSet[str]
 
 
-class Source(abc.ABC):  # noqa: B024 - what a subclass must give depends on how it is read
-    """Where a collection comes from. Sources are values: they pickle, and reading one twice gives the same rows.
+class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on how it is read
+    """The origin of a collection. To write your own source, subclass `ColumnSource`.
 
-    How a source is read is declared by one of the properties `as_columns`, `as_elements`, `as_script` and
-    `as_dataframe`; a runner asks them, and never for a class. For a source of your own, subclass `ColumnSource`.
+    Sources are values: they can be pickled, and reading a source twice returns the same rows. One of the properties
+    `as_columns`, `as_elements`, `as_script` and `as_dataframe` declares how a source is read; runners check these
+    properties, never the class.
 
     Attributes:
-        is_bounded: whether it ends by itself; one that does not is followed.
-        event_time: the name of a column, `ARRIVAL`, or `None` if the source gives event times itself.
+        is_bounded: whether the source ends; an unbounded source is polled for new data.
+        event_time: the name of a column, `ARRIVAL`, or `None` if the source provides event times itself.
         processing_time: the column of the replay clock, or `None` for the wall clock.
-        watermark: the estimator.
-        watermark_origins: the parts that each have a watermark.
-        id_columns: the columns that together name a row, empty where origin and place do.
-        gives_rows: whether its elements are rows with named columns.
+        watermark: the watermark estimator.
+        watermark_origins: the parts of the source that each have a watermark.
+        id_columns: the columns that together identify a row; empty if its origin and position do.
+        gives_rows: whether the elements are rows with named columns.
     """
 
     event_time: str | Arrival | None = None
@@ -110,42 +112,42 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must give depends on how 
 
     @property
     def feature(self) -> Feature:
-        """What a runner must support to read it."""
+        """The feature that a runner must support to read the source."""
         return Feature.OTHER_SOURCES
 
     @property
     def as_columns(self) -> ColumnSource | None:
-        """What workers read by ranges of rows, if the source is read so."""
+        """The source, if workers read it by ranges of rows; else `None`."""
         return None
 
     @property
     def as_elements(self) -> ElementsSource | None:
-        """The elements, if the program holds them; they come at the first tick, and the source ends there."""
+        """The source, if the program holds its elements, which all arrive at the first tick; else `None`."""
         return None
 
     @property
     def as_script(self) -> ScriptSource | None:
-        """The script, if the source is one; it sets the clock and the watermark itself."""
+        """The source, if it is a script, which sets the clock and the watermark itself; else `None`."""
         return None
 
     @property
     def as_dataframe(self) -> DataFrameSource | None:
-        """The DataFrame, if Spark reads the source."""
+        """The source, if Spark reads it as a DataFrame; else `None`."""
         return None
 
     @property
     def has_own_clock(self) -> bool:
-        """Whether the data say when they were seen."""
+        """Whether the data determine the clock."""
         return self.processing_time is not None
 
     @property
     def changes(self) -> bool:
-        """Whether what it gives depends on when in a run it is looked at."""
+        """Whether the contents of the source change during a run."""
         return not self.is_bounded
 
     @property
     def names_records(self) -> bool:
-        """Whether each record has an id: its place, or the `id_columns`."""
+        """Whether each record has an id: its position, or the values of `id_columns`."""
         return True
 
     @property
@@ -154,20 +156,20 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must give depends on how 
         return True
 
     def bound(self) -> Self:
-        """Return the source with all that the driver can find out now (such as the schema) written into it.
+        """Return the source with everything that the driver can determine now, such as the schema, stored in it.
 
         Raises:
-            InvalidArgument: when a time column is not there.
-            SourceError: when the data cannot be read.
+            InvalidArgument: if a time column does not exist.
+            SourceError: if the data cannot be read.
         """
         return self
 
     def size(self) -> int:
-        """Return how many bytes there are to read, 0 where that is not known; runs on the driver."""
+        """Return the number of bytes to read, or 0 if it is not known; runs on the driver."""
         return 0
 
     def row_count(self) -> int | None:
-        """Return how many rows there are to read, or `None` where that is not known; runs on the driver."""
+        """Return the number of rows to read, or `None` if it is not known; runs on the driver."""
         return None
 
     def known_columns(self) -> Sequence[str]:
@@ -175,7 +177,7 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must give depends on how 
         return ()
 
     def in_rounds(self) -> Source:
-        """Return the source as micro-batch rounds read it: its watermark passes only the end of the input."""
+        """Return the source for micro-batch rounds, in which the watermark advances only at the end of the input."""
         assert attrs.has(type(self))  # noqa: S101 - sources are values
         return attrs.evolve(self, watermark=AtTheEnd())  # type: ignore[misc]
 
@@ -187,16 +189,16 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must give depends on how 
 
 
 class RowSource(Source):
-    """A source of rows that come as Arrow batches; they become named tuples of the columns, in the columns' order."""
+    """A source of rows in Arrow batches; the rows become named tuples of the columns, in the columns' order."""
 
     gives_rows: ClassVar[bool] = True
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
-        """Split a batch that `read` gave into columns, event times and clock, without a Python object per row."""
+        """Split a batch from `read` into columns, event times and clock, without creating a Python object per row."""
         return columns_of(batch, self.event_time, self.processing_time)
 
     def decode(self, batch: pa.RecordBatch) -> DecodedRows:
-        """Turn a batch that `read` gave into named tuples with event times and clock, bad rows apart."""
+        """Turn a batch from `read` into named tuples with event times and clock, with the bad rows separate."""
         return decode_columns(self.columns_of(batch))
 
     def dead_letter(self, label: str, origin: str, start: int, bad: BadRow) -> DeadLetter:
@@ -205,13 +207,13 @@ class RowSource(Source):
         Args:
             label: the full label of the read.
             origin: where the batch was read from.
-            start: the row of the origin at which the batch began.
-            bad: the row.
+            start: the row of the origin at which the batch starts.
+            bad: the bad row.
         """
         return DeadLetter(bad.row, label, f"{origin}, row {start + bad.index}: {bad.reason}", "")
 
     def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
-        """Return the error that stops a run without a dead-letter output; the arguments are `dead_letter`'s."""
+        """Return the error that stops a run without a dead-letter output; the arguments are those of `dead_letter`."""
         return SourceError(
             f"{label!r} cannot read row {start + bad.index} of {origin}: {bad.reason}; the row is {bad.row!r}",
             hint="fix the row, or send such rows to a separate output with .with_exception_handling()",
@@ -219,15 +221,15 @@ class RowSource(Source):
 
 
 class ColumnSource(RowSource):
-    """A source of rows in columns that can be read by row ranges: the files of `dataflow_model.io`.
+    """A source of rows in columns that can be read by ranges of rows, such as files; subclass it for your own source.
 
-    A runner calls `bound()` once on the driver at plan time and sends what that returns to its workers.
+    A runner calls `bound()` once on the driver at plan time and sends the result to its workers.
 
     Attributes:
-        is_typed: whether the columns have their types in the files, so that leaving one out hides no bad row.
-        origins_end: whether an origin of an unbounded source has ended once all its rows have been read, as a file has.
-            One that may get more rows at any time, such as a partition of a log, holds a replay clock for as long as it
-            is listed.
+        is_typed: whether the data contain the types of the columns, so that skipping a column hides no bad row.
+        origins_end: whether an origin of an unbounded source has ended once all its rows have been read, as a file
+            has. An origin that may get more rows at any time, such as a partition of a log, holds back a replay clock
+            for as long as it is listed.
     """
 
     is_typed: ClassVar[bool] = False
@@ -244,22 +246,21 @@ class ColumnSource(RowSource):
         return self
 
     def row_count(self) -> int:
-        """Return how many rows its origins have."""
+        """Return the number of rows of its origins."""
         return sum(origin.rows or 0 for origin in self.origins())
 
     @abc.abstractmethod
     def origins(self) -> list[Origin]:
-        """List what there is to read, in order of name; runs on the driver."""
+        """Return the origins to read, in order of name; runs on the driver."""
 
     def poll(self, known: Known, clock: int) -> Changes:
-        """Return what is new or has changed; runs on the driver, once per poll of an unbounded source.
+        """Return the new and changed origins; runs on the driver, once per poll of an unbounded source.
 
-        An origin that is listed again with more rows has grown; one that is marked as replaced is read from its first
-        row.
+        An origin that is listed again with more rows has grown; one marked as replaced is read from its first row.
 
         Args:
-            known: what an earlier poll has listed.
-            clock: where the wall clock stands, in microseconds since the epoch. It never goes back.
+            known: the origins that an earlier poll has listed.
+            clock: the wall clock, in microseconds since the epoch; it never goes backward.
         """
         del clock
         origins = self.origins()
@@ -267,11 +268,11 @@ class ColumnSource(RowSource):
         return Changes(changed, known.names() - {origin.name for origin in origins})
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
-        """Raise `SourceError` if an origin is no longer the one that was listed; runs on a worker.
+        """Raise `SourceError` if an origin has changed since it was listed; runs on a worker.
 
         Args:
-            origin: its name.
-            version: as it was listed.
+            origin: the name of the origin.
+            version: the version that was listed.
         """
 
     @abc.abstractmethod
@@ -279,7 +280,7 @@ class ColumnSource(RowSource):
         """Read rows `[start, stop)` of an origin; runs on a worker.
 
         Raises:
-            SourceError: when the data cannot be read, with the origin, the row and the way out.
+            SourceError: if the data cannot be read, with the origin, the row and a hint.
         """
 
     @abc.abstractmethod
@@ -287,7 +288,7 @@ class ColumnSource(RowSource):
         """Return the columns' names and types; runs on the driver at plan time."""
 
     def project(self, columns: Collection[str]) -> Self:
-        """Return the source with no more columns than these and its time columns, where it can read fewer."""
+        """Return the source with only these columns and its time columns, if it can skip columns."""
         del columns
         return self
 
@@ -298,11 +299,11 @@ class ColumnSource(RowSource):
 
 @attrs.frozen(eq=False)
 class ElementsSource(Source):
-    """Elements that the program holds already: `Create`.
+    """Elements that the program holds: the source of `Create`.
 
     Attributes:
         elements: the values.
-        event_times: one for each, or `None` when all are at `MIN_TIMESTAMP`.
+        event_times: one per value, or `None` if all are at `MIN_TIMESTAMP`.
     """
 
     elements: tuple[Any, ...]
@@ -310,7 +311,7 @@ class ElementsSource(Source):
 
     @property
     def feature(self) -> Feature:
-        """Elements of the program."""
+        """The feature `ELEMENTS`."""
         return Feature.ELEMENTS
 
     @property
@@ -319,25 +320,25 @@ class ElementsSource(Source):
         return self
 
     def row_count(self) -> int:
-        """Return how many elements there are."""
+        """Return the number of elements."""
         return len(self.elements)
 
     def in_rounds(self) -> Source:
-        """Return the source: it is over with the first tick anyway."""
+        """Return the source unchanged, since it ends at the first tick."""
         return self
 
     def describe(self) -> str:
-        """Return how many elements there are."""
+        """Return the number of elements."""
         count = len(self.elements)
         return f"{count} element{'' if count == 1 else 's'} from the program"
 
 
 @attrs.frozen(eq=False)
 class DataFrameSource(RowSource):
-    """Rows of a Spark DataFrame, batch or streaming, handed in by the user; only Spark runners take it.
+    """Rows of the user's Spark DataFrame, batch or streaming; only Spark runners support it.
 
     Attributes:
-        origin, sequence: the columns that say where a row comes from and its place there, or `None`.
+        origin, sequence: the columns with a row's origin and its position there, or `None`.
     """
 
     dataframe: Any
@@ -352,7 +353,7 @@ class DataFrameSource(RowSource):
 
     @property
     def feature(self) -> Feature:
-        """A DataFrame, batch or streaming."""
+        """The feature of a batch or a streaming DataFrame."""
         return Feature.DATAFRAMES if self.is_bounded else Feature.STREAMING_DATAFRAMES
 
     @property
@@ -362,7 +363,7 @@ class DataFrameSource(RowSource):
 
     @property
     def names_records(self) -> bool:
-        """Whether columns name each row; a DataFrame has no places."""
+        """Whether columns identify each row, since rows of a DataFrame have no positions."""
         return bool(self.id_columns)
 
     @property
@@ -376,21 +377,21 @@ class DataFrameSource(RowSource):
         return names
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel without the DataFrame, which is a handle of the driver's."""
+        """Pickle without the DataFrame, which is a handle that only the driver can use."""
         rest = (self.event_time, self.processing_time, self.watermark, self.is_bounded, self.origin, self.sequence)
         return type(self), (None, *rest, self.watermark_origins, self.id_columns)
 
 
 @attrs.frozen
 class AddStep:
-    """Elements of one bundle: `(value, event_time)` pairs, each its own event; see `events_of`."""
+    """Elements of one bundle: `(value, event_time)` pairs, each an event of its own; see `events_of`."""
 
     elements: tuple[tuple[Any, EventTime], ...]
 
 
 @attrs.frozen
 class WatermarkStep:
-    """The watermark takes effect before the next step; with a percentile below 100, that percentile of it."""
+    """The watermark, or a percentile of it below 100, advances; it takes effect before the next step."""
 
     watermark: EventTime
     percentile: float = LOW_WATERMARK
@@ -398,14 +399,14 @@ class WatermarkStep:
 
 @attrs.frozen
 class ClockStep:
-    """The processing clock advances: the timers before it run."""
+    """The processing clock advances; the timers due before it run."""
 
     processing_time: ProcessingTime
 
 
 @attrs.frozen
 class SignalStep:
-    """A signal takes effect for every open window whose trigger waits for it."""
+    """A signal, which takes effect in every open window whose trigger waits for it."""
 
     name: str
 
@@ -421,7 +422,7 @@ class ScriptSource(Source):
 
     @property
     def feature(self) -> Feature:
-        """A script."""
+        """The feature `SCRIPTS`."""
         return Feature.SCRIPTS
 
     @property
@@ -431,25 +432,25 @@ class ScriptSource(Source):
 
     @property
     def has_own_clock(self) -> bool:
-        """A script sets the clock."""
+        """Whether the data determine the clock; a script does."""
         return True
 
     @property
     def changes(self) -> bool:
-        """What has come depends on the step."""
+        """Whether the contents change during a run; those of a script do, step by step."""
         return True
 
     @property
     def may_be_added(self) -> bool:
-        """A script cannot be added to another: their steps are merged into one order."""
+        """Whether a run can be resumed with this source added; no, since all scripts are merged into one sequence."""
         return False
 
     def row_count(self) -> int:
-        """Return how many elements it adds."""
+        """Return the number of elements that the script adds."""
         return self.count_elements()
 
     def count_elements(self, first: int = 0, last: int | None = None) -> int:
-        """Return how many elements its events `[first, last)` add."""
+        """Return the number of elements that the script's events `[first, last)` add."""
         events = itertools.islice(events_of(self.steps), first, last)
         return sum(isinstance(step, AddStep) for _, step in events)
 
@@ -459,7 +460,7 @@ class ScriptSource(Source):
 
 
 def events_of(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
-    """Yield a script's events, each with the place of its step: every element of a bundle is an event of its own.
+    """Yield a script's events, each with the index of its step; every element of a bundle is an event of its own.
 
     Example:
         >>> steps = [AddStep((("a", EventTime(1)), ("b", EventTime(2)))), WatermarkStep(EventTime(3))]
@@ -474,7 +475,7 @@ def events_of(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
 
 
 def watermark_after(steps: Iterable[Step], percentiles: Sequence[float] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield a script's watermark after each step, and its percentiles below 100: none is behind a higher one.
+    """Yield a script's watermark after each step, and its percentiles below 100; none is behind a higher one.
 
     Example:
         >>> steps = [WatermarkStep(EventTime(5), 90), WatermarkStep(EventTime(3)), WatermarkStep(EventTime(7))]
@@ -488,6 +489,7 @@ def watermark_after(steps: Iterable[Step], percentiles: Sequence[float] = ()) ->
             low = max(low, int(step.watermark)) if step.percentile == LOW_WATERMARK else low
             reached = [percentile <= step.percentile for percentile in percentiles]
             values = [
-                max(value, int(step.watermark)) if told else value for value, told in zip(values, reached, strict=True)
+                max(value, int(step.watermark)) if advances else value
+                for value, advances in zip(values, reached, strict=True)
             ]
         yield low, tuple(values)

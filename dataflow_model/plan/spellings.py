@@ -1,6 +1,6 @@
-"""Well-known spellings of Beam, PySpark and Flink that this package writes otherwise: one table, and what looks there.
+"""Well-known names of Beam, PySpark and Flink that this package spells differently, and the lookup of their hints.
 
-Whoever writes one gets an `AttributeError` that names ours.
+Using one of them raises an `AttributeError` that names ours.
 """
 
 from __future__ import annotations
@@ -148,17 +148,17 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "SmallestPerKey": "write dm.Top.per_key(n, reverse=True)",
     },
 }
-"""By the name of what is asked, and the name that it does not have: what to write."""
+"""The hints, by the object on which a name is looked up and the name that it does not have."""
 
 
 def unknown(owner: str, name: str, of: Any, *, table: str | None = None) -> AttributeError:
-    """Return the error for a name that something does not have, with our spelling if the table has one.
+    """Return the error for a missing attribute, with our spelling if the table has one.
 
     Args:
-        owner: what was asked, as the message calls it.
-        name: the name.
-        of: what was asked itself; Python suggests similar names of its.
-        table: under which name it is in the table; by default `owner`.
+        owner: the name of the object, for the message.
+        name: the name of the attribute.
+        of: the object itself, from which Python suggests similar names.
+        table: the name of the object in the table; by default `owner`.
 
     Example:
         >>> from dataflow_model.transforms import Count
@@ -170,12 +170,12 @@ def unknown(owner: str, name: str, of: Any, *, table: str | None = None) -> Attr
     """
     hint = SPELLINGS.get(table or owner, {}).get(name)
     text = explain(f"{owner!r} has no attribute {name!r}", hint=hint and hint.replace("{owner}", owner))
-    # Without a hint of ours, Python's own suggestion of a similar name.
+    # Without a hint, Python suggests a similar name.
     return AttributeError(text) if hint else AttributeError(text, name=name, obj=of)
 
 
 class _Elsewhere:
-    """A name that a class does not have: whoever asks for it is told what to write."""
+    """A descriptor for a name that a class does not have; accessing it raises the error with the hint."""
 
     def __init__(self, table: str, name: str) -> None:
         self._table = table
@@ -186,7 +186,7 @@ class _Elsewhere:
 
 
 def with_spellings(kind: ClassT) -> ClassT:
-    """Have a class tell whoever asks it for another system's name what to write; for `hasattr` the name is missing."""
+    """Make a class raise an error with a hint for other systems' names; for `hasattr` they are missing."""
     for name in SPELLINGS[kind.__name__]:
         setattr(kind, name, _Elsewhere(kind.__name__, name))
     return kind

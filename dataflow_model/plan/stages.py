@@ -1,7 +1,7 @@
 """A plan cut into one linear chain of keyed stages, with element-wise fragments between them.
 
-Stage 0 is the sources; keyed nodes that depend on sources alone are stage 1, those behind them stage 2, and so on.
-What lies between two stages is fused: it runs where its input was produced.
+Stage 0 consists of the sources. Keyed nodes that depend only on sources are stage 1, keyed nodes after them stage 2,
+and so on. Everything between two stages is fused: it runs where its input was produced.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 __all__ = ["KeyedNode", "StagedPlan", "cut_into_stages", "dynamic_sides", "owner_of_cut", "side_cut"]
 
 KeyedNode: TypeAlias = GroupByKeyAndWindow | Reshuffle | Deduplicate | ParDo
-"""What has a shard of its own: groupings, reshuffles, and ParDos that are stateful, keep their outputs for retractions,
-or have side inputs that change."""
+"""The nodes that run on shards: groupings, reshuffles, and ParDos that are stateful, are memoised, or have side inputs
+that change."""
 
 
 @attrs.frozen(eq=False)
 class StagedPlan:
-    """The chain.
+    """A plan and its chain of stages.
 
     Attributes:
-        plan: the plan that was cut.
-        stages: the keyed nodes of stage 1, 2, …
-        depths: the stage of each producer: 0 for a source, else its keyed stage; and that of each side input's cut.
-        cuts: where a flow of elements ends: keyed nodes, sinks, and side inputs that change (`side_cut`).
-        feeds: for each cut the producers that feed its main input, each with how far the fragment between holds the
-            watermark back, in microseconds.
-        side_feeds: for a ParDo among the keyed nodes, the producers of each of its side inputs, in the same form.
+        plan: the plan.
+        stages: the keyed nodes of stages 1, 2, …
+        depths: the stage of each producer (0 for a source) and of each side input's cut.
+        cuts: the ends of fused fragments: keyed nodes, sinks, and side inputs that change (`side_cut`).
+        feeds: the producers of each cut's main input, each with how far the fragment in between holds the watermark
+            back, in microseconds.
+        side_feeds: the producers of each side input of the keyed ParDos, in the same form.
         owners: the node of each side input's cut.
     """
 
@@ -66,7 +66,7 @@ class StagedPlan:
         return tuple(node for node in self.plan.nodes if isinstance(node, Read))
 
     def source(self, label: str) -> Source:
-        """Return the source that the read with this label brings in."""
+        """Return the source of the read with this label."""
         return self.read(label).source
 
     def read(self, label: str) -> Read:
@@ -86,13 +86,13 @@ class StagedPlan:
         return tuple(node for stage in self.stages for node in stage)
 
     def taker(self, cut: str) -> KeyedNode | Write:
-        """Return the node that takes what arrives at a cut."""
+        """Return the node that receives the elements of a cut."""
         node = self.plan[self.owners.get(cut, cut)]
         assert isinstance(node, KeyedNode | Write), f"{cut!r} is not a cut"  # noqa: S101 - the plan was cut at these
         return node
 
     def depth_of(self, cut: str) -> int:
-        """Return the stage at which a cut takes its elements; sinks come after the last."""
+        """Return the stage in which a cut receives its elements; sinks come after the last stage."""
         return self.depths.get(cut, len(self.stages) + 1)
 
     def targets(self, producer: str) -> frozenset[str]:
@@ -103,11 +103,11 @@ class StagedPlan:
 
 
 def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> StagedPlan:
-    """Cut a plan into its chain.
+    """Cut a plan into its chain of stages.
 
     Args:
         plan: a checked plan.
-        dynamic_sides: the side inputs that change while the plan runs; the others come by closure.
+        dynamic_sides: the side inputs that change while the plan runs; the others are sent with the functions.
 
     Example:
         >>> import dataflow_model as dm
@@ -159,7 +159,7 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
 
 
 def owner_of_cut(cut: str) -> str:
-    """Return the label of the node that a cut belongs to: its own, or that of the ParDo whose side input it is.
+    """Return the label of the node to which a cut belongs; for a side input's cut, that of the ParDo.
 
     Example:
         >>> owner_of_cut("join"), owner_of_cut(side_cut("join", 0))
@@ -169,11 +169,11 @@ def owner_of_cut(cut: str) -> str:
 
 
 def side_cut(label: str, number: int) -> str:
-    """Return what the elements of a ParDo's side input are addressed to; no label has the sign in it.
+    """Return the name of the cut of a ParDo's side input; it contains a character that no label has.
 
     Args:
         label: the ParDo's full label.
-        number: which of its side inputs.
+        number: the index of the side input.
     """
     return f"{label}\0side {number}"
 
@@ -181,7 +181,7 @@ def side_cut(label: str, number: int) -> str:
 def dynamic_sides(plan: Plan) -> tuple[SideInput, ...]:
     """Return the side inputs that change while a stream runs: those that depend on an unbounded source or a script.
 
-    The others are known before the pipeline runs, and come by closure.
+    The others are known before the pipeline runs, and are sent with the functions.
 
     Example:
         >>> import dataflow_model as dm

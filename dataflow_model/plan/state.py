@@ -1,7 +1,7 @@
-"""State and timers of a DoFn: what its class declares.
+"""State and timers of a DoFn: the specs that its class declares.
 
-A stateful DoFn declares specs as class attributes and names them as parameters of its functions; the handle that comes
-in belongs to the key and the window of the element, the timer or the window that is processed.
+A stateful DoFn declares specs as class attributes and names them as parameters of its functions. The handle passed in
+belongs to the key and window of the current element, timer or expiring window.
 
 Source: Beam's `userstate`; MillWheel's persistent per-key state and timers.
 """
@@ -40,18 +40,18 @@ V = TypeVar("V")
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
 TIMER_OF: Final = "_dataflow_model_timer"
-"""The attribute in which `on_timer` keeps which timer a function is for."""
+"""The attribute in which `on_timer` stores the timer of a function."""
 
 
 class StateSpec:
-    """One piece of state that a DoFn's class declares; the attribute's name is its address."""
+    """One piece of state that a DoFn's class declares; the name of the attribute identifies it in checkpoints."""
 
     def bind(self, store: dict[str, Any], name: str) -> Any:
-        """Return the handle over what is kept for one key and window."""
+        """Return the handle for the state of one key and window."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Say what it is, for fingerprints and explanations."""
+        """Describe the spec, for fingerprints and explanations."""
         raise NotImplementedError
 
 
@@ -60,7 +60,7 @@ class ValueStateSpec(StateSpec, Generic[T]):
     """Declare a `ValueState`.
 
     Args:
-        default: what is read where nothing was written.
+        default: the value to read if nothing has been written.
 
     Source: Beam's `ReadModifyWriteStateSpec`.
 
@@ -84,7 +84,7 @@ class ValueStateSpec(StateSpec, Generic[T]):
         return ValueState(store, name, self.default)
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the spec."""
         return "value"
 
 
@@ -100,7 +100,7 @@ class BagStateSpec(StateSpec, Generic[T]):
         return BagState(store, name)
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the spec."""
         return "bag"
 
 
@@ -116,7 +116,7 @@ class SetStateSpec(StateSpec, Generic[T]):
         return SetState(store, name)
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the spec."""
         return "set"
 
 
@@ -132,7 +132,7 @@ class MapStateSpec(StateSpec, Generic[K, V]):
         return MapState(store, name)
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the spec."""
         return "map"
 
 
@@ -151,7 +151,7 @@ class CombiningStateSpec(StateSpec):
         combine: the combiner, or its class.
 
     Raises:
-        InvalidType: for anything else.
+        InvalidType: if `combine` is neither.
 
     Source: Beam's `CombiningValueStateSpec`.
 
@@ -170,19 +170,19 @@ class CombiningStateSpec(StateSpec):
         return CombiningState(store, name, self.combine)
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the spec."""
         return f"combined by {type(self.combine).__name__}"
 
 
 @attrs.frozen(eq=False)
 class TimerSpec:
-    """Declare a `Timer`, or with tags a family of them; `on_timer` says what runs when it fires.
+    """Declare a `Timer`, or with tags a family of timers; `on_timer` marks the function that runs when it fires.
 
     Args:
-        domain: whether it waits for the watermark (`EVENT_TIME`) or for the clock (`PROCESSING_TIME`).
+        domain: whether the timer waits for the watermark (`EVENT_TIME`) or for the clock (`PROCESSING_TIME`).
 
     Raises:
-        InvalidArgument: for anything but a `TimeDomain`.
+        InvalidArgument: if `domain` is not a `TimeDomain`.
 
     Source: Beam's `TimerSpec`.
 
@@ -205,13 +205,13 @@ class TimerSpec:
             )
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the spec."""
         return f"{self.domain.name.lower().replace('_', '-')} timer"
 
 
 @attrs.frozen(eq=False)
 class WatermarkHoldSpec:
-    """Declare a `WatermarkHold`: for a DoFn that keeps what it is still to give at event times of its own choosing.
+    """Declare a `WatermarkHold`, for a DoFn that buffers elements and emits them later at event times that it chooses.
 
     Source: Beam's Java SDK has `WatermarkHoldState` inside; MillWheel's state carries a timestamp.
 
@@ -236,16 +236,16 @@ class WatermarkHoldSpec:
     """
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the spec."""
         return "watermark hold"
 
 
 @attrs.frozen(eq=False)
 class WatermarkSpec:
-    """Declare a `Watermark`: for a DoFn that looks at the watermark of its input.
+    """Declare a `Watermark`, for a DoFn that reads the watermark of its input.
 
-    An element is late if it stands before `watermark.read()`. In a bounded job the watermark follows the elements of
-    each key, so that none is late there.
+    An element is late if its event time is before `watermark.read()`. In a bounded job the watermark follows the
+    elements of each key, so that no element is late.
 
     Source: MillWheel's `low_watermark`; Beam has none.
 
@@ -264,21 +264,22 @@ class WatermarkSpec:
     """
 
     def describe(self) -> str:
-        """Say what it is."""
+        """Describe the spec."""
         return "watermark"
 
 
 def on_timer(timer: TimerSpec | str) -> Callable[[FunctionT], FunctionT]:
-    """Have a function of a DoFn run when a timer fires; it gives outputs as `process` does.
+    """Mark a function of a DoFn to run when a timer fires; it returns outputs as `process` does.
 
     Its parameters are filled by name: the DoFn's states and timers, `key`, `window`, `timestamp` (the event time of
-    its outputs), `fire_timestamp` (what the timer was set to), `timer_tag`, and the keyword arguments given to `ParDo`.
+    its outputs), `fire_timestamp` (the time to which the timer was set), `timer_tag`, and the keyword arguments given
+    to `ParDo`.
 
     Args:
         timer: the spec, or the name of the class attribute that holds it.
 
     Raises:
-        InvalidType: for anything else.
+        InvalidType: if `timer` is neither.
 
     Source: Beam's `on_timer`.
 

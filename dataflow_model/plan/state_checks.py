@@ -1,4 +1,4 @@
-"""What a plan may not do with stateful DoFns."""
+"""Checks of the stateful DoFns in a plan."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["check_state"]
 
 
 def check_state(plan: Plan) -> None:
-    """Raise for a stateful DoFn that would see retractions without knowing, or whose side inputs change.
+    """Raise for a stateful DoFn that would process retractions as elements, or whose side inputs change.
 
     Raises:
-        PlanError: behind a retracting strategy, unless `process` names `is_retraction`.
+        PlanError: after a retracting grouping, unless `process` has the parameter `is_retraction`.
         NotYetSupported: with a side input that changes while the plan runs.
     """
     stateful = [node for node in plan.nodes if isinstance(node, ParDo) and node.is_stateful]

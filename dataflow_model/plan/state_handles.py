@@ -1,6 +1,6 @@
-"""What a DoFn's functions are handed: state and timers of one key and window.
+"""The handles passed to a DoFn's functions: state and timers of one key and window.
 
-Handles are made for one call of a function, and are not to be kept.
+A handle is valid only during the call of a function; do not keep it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OutputT = TypeVar("OutputT")
 
 
 class _Handle:
-    """One piece of state of one key and window; what is in it is kept under its name, nothing where it is empty."""
+    """One piece of state of one key and window, stored under its name; nothing is stored if it is empty."""
 
     __slots__ = ("_name", "_store")
 
@@ -49,12 +49,12 @@ class _Handle:
         self._name = name
 
     def clear(self) -> None:
-        """Forget what it holds."""
+        """Clear the state."""
         self._store.pop(self._name, None)
 
 
 class ValueState(_Handle, Generic[T]):
-    """One value; Beam's `ReadModifyWriteState`."""
+    """State with one value; Beam's `ReadModifyWriteState`."""
 
     __slots__ = ("_default",)
 
@@ -63,11 +63,11 @@ class ValueState(_Handle, Generic[T]):
         self._default = default
 
     def read(self) -> T:
-        """Return the value, or the spec's default where nothing has been written."""
+        """Return the value, or the spec's default if nothing has been written."""
         if self._name in self._store:
             value: T = self._store[self._name]
             return value
-        default: T = copy.deepcopy(self._default)  # a list that someone appends to must not show up at another key
+        default: T = copy.deepcopy(self._default)  # so that changing a mutable default does not affect other keys
         return default
 
     def write(self, value: T) -> None:
@@ -76,7 +76,7 @@ class ValueState(_Handle, Generic[T]):
 
 
 class BagState(_Handle, Generic[T]):
-    """A list that grows; in the order of adding."""
+    """State with a list of elements, in the order in which they were added."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class BagState(_Handle, Generic[T]):
         self._store.setdefault(self._name, []).append(element)
 
     def read(self) -> list[T]:
-        """Return the elements, in a list of their own."""
+        """Return the elements in a new list."""
         return list(self._store.get(self._name, ()))
 
     def __len__(self) -> int:
@@ -93,16 +93,16 @@ class BagState(_Handle, Generic[T]):
 
 
 class SetState(_Handle, Generic[T]):
-    """Distinct hashable elements, in the order in which they were first added."""
+    """State with distinct hashable elements, in the order in which they were first added."""
 
     __slots__ = ()
 
     def add(self, element: T) -> None:
-        """Add an element; nothing changes if an equal one is there."""
+        """Add an element, unless an equal one is present."""
         self._store.setdefault(self._name, {}).setdefault(element)  # a dict keeps the order in every process
 
     def remove(self, element: T) -> None:
-        """Take an element out, if it is there."""
+        """Remove an element, if it is present."""
         held: dict[T, None] = self._store.get(self._name, {})
         held.pop(element, None)
         if not held:
@@ -120,20 +120,20 @@ class SetState(_Handle, Generic[T]):
 
 
 class MapState(_Handle, Generic[K, V]):
-    """A dictionary, in the order in which keys were first put."""
+    """State with a dictionary, in the order in which its keys were first put."""
 
     __slots__ = ()
 
     def put(self, key: K, value: V) -> None:
-        """Set what a key leads to."""
+        """Set the value of a key."""
         self._store.setdefault(self._name, {})[key] = value
 
     def get(self, key: K, default: Any = None) -> V | Any:
-        """Return what a key leads to, or `default`."""
+        """Return the value of a key, or `default`."""
         return self._store.get(self._name, {}).get(key, default)
 
     def remove(self, key: K) -> None:
-        """Take a key out, if it is there."""
+        """Remove a key, if it is present."""
         held: dict[K, V] = self._store.get(self._name, {})
         held.pop(key, None)
         if not held:
@@ -154,7 +154,7 @@ class MapState(_Handle, Generic[K, V]):
 
 
 class CombiningState(_Handle, Generic[InputT, OutputT]):
-    """What a `CombineFn` makes of all that was added; only the accumulator is kept."""
+    """State that combines added inputs with a `CombineFn`; only the accumulator is stored."""
 
     __slots__ = ("_combine",)
 
@@ -163,18 +163,18 @@ class CombiningState(_Handle, Generic[InputT, OutputT]):
         self._combine = combine
 
     def add(self, element: InputT) -> None:
-        """Combine one more input."""
+        """Add an input to the accumulator."""
         accumulator = self._store[self._name] if self._name in self._store else self._combine.create_accumulator()
         self._store[self._name] = self._combine.add_input(accumulator, element)
 
     def read(self) -> OutputT:
-        """Return the output; the combiner's output of nothing where nothing was added."""
+        """Return the combiner's output; if nothing was added, its output for no inputs."""
         accumulator = self._store[self._name] if self._name in self._store else self._combine.create_accumulator()
         return self._combine.extract_output(accumulator)
 
 
 class TimerBoard(Protocol):
-    """What a timer's handle needs of the engine that runs it."""
+    """The part of the engine that a timer's handle uses."""
 
     def set_timer(self, name: str, domain: TimeDomain, tag: str, time: int, output_time: int | None) -> None:
         """Set or reset a timer."""
@@ -185,15 +185,14 @@ class TimerBoard(Protocol):
         ...
 
     def after(self, domain: TimeDomain, delay: int) -> int:
-        """Return the instant a delay after the present one."""
+        """Return the current instant plus a delay."""
         ...
 
 
 class Timer:
-    """A timer of one key and window; with tags, a family of them.
+    """A timer of one key and window; with tags, a family of timers.
 
-    Each tag has one timer: setting it again moves it. A timer fires once, and is not set any more when its function
-    runs.
+    Each tag has one timer; setting it again moves it. A timer fires once, and is no longer set when its function runs.
     """
 
     __slots__ = ("_board", "_domain", "_name")
@@ -207,32 +206,32 @@ class Timer:
         """Set the timer to an instant of its own domain.
 
         Args:
-            time: when to fire. An event-time timer fires when the watermark reaches it; at or behind the watermark it
-                fires right after the function that sets it, behind those of its key that are due earlier.
-                A processing-time timer at or behind the clock counts as set to the clock: it fires when that next
-                moves, or the tick closes.
-            tag: which timer of the family.
-            output_timestamp: the event time of what its function gives, which holds the watermark until it fires. By
-                default for event time the timer's own, for processing time that of the element or timer that sets it;
-                never outside the window.
+            time: when to fire. An event-time timer fires when the watermark reaches it; if it is at or behind the
+                watermark, it fires right after the function that sets it, after timers of its key that are due earlier.
+                A processing-time timer at or behind the clock is treated as set to the clock: it fires when the clock
+                next advances, or the tick closes.
+            tag: the tag of the timer in the family.
+            output_timestamp: the event time of its function's outputs, which holds the watermark until the timer fires.
+                By default, for event time the timer's own time, for processing time that of the element or timer that
+                sets it; never outside the window.
 
         Raises:
-            InvalidArgument: for an event time after the window's expiry, at which the timer would be gone, or an
-                output timestamp before that of what sets it, or after the timer's own event time.
-            InvalidType: for an instant of the other domain, or a tag that is no text.
+            InvalidArgument: for an event time after the window's expiry, when the timer would be cleared, or an output
+                timestamp before that of the element or timer that sets it, or after the timer's own event time.
+            InvalidType: for an instant of the other domain, or a tag that is not a string.
         """
         at = event_time(time) if self._domain is TimeDomain.EVENT_TIME else processing_time(time)
         self._set(int(at), tag, output_timestamp)
 
     def set_after(self, delay: DurationLike, *, tag: str = "", output_timestamp: InstantLike | None = None) -> None:
-        """Set the timer to a delay after the present.
+        """Set the timer to a delay after the current time.
 
-        The present is in processing time the clock, or the time of the processing-time timer that is firing; in event
-        time that of the element, or of the event-time timer that is firing.
+        In processing time the current time is the clock, or the time of the processing-time timer that is firing; in
+        event time it is that of the element, or of the event-time timer that is firing.
 
         Args:
-            delay: how long after it.
-            tag: which timer of the family.
+            delay: the delay.
+            tag: the tag of the timer in the family.
             output_timestamp: see `set`.
         """
         self._set(self._board.after(self._domain, int(duration(delay))), tag, output_timestamp)
@@ -247,25 +246,25 @@ class Timer:
 
 
 class HoldBoard(Protocol):
-    """What a hold's handle needs of the engine that runs it."""
+    """The part of the engine that a hold's handle uses."""
 
     def set_hold(self, name: str, time: int) -> None:
         """Set or move a hold."""
         ...
 
     def clear_hold(self, name: str) -> None:
-        """Let go, if there is a hold."""
+        """Release the hold, if there is one."""
         ...
 
     def read_hold(self, name: str) -> int | None:
-        """Return where the watermark is held; `None` where it is not."""
+        """Return the instant at which the watermark is held; `None` if it is not."""
         ...
 
 
 class WatermarkHold:
-    """A hold of the output's watermark for one key and window: what is still to be given from it on will be on time.
+    """A hold of the output watermark for one key and window: outputs from the held instant on are not late.
 
-    While it stands, outputs and timers may stand as early as it does.
+    While it is set, outputs and timers may have event times as early as the held instant.
     """
 
     __slots__ = ("_board", "_name")
@@ -275,29 +274,29 @@ class WatermarkHold:
         self._name = name
 
     def set(self, timestamp: InstantLike) -> None:
-        """Hold the watermark, or move the hold; what is behind the input's watermark already can hold nothing.
+        """Hold the watermark at an instant, or move the hold; an instant behind the input's watermark has no effect.
 
         Raises:
-            InvalidArgument: for an instant before that of the element or timer, unless the hold stood there before.
+            InvalidArgument: for an instant before that of the element or timer, unless the hold was already there.
         """
         self._board.set_hold(self._name, int(event_time(timestamp)))
 
     def read(self) -> EventTime | None:
-        """Return where it stands, or `None`."""
+        """Return the held instant, or `None` if there is no hold."""
         time = self._board.read_hold(self._name)
         return None if time is None else EventTime(time)
 
     def clear(self) -> None:
-        """Let the watermark go on."""
+        """Release the hold."""
         self._board.clear_hold(self._name)
 
 
 class Watermark:
-    """The watermark of a DoFn's input, as it stands while a function runs.
+    """The watermark of a DoFn's input at the time of the call.
 
     Args:
         low: the low watermark.
-        percentiles: the further ones that the DoFn has named.
+        percentiles: the percentiles that the DoFn names in `watermark_percentiles`.
 
     Example:
         >>> Watermark(5, {90: 7}).read(90)
@@ -319,13 +318,13 @@ class Watermark:
         """Return the low watermark, or a percentile of it that the DoFn names in `watermark_percentiles`.
 
         Raises:
-            InvalidArgument: for another percentile.
+            InvalidArgument: for a percentile that the DoFn does not name.
         """
         if percentile == LOW_WATERMARK:
             return EventTime(self._low)
         if percentile not in self._percentiles:
-            named = ", ".join(f"{one:g}" for one in sorted({*self._percentiles, percentile}))
-            available = [f"{one:g}" for one in sorted({*self._percentiles, LOW_WATERMARK})]
+            named = ", ".join(f"{value:g}" for value in sorted({*self._percentiles, percentile}))
+            available = [f"{value:g}" for value in sorted({*self._percentiles, LOW_WATERMARK})]
             raise InvalidArgument(
                 f"the watermark's percentile {percentile!r} is not available, only [{', '.join(available)}]",
                 hint=f"declare it in the class: watermark_percentiles = ({named})",

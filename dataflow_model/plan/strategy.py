@@ -1,4 +1,4 @@
-"""The windowing strategy: where, when and how, as one reusable value."""
+"""The windowing strategy: windows, trigger and accumulation mode as one reusable value."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = [
 class AccumulationMode(enum.Enum):
     """How a pane relates to the panes before it.
 
-    `DISCARDING` and `ACCUMULATING`, as Beam calls them, are `CLEAR_ALWAYS` and `ACCUMULATE_ALWAYS`; the two in between
-    obey what a trigger asks for.
+    `DISCARDING` and `ACCUMULATING`, Beam's names, are `CLEAR_ALWAYS` and `ACCUMULATE_ALWAYS`. With the two modes in
+    between, a trigger's `FiringMode` can override the default.
 
     Example:
         >>> AccumulationMode.DISCARDING
@@ -43,7 +43,7 @@ class AccumulationMode(enum.Enum):
 
 
 class TimestampCombiner(enum.Enum):
-    """The event time of a pane: the end of its window, or that of its earliest or latest element that was on time."""
+    """The event time of a pane: that of its window's end, or of its earliest or latest element that was not late."""
 
     END_OF_WINDOW = "end_of_window"
     EARLIEST = "earliest"
@@ -51,21 +51,21 @@ class TimestampCombiner(enum.Enum):
 
 
 class OnTimeBehavior(enum.Enum):
-    """Whether a firing as the watermark passes goes out with nothing new in it."""
+    """Whether the firing when the watermark passes the end of the window emits a pane even if it has nothing new."""
 
     FIRE_ALWAYS = "fire_always"
     FIRE_IF_NON_EMPTY = "fire_if_non_empty"
 
 
 class ClosingBehavior(enum.Enum):
-    """Whether a window that expires sends a last pane with nothing new in it."""
+    """Whether a window that expires emits a last pane even if it has nothing new."""
 
     FIRE_ALWAYS = "fire_always"
     FIRE_IF_NON_EMPTY = "fire_if_non_empty"
 
 
 class LateData(enum.Enum):
-    """What happens to an element whose window has expired: dropped and counted, or a window of its own again."""
+    """What happens to an element whose window has expired: it is dropped and counted, or starts its window again."""
 
     DROP = "drop"
     DUPLICATE_WINDOW = "duplicate_window"
@@ -73,16 +73,25 @@ class LateData(enum.Enum):
 
 @attrs.frozen
 class WindowingStrategy:
-    """Where (`window_fn`), when (`trigger`, `allowed_lateness`, behaviours) and how (`accumulation_mode`).
+    """How a collection is windowed and grouped, as one reusable value.
 
     Attributes:
-        retracting: whether a pane takes the one before it back.
-        late_data: `None` takes the pipeline's default, which is to drop and count.
-        merged: the windows have been through a grouping under a merging function, so they merge no more.
+        window_fn: the window function, which assigns elements to windows.
+        trigger: when panes are emitted.
+        accumulation_mode: how a pane relates to the panes before it.
+        retracting: whether a pane retracts the pane before it.
+        allowed_lateness: how long after the end of a window late elements are still accepted.
+        on_time: whether an on-time pane is emitted even if it has nothing new.
+        closing: whether a last pane is emitted at expiry even if it has nothing new.
+        timestamp_combiner: how the event time of a pane is determined.
+        late_data: what happens to elements of expired windows; `None` means the pipeline's default, which is to drop
+            and count them.
+        may_lose_data: whether a trigger that may finish before its window expires is accepted.
+        merged: whether the windows have been merged by an earlier grouping, so that they do not merge again.
 
     Raises:
-        InvalidArgument: for a negative lateness, retractions with a clearing mode, or a trigger that may finish
-            and so lose data without `may_lose_data`.
+        InvalidArgument: for a negative lateness, retractions with a clearing mode, or a trigger that may finish and
+            lose data without `may_lose_data`.
 
     Source: Beam's `Windowing`; the papers' window function and trigger strategy in one.
     """
@@ -129,7 +138,7 @@ class WindowingStrategy:
 
     @property
     def accumulates(self) -> bool:
-        """Whether a pane holds what earlier panes of its window held, unless a trigger says otherwise."""
+        """Whether a pane contains the elements of its window's earlier panes, unless a trigger overrides it."""
         return self.accumulation_mode in {AccumulationMode.ACCUMULATE_ALWAYS, AccumulationMode.ACCUMULATE_BY_DEFAULT}
 
     @property
@@ -138,14 +147,14 @@ class WindowingStrategy:
         return self.window_fn.is_merging and not self.merged
 
     def after_grouping(self, label: str) -> WindowingStrategy:
-        """Return the strategy that a grouping's output carries: the trigger's continuation, and no more merging.
+        """Return the strategy of a grouping's output, with the trigger's continuation and without merging.
 
         Args:
-            label: the grouping's, for errors.
+            label: the label of the grouping, for errors.
 
         Raises:
-            InvalidType: when a user's `continuation()` returns something other than a trigger.
-            InvalidArgument: when what it returns may finish, so that later data would be dropped.
+            InvalidType: if a user's `continuation()` does not return a trigger.
+            InvalidArgument: if the continuation may finish, so that later data would be dropped.
 
         Source: Beam's `getContinuationTrigger`.
 

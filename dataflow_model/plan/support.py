@@ -1,7 +1,7 @@
-"""What a pipeline may ask of a runner, feature by feature, and each runner's answer as data.
+"""The features that a pipeline may require of a runner, and each runner's support for them as data.
 
-A runner has one table with an answer to every feature. It looks up its own table before it runs a plan, and the matrix
-in the documentation is made of the same tables, so that the two cannot differ.
+A runner has one table with an answer for every feature. It checks a plan against its table before running it, and the
+matrix in the documentation is generated from the same tables, so the two cannot differ.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = ["Answer", "Support", "Supported", "Unsupported", "features_of"]
 
 @attrs.frozen
 class Supported:
-    """A runner has it.
+    """A runner supports the feature.
 
     Attributes:
-        how: what is particular about it there.
+        how: what is special about the feature on this runner.
     """
 
     how: str = ""
@@ -51,11 +51,11 @@ class Supported:
 
 @attrs.frozen
 class Unsupported:
-    """A runner does not have it.
+    """A runner does not support the feature.
 
     Attributes:
-        reason: why; a clause, as it goes into a message.
-        instead: what to do instead; an imperative.
+        reason: why not, as a clause for the message.
+        instead: what to do instead, as an imperative.
     """
 
     reason: str
@@ -70,11 +70,11 @@ class Support:
     """The table of one runner.
 
     Attributes:
-        runner: what users write to get it.
-        answers: its answer to each feature.
+        runner: the expression that creates the runner.
+        answers: the answer for each feature.
 
     Raises:
-        ValueError: for a table without an answer to some feature.
+        ValueError: for a table without an answer for some feature.
 
     Example:
         >>> table = Support("ToyRunner()", dict.fromkeys(Feature, Supported()) | {
@@ -89,44 +89,44 @@ class Support:
     answers: Mapping[Feature, Answer] = attrs.field(repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Check that no feature is forgotten."""
+        """Check that every feature has an answer."""
         missing = [feature.name for feature in Feature if feature not in self.answers]
         if missing:
             raise ValueError(f"{self.runner} says nothing about {', '.join(missing)}")
 
     def check(self, plan: Plan) -> None:
-        """Raise for the first thing in a plan that the runner does not have.
+        """Raise for the first feature in a plan that the runner does not support.
 
         Raises:
-            UnsupportedOnRunner: with the label of what needs it, the reason and the way out.
+            UnsupportedOnRunner: with the label of the transform that needs it, the reason and a hint.
         """
         for label, feature in features_of(plan):
             self.require(feature, repr(label))
 
     def require(self, feature: Feature, who: str) -> None:
-        """Raise unless the runner has a feature.
+        """Raise unless the runner supports a feature.
 
         Args:
-            feature: what is needed.
-            who: what needs it, as the message says it.
+            feature: the feature.
+            who: what needs the feature, for the message.
 
         Raises:
-            UnsupportedOnRunner: with the reason and the way out.
+            UnsupportedOnRunner: with the reason and a hint.
         """
         if isinstance(self.answers[feature], Unsupported):
             raise self.refusal(feature, who)
 
     def refusal(self, feature: Feature, who: str) -> UnsupportedOnRunner:
-        """Return the error for a feature that the runner does not have."""
+        """Return the error for a feature that the runner does not support."""
         answer = self.answers[feature]
-        assert isinstance(answer, Unsupported), f"{self.runner} has {feature}"  # noqa: S101 - callers have looked
+        assert isinstance(answer, Unsupported), f"{self.runner} has {feature}"  # noqa: S101 - callers have checked
         return UnsupportedOnRunner(
             f"{who} needs {feature.value}, which {self.runner} does not support: {answer.reason}", hint=answer.instead
         )
 
 
 def features_of(plan: Plan) -> Iterator[tuple[str, Feature]]:
-    """Yield what each node of a plan needs, with its label, in the plan's order.
+    """Yield the features that each node of a plan needs, with its label, in the plan's order.
 
     Example:
         >>> import dataflow_model as dm

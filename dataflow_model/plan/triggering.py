@@ -1,4 +1,4 @@
-"""What a plan's triggers wait for, beside the low watermark and the clock."""
+"""What a plan's triggers wait for besides the low watermark and the clock: percentiles and signals."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["asks_for_percentile", "awaited_percentiles", "awaited_signals", "check_percentiles"]
 
 ASKED: Final = "watermark_percentile"
-TOLD: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
-"""The percentiles below 100 that are told apart."""
+DISTINGUISHED: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
+"""The percentiles below 100 that `watermark_percentile` distinguishes."""
 
 
 def awaited_percentiles(plan: Plan) -> tuple[float, ...]:
-    """Return the percentiles of the watermark below 100 that some trigger waits for or function asks for, lowest first.
+    """Return the percentiles of the watermark below 100 that a trigger or a function uses, lowest first.
 
     Example:
         >>> import dataflow_model as dm
@@ -33,16 +33,16 @@ def awaited_percentiles(plan: Plan) -> tuple[float, ...]:
     awaited.update(
         percentile for node in plan.nodes if isinstance(node, ParDo) for percentile in node.fn.watermark_percentiles
     )
-    return tuple(sorted(awaited.union(TOLD if asks_for_percentile(plan) else ())))
+    return tuple(sorted(awaited.union(DISTINGUISHED if asks_for_percentile(plan) else ())))
 
 
 def asks_for_percentile(plan: Plan) -> bool:
-    """Tell whether some function asks at which percentile of the watermark its element was produced."""
+    """Return whether any function requests `watermark_percentile`."""
     return any(isinstance(node, ParDo) and ASKED in node.metadata for node in plan.nodes)
 
 
 def check_percentiles(plan: Plan) -> None:
-    """Raise `PlanError` for a function that asks for the watermark's percentile where none is known yet."""
+    """Raise `PlanError` for a function that requests `watermark_percentile` where it is not known."""
     for node in plan.nodes:
         if isinstance(node, ParDo) and ASKED in node.metadata:
             unknown = _unknown_before(plan, node)
@@ -55,7 +55,7 @@ def check_percentiles(plan: Plan) -> None:
 
 
 def _unknown_before(plan: Plan, node: ParDo) -> str | None:
-    """Return the source or function whose elements come to this one without a percentile, if there is one."""
+    """Return the source or function whose elements reach this one without a percentile, if there is one."""
     if node.is_stateful:
         return node.label
     changing = {side.ref for side in dynamic_sides(plan)}

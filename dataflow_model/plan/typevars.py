@@ -35,7 +35,7 @@ ElementT = TypeVar("ElementT", default=Any)
 """The elements of a collection."""
 ElementT_co = TypeVar("ElementT_co", default=Any, covariant=True)
 ElementT_contra = TypeVar("ElementT_contra", default=object, contravariant=True)
-"""The elements that a function takes; any, unless the function says otherwise."""
+"""The elements that a function takes; any by default."""
 KeyT = TypeVar("KeyT", default=Any)
 ValueT = TypeVar("ValueT", default=Any)
 
@@ -48,5 +48,5 @@ InputT_contra = TypeVar("InputT_contra", default=Any, contravariant=True)
 OutputT_co = TypeVar("OutputT_co", default=Any, covariant=True)
 
 ResultT = TypeVar("ResultT", default=Any)
-"""What applying a transform gives: a collection, or several."""
+"""The result of applying a transform: a collection, or several."""
 ResultT_co = TypeVar("ResultT_co", default=Any, covariant=True)

@@ -1,6 +1,6 @@
-"""The origins of a source's watermark: its parts that each have one, and how these make the source's.
+"""The origins of a source's watermark: parts with a watermark each, from which the source's watermark is computed.
 
-Source: the MillWheel paper, where injectors seed the low watermark, each for its part of the input.
+Source: the MillWheel paper, where each injector seeds the low watermark for its part of the input.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ def _optional_duration(value: DurationLike | None) -> Duration | None:
 
 @attrs.frozen
 class WatermarkOrigins:
-    """The parts of a source that each have a watermark of their own, and how these make the source's.
+    """The parts of a source that each have a watermark, and how the source's watermark is computed from them.
 
     Attributes:
-        by: the column whose values name the origins, `"file"` where each file is one, `None` where the whole source is.
-        partitions: names that must all have reported before there is a watermark; none are declared by default. For
-            bounded files with `by="file"` it is all files that are there when the run begins.
-        idle_after: how long an origin may give nothing before it stops holding the watermark; `None`: for ever.
-        max_skew: how far an origin may run ahead of the low watermark before the source waits; `None`: any distance.
-        weight: whether a percentile counts origins, or weighs each by its records.
+        by: the column whose values name the origins, `"file"` if each file is an origin, or `None` if the whole source
+            is one.
+        partitions: the names of origins that must all have reported before there is a watermark; by default none. For
+            bounded files with `by="file"` these are all files that exist when the run starts.
+        idle_after: how long an origin may be silent before it stops holding back the watermark; `None` for no limit.
+        max_skew: how far an origin may run ahead of the low watermark before the source waits; `None` for no limit.
+        weight: whether a percentile counts each origin once (`"origins"`) or by its records (`"records"`).
 
     Raises:
         InvalidArgument: for durations that are not positive, an unknown weight, or partitions without `by`.
@@ -86,7 +87,7 @@ class WatermarkOrigins:
         return None if self.by == "file" else self.by
 
     def describe(self) -> str:
-        """Say what differs from the default."""
+        """Describe the options that differ from the default."""
         words = [] if self.by is None else [f"origins by {self.by}"]
         words += [f"partitions {', '.join(self.partitions)}"] if self.partitions else []
         words += [] if self.idle_after is None else [f"idle after {duration_text(self.idle_after)}"]
@@ -100,7 +101,7 @@ EVERYTHING: Final = WatermarkOrigins()
 
 
 class WatermarkOptions(TypedDict, total=False):
-    """The options by which a read names its watermark's origins; see `WatermarkOrigins`."""
+    """The options of a read for the origins of its watermark; see `WatermarkOrigins`."""
 
     watermark_origin: str | None
     partitions: Iterable[object] | None
@@ -110,7 +111,7 @@ class WatermarkOptions(TypedDict, total=False):
 
 
 def origins_of(options: WatermarkOptions) -> WatermarkOrigins:
-    """Return what a read's options say.
+    """Return the origins that a read's options define.
 
     Example:
         >>> origins_of({"watermark_origin": "file", "idle_after": "1 minute"}).describe()

@@ -1,4 +1,4 @@
-"""Watermark estimators: what seeds a source's watermark, as values; the engine folds observations with them.
+"""Watermark estimators as values: how a source's watermark follows from the event times or the clock.
 
 Source: the MillWheel paper, section 4.4 (injectors), and the Dataflow Model paper, section 2.3.
 """
@@ -31,32 +31,32 @@ __all__ = [
 
 @attrs.frozen
 class Arrival:
-    """Take the time of arrival as the event time: the watermark is then perfect."""
+    """Use the time of arrival as the event time; the watermark is then perfect."""
 
     def __repr__(self) -> str:
         return "ARRIVAL"
 
 
 ARRIVAL = Arrival()
-"""Pass as `event_time=` when a record happens when it is seen."""
+"""Pass as `event_time=` if the event time of a record is its time of arrival."""
 
 
 @runtime_checkable
 class WatermarkEstimator(Protocol):
-    """What the watermark of an origin is, given how far the origin has come.
+    """Computes the watermark of an origin from the progress of the origin.
 
-    How far that is depends on no order of observations within a tick, so that tasks that read in parallel can each
-    send a summary. For most estimators it is the greatest event time seen; `Explicit` looks at punctuation rows only,
-    `WallTime` at the clock, and from what `AdaptiveLateness` gives the delay that it has learned is taken off.
+    The progress does not depend on the order of observations within a tick, so that tasks that read in parallel can
+    each send a summary. For most estimators it is the greatest event time seen; for `Explicit` only punctuation rows
+    count, for `WallTime` it is the clock, and for `AdaptiveLateness` the engine also subtracts the learned delay.
     """
 
     def watermark(self, reached: EventTime) -> EventTime:
-        """Return W: all data with event time < W is believed seen. It must not fall when `reached` rises."""
+        """Return the watermark for the progress `reached`; it must not decrease when `reached` increases."""
         ...
 
 
 def check_estimator(value: object) -> WatermarkEstimator:
-    """Return `value` if it is an estimator; else an error that says what one looks like."""
+    """Return `value` if it is an estimator; raise `InvalidType` otherwise."""
     if not isinstance(value, WatermarkEstimator):
         raise InvalidType(
             f"`watermark` must be an estimator, got {value!r}",
@@ -83,14 +83,14 @@ def _check_delay(delay: Duration) -> None:
 
 @attrs.frozen
 class BoundedOutOfOrderness:
-    """Trail the greatest event time by a fixed delay.
+    """A watermark that trails the greatest event time by a fixed delay.
 
-    With delay d the watermark is `greatest − d`; an element is late when it is more than d behind.
+    With the delay d the watermark is `greatest − d`; an element is late if it is more than d behind.
 
     Raises:
         InvalidArgument: for a negative delay.
 
-    Source: Flink's strategy of the same name; Spark's `withWatermark` is this one with the delay `d`.
+    Source: Flink's strategy of the same name; Spark's `withWatermark` works the same way.
 
     Example:
         >>> from dataflow_model.time import event_time
@@ -111,7 +111,7 @@ class BoundedOutOfOrderness:
 
 @attrs.frozen
 class Monotonic:
-    """Take event times as never going back: the watermark is the greatest seen.
+    """A watermark for event times that never decrease: it is the greatest event time seen.
 
     Example:
         >>> Monotonic().watermark(EventTime(5))
@@ -125,15 +125,15 @@ class Monotonic:
 
 @attrs.frozen(repr=False)
 class Explicit:
-    """Take the watermark from punctuation rows: rows which say that everything before their event time has come.
+    """A watermark taken from punctuation rows, which state that everything before their event time has arrived.
 
-    A punctuation row is an element like any other; filter it out behind the source if it is no data.
+    A punctuation row is also an element; filter it out after the source if it is not data.
 
     Args:
-        punctuation: tells of a row whether it is one; rows are what the source gives, so named tuples for files.
+        punctuation: a function of a row that returns whether it is a punctuation row; for files, rows are named tuples.
 
     Raises:
-        InvalidType: for something that cannot be called.
+        InvalidType: if `punctuation` cannot be called.
 
     Source: punctuations (Tucker et al. 2003), one of the watermarks that the Dataflow Model paper builds on.
 
@@ -159,16 +159,16 @@ class Explicit:
         return reached
 
     def __repr__(self) -> str:
-        # Without an address: the checkpoint's fingerprint has it.
+        # Without an address, since the checkpoint's fingerprint contains the repr.
         return f"Explicit({getattr(self.punctuation, '__qualname__', type(self.punctuation).__qualname__)})"
 
 
 @attrs.frozen
 class WallTime:
-    """Trail the processing clock: for sources that may have no events for a while, yet must let windows close.
+    """A watermark that trails the processing clock, for sources that may be silent while windows must still close.
 
-    With delay d an element is late when it comes more than d after it happened. The clock is the pipeline's: the wall,
-    or the replay clock.
+    With the delay d an element is late if it arrives more than d after it happened. The clock is the pipeline's: the
+    wall clock or the replay clock.
 
     Raises:
         InvalidArgument: for a negative delay.
@@ -191,17 +191,18 @@ class WallTime:
 
 @attrs.frozen
 class AdaptiveLateness:
-    """Learn how far out of order elements come, and trail the greatest event time so that about a fraction is late.
+    """A watermark that learns how far elements are out of order, so that about a given fraction of them is late.
 
-    A sketch (a t-digest) holds the distribution of the skew: how far an element is behind the greatest event time of
-    earlier ticks. The delay is its quantile at `1 − fraction`; it is learned anew as records come. Before
-    `1 / fraction` records nothing can be said about such a quantile, and the watermark stays at −∞.
+    It trails the greatest event time by a learned delay. A sketch (a t-digest) keeps the distribution of the skew, that
+    is, how far an element is behind the greatest event time of earlier ticks; the delay is its quantile at
+    `1 − fraction`, updated as records arrive. Until `1 / fraction` records have been seen, that quantile is unknown and
+    the watermark stays at −∞.
 
     Args:
         fraction: the share of records that may be late, in (0, 1).
 
     Raises:
-        InvalidArgument: for a fraction out of range.
+        InvalidArgument: for a fraction outside (0, 1).
 
     Source: t-digest: Dunning and Ertl, "Computing extremely accurate quantiles using t-digests"; here that of Apache
     DataSketches.
@@ -223,17 +224,17 @@ class AdaptiveLateness:
 
     @property
     def warm_up(self) -> int:
-        """How many records it takes before there is a watermark."""
+        """The number of records needed before there is a watermark."""
         return round(1 / self.fraction)
 
     def watermark(self, reached: EventTime) -> EventTime:
-        """Return `reached`; the engine takes the delay off that it has learned."""
+        """Return `reached`; the engine subtracts the learned delay."""
         return reached
 
 
 @attrs.frozen
 class AtTheEnd:
-    """Keep the watermark at −∞ until the source ends: nothing is believed complete before.
+    """A watermark that stays at −∞ until the source ends.
 
     Example:
         >>> AtTheEnd().watermark(EventTime(5)) == MIN_TIMESTAMP

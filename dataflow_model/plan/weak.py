@@ -1,4 +1,4 @@
-"""Where weak productions make sense: in sinks that can publish at once, of values that nobody takes back."""
+"""Where weak productions are allowed: with sinks that can publish immediately, and values that are never retracted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_weak"]
 
 
 def check_weak(plan: Plan) -> None:
-    """Raise `PlanError` where weak productions would change nothing, or would lose track of what was taken back.
+    """Raise `PlanError` if weak productions would have no effect, or would publish values that may be retracted.
 
     Example:
         >>> import dataflow_model as dm

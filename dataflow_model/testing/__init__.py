@@ -1,4 +1,4 @@
-"""Tools to test pipelines, combiners, triggers and window functions; ours and yours."""
+"""Tools to test pipelines, combiners, triggers and window functions, both built-in and your own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases for a proof: elements in some order of arrival, watermarks and clock values between them, and other cuts."""
+"""Cases for a proof: elements in some order of arrival, with watermarks and clock values between them, and bundles."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Case:
     """One input for a proof.
 
     Attributes:
-        script: the elements as they arrive, with watermarks and clock values between.
-        cuts: for each step of the script whether it joins the one before (an element) or comes twice (another).
-        schedule: how a stream of the script is shared out, cut and interrupted.
+        script: the elements in order of arrival, with watermarks and clock values between them.
+        cuts: for each step, whether an element joins the bundle before it, or another step is repeated.
+        schedule: how a stream of the script is sharded, cut and interrupted.
     """
 
     script: TestStream
@@ -77,11 +77,11 @@ class Case:
 
 @attrs.frozen(eq=False)
 class Grounds:
-    """What of a pipeline tells which instants are worth trying.
+    """The properties of a pipeline that determine which instants are worth testing.
 
     Attributes:
-        strategies: of its groupings.
-        signals: the names that its triggers wait for.
+        strategies: the windowing strategies of its groupings.
+        signals: the names of the signals that its triggers wait for.
     """
 
     strategies: tuple[WindowingStrategy, ...]
@@ -90,25 +90,25 @@ class Grounds:
 
     @classmethod
     def of(cls, plan: Plan) -> Grounds:
-        """Look at a plan."""
+        """Return the grounds of a plan."""
         strategies = [node.strategy for node in plan.nodes if isinstance(node, GroupByKeyAndWindow)]
         return cls(tuple(strategies), tuple(sorted(awaited_signals(plan))))
 
     @property
     def lateness(self) -> int:
-        """How late an element may come so that no grouping drops it."""
+        """How late an element may arrive without being dropped by any grouping."""
         return min((int(strategy.allowed_lateness) for strategy in self.strategies), default=0)
 
     @property
     def delays(self) -> list[int]:
-        """The durations that the triggers name, and a second."""
+        """The durations that the triggers name, and one second."""
         durations = {_SECOND}
         for strategy in self.strategies:
             durations.update(durations_in(strategy.trigger))
         return sorted(durations)
 
     def watermarks(self, elements: Sequence[Element]) -> list[int]:
-        """The instants at which something may happen: event times, ends of windows, and their expiry."""
+        """The instants at which something may happen: event times, and the ends and expiry of windows."""
         instants: set[int] = set()
         for value, at in elements:
             instants.add(int(at))
@@ -118,13 +118,13 @@ class Grounds:
         return sorted(instant for instant in instants if int(MIN_TIMESTAMP) < instant < int(MAX_TIMESTAMP) - 1) or [0]
 
     def _ends(self, fn: WindowFn, value: Any, at: EventTime) -> set[int]:
-        """Return where an element's windows end, the same each time it is asked, as hypothesis needs it."""
+        """Return the ends of an element's windows; the same at each call, as hypothesis requires."""
         place = (id(fn), repr(value), int(at))
         if place not in self._known:
-            state = random.getstate()  # hypothesis warns of functions that draw random numbers meanwhile
+            state = random.getstate()  # hypothesis warns about functions that draw random numbers
             try:
                 self._known[place] = {int(window.end) for window in fn.assign(at, value)}
-            except Exception:  # noqa: BLE001 - it may look at what the element will be only later on
+            except Exception:  # noqa: BLE001 - it may need fields that the element has only later
                 self._known[place] = set()
             finally:
                 random.setstate(state)
@@ -135,21 +135,23 @@ def cases_of(data: Any, grounds: Grounds) -> st.SearchStrategy[Case]:
     """Return a strategy of cases.
 
     Args:
-        data: `(value, event time)` elements, of which any in any order arrive; or a strategy of one, or of lists.
-        grounds: what the pipeline makes of them.
+        data: `(value, event time)` elements, any of which arrive in any order; or a strategy of one, or of lists.
+        grounds: the properties of the pipeline.
 
     Raises:
-        InvalidArgument: for an element that is no pair of value and instant.
+        InvalidArgument: for an element that is not a pair of value and instant.
     """
     from hypothesis import strategies as st
 
     if isinstance(data, st.SearchStrategy):
-        drawn = data.flatmap(lambda one: st.just(one) if isinstance(one, list) else _more(data, one))
+        drawn = data.flatmap(lambda example: st.just(example) if isinstance(example, list) else _more(data, example))
         arrivals = drawn.map(_checked).flatmap(st.permutations)
     else:
-        given = _checked(data)
-        places = st.lists(st.sampled_from(range(len(given))), unique=True, max_size=_MOST_ELEMENTS) if given else None
-        arrivals = st.just([]) if places is None else places.map(lambda some: [given[place] for place in some])
+        elements = _checked(data)
+        places = (
+            st.lists(st.sampled_from(range(len(elements))), unique=True, max_size=_MOST_ELEMENTS) if elements else None
+        )
+        arrivals = st.just([]) if places is None else places.map(lambda order: [elements[place] for place in order])
     return _cases(arrivals, grounds)
 
 
@@ -176,9 +178,9 @@ def _cases(arrivals: st.SearchStrategy[list[Element]], grounds: Grounds) -> st.S
 
     @st.composite
     def case(draw: st.DrawFn) -> Case:
-        schedule = draw(schedules())  # first, so that what follows can be shrunk without it
+        schedule = draw(schedules())  # first, so that the rest can be shrunk without it
         elements = draw(arrivals)
-        # One case in four lets elements come so late that some are dropped.
+        # In one case of four, elements may arrive so late that some are dropped.
         may_drop = draw(st.integers(0, 3)) == 3  # noqa: PLR2004
         script = TestStream()
         position = _Position(grounds.watermarks(elements), grounds)
@@ -194,7 +196,7 @@ def _cases(arrivals: st.SearchStrategy[list[Element]], grounds: Grounds) -> st.S
 
 
 def schedules() -> st.SearchStrategy[Schedule]:
-    """Draw how a stream is shared out, cut and interrupted: one choice, the plainest first, so that it shrinks fast."""
+    """Draw how a stream is sharded, cut and interrupted: one choice, the simplest first, so that it shrinks fast."""
     from hypothesis import strategies as st
 
     return st.sampled_from([Schedule(*parts) for parts in itertools.product(_SHARDS, _CUTS, _RESTARTS, _CRASHES)])
@@ -202,7 +204,7 @@ def schedules() -> st.SearchStrategy[Schedule]:
 
 @attrs.define
 class _Position:
-    """How far watermark and clock have come while a script is drawn."""
+    """The watermark and clock reached so far while a script is drawn."""
 
     instants: list[int]
     grounds: Grounds
@@ -210,12 +212,12 @@ class _Position:
     clock: int = 0
 
     def step(self, draw: st.DrawFn, script: TestStream, left: int | None) -> TestStream:
-        """Add a step that is no element, or none.
+        """Add a step that is not an element, or none.
 
         Args:
-            draw: hypothesis's.
-            script: what there is.
-            left: the least event time still to come, where nothing may be dropped.
+            draw: hypothesis's draw function.
+            script: the script so far.
+            left: the least event time still to arrive, if nothing may be dropped.
         """
         from hypothesis import strategies as st
 
@@ -237,7 +239,7 @@ class _Position:
 
 
 def durations_in(trigger: Trigger) -> Iterator[int]:
-    """Yield the durations among a tree's fields."""
+    """Yield the durations in the fields of a trigger tree."""
     kind: Any = type(trigger)
     for field in attrs.fields(kind) if attrs.has(kind) else ():
         value = getattr(trigger, field.name)
@@ -249,18 +251,18 @@ def durations_in(trigger: Trigger) -> Iterator[int]:
 
 
 def elements_of(script: TestStream) -> list[Element]:
-    """Return a script's elements as they arrive."""
+    """Return a script's elements in order of arrival."""
     return [element for step in script.steps if isinstance(step, AddStep) for element in step.elements]
 
 
 def all_at_once(script: TestStream) -> TestStream:
-    """Return the bounded input of a script: its elements in order of event time, all there from the beginning."""
+    """Return the bounded input of a script: its elements in order of event time, all available from the start."""
     elements = sorted(elements_of(script), key=lambda element: (int(element[1]), repr(element[0])))
     return TestStream([AddStep(tuple(elements))]) if elements else TestStream()
 
 
 def recut(script: TestStream, cuts: Sequence[bool]) -> TestStream:
-    """Cut the same events into other bundles, and repeat watermarks and clock values.
+    """Return the same events in other bundles, with watermarks and clock values repeated.
 
     Example:
         >>> script = TestStream().add(1, 0).add(2, 0).watermark(5)
@@ -278,7 +280,7 @@ def recut(script: TestStream, cuts: Sequence[bool]) -> TestStream:
 
 
 def script_text(script: TestStream) -> str:
-    """Return the Python that makes a script.
+    """Return the Python code that creates a script.
 
     Example:
         >>> print(script_text(TestStream().add(("a", 5), event_time=26).watermark(60)))

@@ -1,4 +1,4 @@
-"""`assert_that` and `equal_to`: say in a pipeline what a collection holds, and fail the run if it does not."""
+"""`assert_that` and `equal_to`: state in a pipeline what a collection contains; the run fails if it does not."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["assert_that", "equal_to"]
 def assert_that(actual: PCollection, matcher: Callable[[list[Any]], Any], label: str = "assert_that") -> None:
     """Add a check of a whole collection to its pipeline: the run fails if the matcher raises.
 
-    The matcher is called once, with all elements of all windows in a list; retracted elements are gone. The collection
+    The matcher is called once, with all elements of all windows in a list, without retracted elements. The collection
     must be bounded. Spark batch runs the check on a worker.
 
     Args:
         actual: the collection.
-        matcher: called with the list; raises an `AssertionError`, as what `equal_to` returns does.
-        label: of the check; a pipeline with several needs one for each.
+        matcher: a function of the list that raises an `AssertionError`, such as the result of `equal_to`.
+        label: the label of the check; each check of a pipeline needs its own.
 
     Raises:
-        InvalidType: for something that is no collection, or a matcher that cannot be called.
-        UserCodeError: from the run, with the matcher's message.
+        InvalidType: if `actual` is not a collection, or `matcher` cannot be called.
+        UserCodeError: by the run, with the matcher's message.
 
     Source: Beam's `apache_beam.testing.util.assert_that`.
 
@@ -49,11 +49,11 @@ def assert_that(actual: PCollection, matcher: Callable[[list[Any]], Any], label:
 
 
 def equal_to(expected: Iterable[Any]) -> Callable[[list[Any]], None]:
-    """Return a matcher for elements that are equal to these in any order, each as often.
+    """Return a matcher that accepts exactly these elements in any order, each the same number of times.
 
     Raises:
-        InvalidType: for something that is not iterable, or text.
-        AssertionError: from the matcher, with what is missing and what was not expected.
+        InvalidType: if `expected` is not iterable, or is text.
+        AssertionError: by the matcher, with the missing and the unexpected elements.
 
     Source: Beam's `equal_to`.
 
@@ -72,7 +72,7 @@ def equal_to(expected: Iterable[Any]) -> Callable[[list[Any]], None]:
 
 
 class _EqualTo:
-    """Compares without regard to order; elements need not be hashable."""
+    """Compares in any order; elements need not be hashable."""
 
     def __init__(self, expected: list[Any]) -> None:
         self.expected = expected
@@ -95,7 +95,7 @@ class _EqualTo:
 
 
 class _AssertThat(PTransform):
-    """Collects everything, also where there is nothing, and calls the matcher."""
+    """Collects all elements, even if there are none, and calls the matcher."""
 
     input_kind = "collection"
 
@@ -103,7 +103,7 @@ class _AssertThat(PTransform):
         self._matcher = matcher
 
     def expand(self, pcoll: PCollection) -> None:
-        """Group beside one element that is always there."""
+        """Group the elements together with one that is always present."""
         everywhere = Window.into(GlobalWindows()).accumulating()  # so that retractions are applied
         always = pcoll.pipeline | "always" >> Create([(None, None)]) | "window of always" >> everywhere
         keyed = pcoll | "window" >> everywhere | "elements" >> Map(_with_no_key).with_output_types(tuple[None, Any])

@@ -1,4 +1,4 @@
-"""Groupings in a row as a value: what the strategy `chains` draws, and what `prove` or a property runs."""
+"""Chains of groupings as values, which the strategy `chains` draws and `prove` or a property test runs."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class ChainedGrouping:
     """One grouping of a chain.
 
     Attributes:
-        windowing: where, when and how; `None` inherits all of it.
-        combine: a combiner; `None` groups, so that a pane's value is the list of its elements.
-        rekey: makes the pair that is grouped from the key and value of the input; `None` leaves it as it is.
-        keeps_windows: whether elements stay in their windows, and only the when and how of `windowing` is set.
+        windowing: the windowing strategy; `None` inherits that of the input.
+        combine: a combiner; with `None` a pane's value is the list of its elements.
+        rekey: a function from the key and value of the input to the pair to group; `None` keeps the pair.
+        keeps_windows: whether elements keep their windows, so that only the rest of `windowing` is applied.
     """
 
     windowing: WindowingStrategy | None = None
@@ -58,7 +58,7 @@ class ChainedGrouping:
     keeps_windows: bool = False
 
     def apply(self, pcoll: PCollection, label: str) -> PCollection:
-        """Apply the grouping; what it consists of is labelled after it."""
+        """Apply the grouping; the labels of its parts start with `label`."""
         if self.rekey is not None:
             pcoll = pcoll | f"{label} keys" >> MapTuple(self.rekey)
         if self.windowing is not None:
@@ -70,13 +70,13 @@ class ChainedGrouping:
 
 @attrs.frozen
 class Chain:
-    """Groupings in a row, each over the panes of the one before.
+    """Several groupings, each over the panes of the one before.
 
-    Calling it with a collection of pairs applies the groupings and returns the panes of the last one, so a chain is a
-    pipeline that `prove` takes.
+    Calling a chain with a collection of pairs applies the groupings and returns the panes of the last one, so it can be
+    passed to `prove` as a pipeline.
 
     Attributes:
-        groupings: in order.
+        groupings: the groupings, in order.
 
     Example:
         >>> import dataflow_model as dm
@@ -104,7 +104,7 @@ class Chain:
 
 
 def _when_and_how(strategy: WindowingStrategy) -> WindowInto:
-    """Return what sets all of a strategy but its windows."""
+    """Return the transform that applies a strategy except for its windows."""
     return (
         Window.trigger(strategy.trigger, may_lose_data=strategy.may_lose_data)
         .allowed_lateness(strategy.allowed_lateness)

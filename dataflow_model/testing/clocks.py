@@ -1,4 +1,4 @@
-"""`ManualClock`: a processing clock that a test moves by hand."""
+"""`ManualClock`: a processing clock that a test advances."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """A processing clock that stands still until a test moves it.
+    """A processing clock that stands still until a test advances it.
 
-    `LocalRunner(clock=ManualClock(…))` reads it once a run: files and `Create` come at that instant, and a second run
-    of the same pipeline comes later once the clock has been moved. A function that needs the time can be given
-    `clock.now` in place of the wall. Inside one run time is moved by a `TestStream`.
+    `LocalRunner(clock=ManualClock(…))` reads it once per run: elements of files and `Create` arrive at that instant.
+    Advance the clock between two runs to make the second one later. A function that needs the time can be given
+    `clock.now` instead of the wall clock. Within a run, use a `TestStream` to advance time.
 
     Args:
-        start: where it stands first; the epoch unless given.
+        start: the initial time; by default the epoch.
 
     Example:
         >>> clock = ManualClock("2013-01-01T00:00Z")
@@ -33,11 +33,11 @@ class ManualClock:
         self._now = processing_time(start)
 
     def now(self) -> ProcessingTime:
-        """Return where the clock stands."""
+        """Return the current time of the clock."""
         return self._now
 
     def advance(self, by: DurationLike) -> Self:
-        """Move the clock forward.
+        """Advance the clock by a duration.
 
         Raises:
             InvalidArgument: for a negative duration.
@@ -51,10 +51,10 @@ class ManualClock:
         return self
 
     def advance_to(self, instant: InstantLike) -> Self:
-        """Move the clock forward to an instant.
+        """Advance the clock to an instant.
 
         Raises:
-            InvalidArgument: if it would go back.
+            InvalidArgument: if the clock would go backward.
         """
         to = processing_time(instant)
         if to < self._now:

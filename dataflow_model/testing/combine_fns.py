@@ -1,4 +1,4 @@
-"""A check for combiners of one's own."""
+"""A check for user-defined combiners."""
 
 from __future__ import annotations
 
@@ -34,31 +34,29 @@ _NO_TIME: Final = np.int64(0)
 def check_combine_fn(
     fn: CombineFn[Any, Any, Any], inputs: Iterable[Any] | SearchStrategy[Any], *, by: Callable[[Any], Any] | None = None
 ) -> None:
-    """Check that a combiner keeps the rules that the engine and the runners rely on.
+    """Check that a combiner follows the rules that the engine and the runners rely on.
 
-    Draws a few of the inputs, cuts them into partial accumulators, and checks that
+    The check draws a few of the inputs, distributes them over several accumulators, and verifies that
 
-    * merging is associative and commutative, and adding one by one gives the same;
-    * the accumulator of nothing changes nothing, is a fresh one each time, and has an output;
-    * extracting leaves the accumulator usable, and an output does not change afterwards;
-    * neither inputs nor any accumulator but the first of a merge is changed;
-    * accumulators and the combiner pickle;
-    * `subtract_input`, where it is there, undoes `add_input` in whatever order;
-    * the `kernel`, where one is named, gives on columns what the combiner gives.
+    * merging is associative and commutative, and gives the same output as adding the inputs one by one;
+    * `create_accumulator` returns a new accumulator each time, which changes nothing in a merge and has an output;
+    * `extract_output` leaves the accumulator usable, and an output does not change afterwards;
+    * inputs are never changed, nor any accumulator but the first of a merge;
+    * accumulators and the combiner can be pickled;
+    * `subtract_input`, if it is defined, undoes `add_input` in any order;
+    * the `kernel`, if one is named, gives the same results on columns.
 
-    Floats compare to 1e-9 relative, and lists without order.
+    Floats are compared with a relative tolerance of 1e-9, and lists in any order. The same cases are drawn every time.
+    This needs the package hypothesis (the extra `testing`).
 
     Args:
         fn: the combiner.
-        inputs: values to draw from, or a hypothesis strategy of one.
-        by: what of an output is compared; all of it unless given.
-
-    Needs the package hypothesis (the extra `testing`), whose smallest counterexample the error shows. Draws the same
-    cases every time.
+        inputs: values to draw from, or a hypothesis strategy for one.
+        by: a function of an output that returns the part to compare; by default the whole output is compared.
 
     Raises:
-        AssertionError: with the rule that is broken and the inputs that show it.
-        InvalidArgument: without inputs.
+        AssertionError: with the broken rule and the smallest inputs found that show it.
+        InvalidArgument: if there are no inputs.
 
     Example:
         >>> import dataflow_model as dm
@@ -80,27 +78,27 @@ def check_combine_fn(
     failure = smallest_broken(drawn, lambda case: attrs.evolve(checked, scale=_scale(case[0])).check(*case), _EXAMPLES)
     if failure is not None:
         (smallest, _), broken = failure
-        said = f"{fn!r} {broken.problem}\n  inputs: {smallest!r}"
-        raise AssertionError(explain(said, hint=broken.law or None)) from broken.__cause__
+        problem = f"{fn!r} {broken.problem}\n  inputs: {smallest!r}"
+        raise AssertionError(explain(problem, hint=broken.law or None)) from broken.__cause__
 
 
 def _check_fresh(checked: _Checked, inputs: Sequence[Any]) -> None:
-    """Check first of all that accumulators are apart: where they are one, every other rule breaks at random."""
+    """Check first that accumulators are separate objects; if they share state, every other rule breaks at random."""
     fn = checked.fn
     try:
         another = fn.create_accumulator()
-        nothing = copy.deepcopy(checked.output(another))
+        empty = copy.deepcopy(checked.output(another))
         checked.added(inputs)
         now = checked.output(another)
-    except Exception:  # noqa: BLE001 - whatever it raises is shown with the smallest inputs later on
+    except Exception:  # noqa: BLE001 - any error is reported later, with the smallest inputs
         return
-    if not same(nothing, now):
-        problem = f"{fn!r} must create a new accumulator each time, got {nothing!r} and {now!r}\n  inputs: {inputs!r}"
+    if not same(empty, now):
+        problem = f"{fn!r} must create a new accumulator each time, got {empty!r} and {now!r}\n  inputs: {inputs!r}"
         raise AssertionError(explain(problem, hint="create_accumulator must not return the same object twice"))
 
 
 def _scale(inputs: Iterable[Any]) -> float:
-    """Return how large the greatest float is among inputs, or in them."""
+    """Return the largest absolute value of the floats among or inside the inputs."""
     sizes = [0.0]
     for value in inputs:
         if isinstance(value, float) and math.isfinite(value):
@@ -116,15 +114,15 @@ def _whole(output: Any) -> Any:
 
 @attrs.frozen(eq=False)
 class _Checked:
-    """The rules on one combiner; the hint of a broken one stands where others name a law."""
+    """The rules for one combiner; a broken rule carries its hint as the `law` of `Broken`."""
 
     fn: CombineFn[Any, Any, Any]
     by: Callable[[Any], Any]
     scale: float = 0
 
     def check(self, inputs: Sequence[Any], parts: Sequence[int]) -> None:
-        """Check all rules on inputs, each of which belongs to one of three parts."""
-        inputs = copy.deepcopy(list(inputs))  # so that a combiner that changes them cannot change what is drawn
+        """Check all rules on inputs; `parts` assigns each input to one of three accumulators."""
+        inputs = copy.deepcopy(list(inputs))  # so that a combiner that changes inputs cannot change the drawn ones
         try:
             self._check_adding(inputs)
             self._check_merging(inputs, [*parts, *[0] * len(inputs)][: len(inputs)])
@@ -137,42 +135,42 @@ class _Checked:
             raise Broken(f"raises {type(error).__name__}: {error}") from error
 
     def added(self, inputs: Iterable[Any]) -> Any:
-        """Return the accumulator of inputs; they are copies, so that none is changed for the next."""
+        """Return the accumulator of copies of the inputs, so that later checks get unchanged inputs."""
         accumulator = self.fn.create_accumulator()
         for value in inputs:
             accumulator = self.fn.add_input(accumulator, copy.deepcopy(value))
         return accumulator
 
     def output(self, accumulator: Any) -> Any:
-        """Return what of the output is compared."""
+        """Return the part of the output that is compared."""
         return self.by(self.fn.extract_output(accumulator))
 
     def equal(self, expected: Any, actual: Any, rule: str, hint: str = "") -> None:
-        """Raise `Broken` unless two outputs are the same."""
+        """Raise `Broken` unless two outputs are equal."""
         if not same(expected, actual, scale=self.scale):
             raise Broken(f"{rule}, got {expected!r} and {actual!r}", law=hint)
 
     def _check_adding(self, inputs: Sequence[Any]) -> None:
         accumulator = self.fn.create_accumulator()
-        given = copy.deepcopy(list(inputs))
-        for value in given:
+        copies = copy.deepcopy(list(inputs))
+        for value in copies:
             accumulator = self.fn.add_input(accumulator, value)
-        if not identical(inputs, given):
-            raise Broken(f"must not change its inputs, which are now {given!r}", law="copy the values that are kept")
+        if not identical(inputs, copies):
+            raise Broken(f"must not change its inputs, which are now {copies!r}", law="copy the values that are kept")
         accumulator = self.fn.create_accumulator()
         for count, value in enumerate(inputs):
             accumulator = self.fn.add_input(accumulator, copy.deepcopy(value))
             raw = self.fn.extract_output(accumulator)
-            shown = copy.deepcopy(raw)
+            output = copy.deepcopy(raw)
             again = self.fn.extract_output(accumulator)
-            self.equal(self.by(shown), self.by(again), "must return the same output when it is extracted twice")
+            self.equal(self.by(output), self.by(again), "must return the same output when it is extracted twice")
             expected = self.output(self.added(inputs[: count + 1]))
             hint = "extract_output must not change the accumulator"
             self.equal(expected, self.by(again), "must be usable after an output was extracted", hint)
             if count + 1 < len(inputs):
                 self.fn.add_input(accumulator, copy.deepcopy(inputs[count + 1]))
                 hint = "return a copy from extract_output"
-                self.equal(self.by(shown), self.by(raw), "must not change an output after returning it", hint)
+                self.equal(self.by(output), self.by(raw), "must not change an output after returning it", hint)
                 accumulator = self.added(inputs[: count + 1])
 
     def _check_merging(self, inputs: Sequence[Any], parts: Sequence[int]) -> None:
@@ -183,10 +181,10 @@ class _Checked:
             return [self.added(piece) for piece in groups]
 
         merge = self.fn.merge_accumulators
-        shown = " + ".join(map(repr, groups))
-        one, two, three = pieces()
-        together = self.output(merge([one, two, three]))
-        for kept, piece in ((two, groups[1]), (three, groups[2])):
+        text = " + ".join(map(repr, groups))
+        first, second, third = pieces()
+        together = self.output(merge([first, second, third]))
+        for kept, piece in ((second, groups[1]), (third, groups[2])):
             hint = "change only the first accumulator in place, or none"
             self.equal(
                 self.output(self.added(piece)),
@@ -194,13 +192,13 @@ class _Checked:
                 "must not change the accumulators that it merges",
                 hint,
             )
-        one, two, three = pieces()
-        left = self.output(merge([merge([one, two]), three]))
-        self.equal(together, left, f"must be associative over {shown}")
-        one, two, three = pieces()
-        self.equal(together, self.output(merge([one, merge([two, three])])), f"must be associative over {shown}")
-        self.equal(together, self.output(merge(pieces()[::-1])), f"must be commutative over {shown}")
-        self.equal(whole, together, f"must merge {shown} into the result of adding all of them one by one")
+        first, second, third = pieces()
+        left = self.output(merge([merge([first, second]), third]))
+        self.equal(together, left, f"must be associative over {text}")
+        first, second, third = pieces()
+        self.equal(together, self.output(merge([first, merge([second, third])])), f"must be associative over {text}")
+        self.equal(together, self.output(merge(pieces()[::-1])), f"must be commutative over {text}")
+        self.equal(whole, together, f"must merge {text} into the result of adding all of them one by one")
         self.equal(
             self.output(self.added(inputs)),
             self.output(self.added(inputs[::-1])),
@@ -241,7 +239,7 @@ class _Checked:
         try:
             values = pa.array(inputs)
         except (pa.ArrowException, TypeError, OverflowError, ValueError):
-            return  # no column: the general path takes them
+            return  # not columns, so the general path processes them
         keys = pa.array([0] * len(inputs))
         if not kernels.fits(keys, None if kernel == "count" else values, kernel):
             return

@@ -1,4 +1,4 @@
-"""When two answers are the same: exactly, floats to nine digits, lists in any order."""
+"""Equality of two results: exact, except for floats (to nine digits) and lists (in any order)."""
 
 from __future__ import annotations
 
@@ -13,82 +13,82 @@ if TYPE_CHECKING:
 __all__ = ["RELATIVE", "difference", "identical", "same", "sorted_by_content"]
 
 RELATIVE: Final = 1e-9
-"""How far two floats may lie apart, relative to the greater: adding in another order changes the last bits."""
+"""The relative tolerance for floats, since adding in another order changes the last bits."""
 
 
-def same(one: Any, other: Any, *, scale: float = 0) -> bool:
-    """Tell whether two answers are the same, deep inside too.
+def same(left: Any, right: Any, *, scale: float = 0) -> bool:
+    """Return whether two results are equal, including nested values.
 
-    Floats compare to 1e-9 relative, NaN equals NaN, and a list compares without order, since grouping promises none;
-    a tuple keeps its order. Everything else compares by `==`.
+    Floats are compared with a relative tolerance of 1e-9, and NaN equals NaN. Lists are compared in any order, since
+    grouping promises none; tuples keep their order. Everything else is compared with `==`.
 
     Args:
-        one: an answer.
-        other: another.
-        scale: how large the floats are that have gone into it: where they cancel out, what is left is no more exact.
+        left: a result.
+        right: the other result.
+        scale: the magnitude of the floats in the inputs; if they cancel out, the result is only exact relative to it.
 
     Example:
         >>> same(0.1 + 0.2, 0.3), same([1, 2], [2, 1]), same((1, 2), (2, 1)), same(1, True)
         (True, True, False, True)
     """
-    match one, other:
+    match left, right:
         case (float(), int() | float()) | (int(), float()):
-            return bool(one == other) or _are_close(float(one), float(other), scale)
+            return bool(left == right) or _are_close(float(left), float(right), scale)
         case list(), list():
-            return len(one) == len(other) and not any(difference(one, other, scale=scale))
+            return len(left) == len(right) and not any(difference(left, right, scale=scale))
         case tuple(), tuple():
-            return len(one) == len(other) and all(same(*pair, scale=scale) for pair in zip(one, other, strict=True))
+            return len(left) == len(right) and all(same(*pair, scale=scale) for pair in zip(left, right, strict=True))
         case dict(), dict():
-            return one.keys() == other.keys() and all(
-                same(value, other[key], scale=scale) for key, value in one.items()
+            return left.keys() == right.keys() and all(
+                same(value, right[key], scale=scale) for key, value in left.items()
             )
-    if type(one) is type(other) and attrs.has(type(one)):
-        fields = [field.name for field in attrs.fields(type(one)) if field.eq]
-        return all(same(getattr(one, name), getattr(other, name), scale=scale) for name in fields)
-    return bool(one == other)
+    if type(left) is type(right) and attrs.has(type(left)):
+        fields = [field.name for field in attrs.fields(type(left)) if field.eq]
+        return all(same(getattr(left, name), getattr(right, name), scale=scale) for name in fields)
+    return bool(left == right)
 
 
-def identical(one: Any, other: Any) -> bool:
-    """Tell whether two answers are the same to the last bit and in order; NaN is NaN.
+def identical(left: Any, right: Any) -> bool:
+    """Return whether two results are equal to the last bit and in the same order; NaN equals NaN.
 
     Example:
         >>> identical(("a", float("nan")), ("a", float("nan"))), identical([1, 2], [2, 1])
         (True, False)
     """
-    match one, other:
+    match left, right:
         case float(), float():
-            return one == other or (math.isnan(one) and math.isnan(other))
+            return left == right or (math.isnan(left) and math.isnan(right))
         case (list(), list()) | (tuple(), tuple()):
-            return len(one) == len(other) and all(map(identical, one, other))
+            return len(left) == len(right) and all(map(identical, left, right))
         case dict(), dict():
-            return list(one) == list(other) and all(identical(value, other[key]) for key, value in one.items())
-    return bool(one == other)
+            return list(left) == list(right) and all(identical(value, right[key]) for key, value in left.items())
+    return bool(left == right)
 
 
-def difference(some: Iterable[Any], others: Iterable[Any], *, scale: float = 0) -> tuple[list[Any], list[Any]]:
-    """Return what only the first and what only the second has; each value counts as often as it is there.
+def difference(left: Iterable[Any], right: Iterable[Any], *, scale: float = 0) -> tuple[list[Any], list[Any]]:
+    """Return the values that only `left` has and those that only `right` has, with multiplicity.
 
     Example:
         >>> difference([1, 2, 2], [2, 3])
         ([1, 2], [3])
     """
-    left = sorted_by_content(others)
-    only: list[Any] = []
-    for value in sorted_by_content(some):
-        place = next((place for place, other in enumerate(left) if same(value, other, scale=scale)), None)
+    only_right = sorted_by_content(right)
+    only_left: list[Any] = []
+    for value in sorted_by_content(left):
+        place = next((place for place, other in enumerate(only_right) if same(value, other, scale=scale)), None)
         if place is None:
-            only.append(value)
+            only_left.append(value)
         else:
-            del left[place]
-    return only, left
+            del only_right[place]
+    return only_left, only_right
 
 
 def sorted_by_content(values: Iterable[Any]) -> list[Any]:
-    """Return values in an order that their content alone decides."""
+    """Return values in an order that depends only on their content."""
     return sorted(values, key=repr)
 
 
-def _are_close(one: float, other: float, scale: float) -> bool:
-    return (math.isnan(one) and math.isnan(other)) or math.isclose(
-        one, other, rel_tol=RELATIVE, abs_tol=RELATIVE * scale
+def _are_close(left: float, right: float, scale: float) -> bool:
+    return (math.isnan(left) and math.isnan(right)) or math.isclose(
+        left, right, rel_tol=RELATIVE, abs_tol=RELATIVE * scale
     )

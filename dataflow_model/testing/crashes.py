@@ -1,4 +1,4 @@
-"""`CrashPoint`: let a process of a streaming run die at a named point, to test that it resumes."""
+"""`CrashPoint`: kill a process of a streaming run at a named point, to test that the run resumes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ __all__ = ["CrashPoint"]
 
 
 class CrashPoint:
-    """Lets one process of a streaming run be killed at a named point, once.
+    """Kills one process of a streaming run, once, at a named point.
 
-    Runs that start inside the `with` block carry it. On Spark the run fails then (on a cluster Spark may start the task
-    again, and it goes on). With `LocalRunner(checkpoint=…)` the process that is killed is the one that has started the
-    run, so start it in a process of its own. Started again with the same checkpoint, inside the block or behind it, the
-    run passes the point. What it has committed in the end must equal what an uninterrupted run commits.
+    It applies to runs that start inside the `with` block. On Spark the run then fails (on a cluster, Spark may restart
+    the task and the run continues). With `LocalRunner(checkpoint=…)` the process that started the run is killed, so
+    start the run in a process of its own. When you start the run again with the same checkpoint, inside the block or
+    after it, the run passes the point. Its committed output must then equal that of an uninterrupted run.
 
-    The points, in the order in which a micro-batch passes them: `"before_state"`, `"after_state"` (a shard writes its
-    state), `"after_writing"` (a task's output is pending), `"before_commit"`, `"after_commit"` (in process only: the
-    transaction that commits the micro-batch), `"before_publishing"`, `"while_publishing"` (one sink of several is
-    published), `"after_publishing"`, `"after_progress"` (all is published, and the host has not noted it).
+    The points, in the order in which a micro-batch reaches them, are `"before_state"` and `"after_state"` (around a
+    shard writing its state), `"after_writing"` (a task's output is pending), `"before_commit"` and `"after_commit"`
+    (in process only, around the transaction that commits the micro-batch), `"before_publishing"`,
+    `"while_publishing"` (one of several sinks is published), `"after_publishing"`, and `"after_progress"` (everything
+    is published, but the host has not recorded it yet).
 
     Args:
         point: one of `CrashPoint.POINTS`.
-        micro_batch: in which micro-batch, from 0; `None` for the first that comes to the point.
+        micro_batch: the number of the micro-batch, from 0; `None` for the first one that reaches the point.
 
     Raises:
-        InvalidArgument: for an unknown point or a negative number.
+        InvalidArgument: for an unknown point or a negative micro-batch number.
 
     Example:
         >>> with CrashPoint("after_state", micro_batch=2) as crash:
@@ -60,7 +61,7 @@ class CrashPoint:
 
     @property
     def has_struck(self) -> bool:
-        """Whether a process has died at the point."""
+        """Whether a process has been killed at the point."""
         return self._mark.exists()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Draw cases, and keep the smallest that breaks something: hypothesis, and the error where it is missing."""
+"""Draw cases with hypothesis and keep the smallest that fails; raise an error if hypothesis is missing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CaseT = TypeVar("CaseT")
 
 
 class Broken(Exception):
-    """What a check found wrong with a case; never leaves the testing tools.
+    """Raised by a check for a case that fails; it never leaves the testing tools.
 
     Args:
-        problem: what is wrong, in words.
-        law: the rule.
-        columns: titles of the two sides that differ.
+        problem: a description of the problem.
+        law: the rule that is broken.
+        columns: the titles of the two sides that differ.
         sides: the two sides.
     """
 
@@ -42,16 +42,19 @@ class Broken(Exception):
         self.sides = sides
 
 
-def require_hypothesis(what: str) -> None:
-    """Raise an error that says how to install hypothesis, unless it is there.
+def require_hypothesis(tool: str) -> None:
+    """Raise an error that says how to install hypothesis, unless it is installed.
+
+    Args:
+        tool: the name of the tool that needs hypothesis, for the message.
 
     Raises:
-        ModuleNotFoundError: with the tool that wants it.
+        ModuleNotFoundError: if hypothesis is not installed.
     """
     if importlib.util.find_spec("hypothesis") is None:
         raise ModuleNotFoundError(
             explain(
-                f"{what} needs the package hypothesis to draw cases, but it is not installed",
+                f"{tool} needs the package hypothesis to draw cases, but it is not installed",
                 hint="run pip install 'dataflow-model[testing]'",
             ),
             name="hypothesis",
@@ -61,12 +64,12 @@ def require_hypothesis(what: str) -> None:
 def smallest_broken(
     cases: SearchStrategy[CaseT], check: Callable[[CaseT], None], examples: int
 ) -> tuple[CaseT, Broken] | None:
-    """Return the smallest case that a check finds broken, or `None` when none of those drawn is.
+    """Return the smallest case found for which a check fails, or `None` if it passes for all drawn cases.
 
     Args:
-        cases: what to draw from; the same cases each time.
-        check: raises `Broken`.
-        examples: how many to draw.
+        cases: the strategy to draw from; the same cases are drawn each time.
+        check: a function of a case that raises `Broken`.
+        examples: the number of cases to draw.
 
     Example:
         >>> from hypothesis import strategies as st
@@ -100,14 +103,14 @@ def smallest_broken(
     try:
         search()
     except Exception:
-        # What breaks only now and then is reported as flaky; the case has been seen broken all the same.
+        # hypothesis reports a case that fails only sometimes as flaky, but it has failed.
         if not failures:
             raise
-    return failures[-1] if failures else None  # the smallest is run once more at the end
+    return failures[-1] if failures else None  # hypothesis runs the smallest case last
 
 
 def drawn_cases(cases: SearchStrategy[CaseT], count: int) -> list[CaseT]:
-    """Return some cases, the same each time.
+    """Return `count` drawn cases, the same each time.
 
     Example:
         >>> from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The laws of the model as checks on what a run has shown; each raises `Broken` with both sides."""
+"""The laws of the model as checks of a run's output; each raises `Broken` with both sides."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _LATER = {PaneTiming.ON_TIME, PaneTiming.LATE}
 
 
 def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> None:
-    """Law 1: a grouping's panes fold to the batch answer, by its mode."""
+    """Law 1: a grouping's panes, combined according to its accumulation mode, equal the batch result."""
     panes = stream.panes[node.label]
     answer = _answer(batch.panes[node.label])
     problem = f"the panes of {node.label!r} do not fold to the batch result"
@@ -66,7 +66,7 @@ def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> 
         last = _answer(panes)
         emptied = emptied_places(node, stream, batch)
         last = {place: entry for place, entry in last.items() if place not in emptied}
-        if node.strategy.merges:  # windows that have merged since have had panes too
+        if node.strategy.merges:  # windows that merged later have emitted panes too
             last = {place: entry for place, entry in last.items() if place in answer}
         _compare(problem, last.values(), answer.values())
     if node.label in stream.traces and _same_sequence(node, stream):
@@ -78,22 +78,22 @@ def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> 
 
 
 def emptied_places(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> set[Place]:
-    """Return the places whose elements were all taken back: a pane that had to go out there holds nothing's value."""
+    """Return the places whose elements were all retracted, where a forced pane has the value of no elements."""
     answer = _answer(batch.panes[node.label])
-    nothing = node.combine.extract_output(node.combine.create_accumulator())
+    empty_output = node.combine.extract_output(node.combine.create_accumulator())
     last = {_place(pane): pane.value[1] for pane in stream.panes[node.label] if not pane.is_retraction}
-    return {place for place, value in last.items() if place not in answer and same(value, nothing)}
+    return {place for place, value in last.items() if place not in answer and same(value, empty_output)}
 
 
-def check_same_values(stream: Sequence[Record], batch: Sequence[Record], what: str = "the output") -> None:
-    """Law 1: the same values in the same windows, all data in hand."""
+def check_same_values(stream: Sequence[Record], batch: Sequence[Record], subject: str = "the output") -> None:
+    """Law 1: the same values in the same windows, if all data are available."""
     values = [(record.value, record.window) for record in stream]
     expected = [(record.value, record.window) for record in batch]
-    _compare(f"{what} differs from the batch result, although each window emitted only once", values, expected)
+    _compare(f"{subject} differs from the batch result, although each window emitted only once", values, expected)
 
 
 def check_net_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
-    """Law 1, retracting: values less retractions are the batch answer."""
+    """Law 1, retracting: the values minus the retractions are the batch result."""
     values = [(record.value, record.window) for record in stream if not record.is_retraction]
     taken = [(record.value, record.window) for record in stream if record.is_retraction]
     left, missing = difference(values, taken)
@@ -101,11 +101,13 @@ def check_net_values(stream: Sequence[Record], batch: Sequence[Record]) -> None:
     _compare("the values minus the retractions do not equal the batch result", left, expected, also=missing)
 
 
-def check_same_panes(what: str, some: Sequence[Record], others: Sequence[Record], columns: tuple[str, str]) -> None:
-    """Law 2: the very same panes in the same order."""
-    one, other = pane_rows(some), pane_rows(others)
-    if not identical(one, other):
-        raise Broken(f"{what} differs", law=BUNDLING, columns=columns, sides=(one, other))
+def check_same_panes(
+    subject: str, left_panes: Sequence[Record], right_panes: Sequence[Record], columns: tuple[str, str]
+) -> None:
+    """Law 2: identical panes in the same order."""
+    left, right = pane_rows(left_panes), pane_rows(right_panes)
+    if not identical(left, right):
+        raise Broken(f"{subject} differs", law=BUNDLING, columns=columns, sides=(left, right))
 
 
 def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
@@ -121,9 +123,9 @@ def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
         )
     if node.label not in stream.traces or not _same_sequence(node, stream):
         return
-    shown = [(pane.value[0], value) for pane in stream.traces[node.label] for value in pane.value[1].elements]
-    given = [record.value for record in stream.inputs[node.label]]
-    lost, twice = difference(given, shown)
+    emitted = [(pane.value[0], value) for pane in stream.traces[node.label] for value in pane.value[1].elements]
+    received = [record.value for record in stream.inputs[node.label]]
+    lost, twice = difference(received, emitted)
     if twice or len(lost) != stream.dropped(node.label):
         raise Broken(
             f"{node.label!r} counted {stream.dropped(node.label)} elements as dropped, but {len(lost)} are in no pane "
@@ -135,7 +137,7 @@ def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
 
 
 def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
-    """Law 6: a retraction takes back what its window showed, and no window shows two values."""
+    """Law 6: a retraction retracts the window's current value, and no window has two values at once."""
     if not node.strategy.retracting:
         return
     live: dict[Place, Any] = {}
@@ -161,7 +163,7 @@ def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
 
 
 def check_pane_sequence(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
-    """Law 7: indices count from 0, at most one pane is on time, none is early after it, none follows the last."""
+    """Law 7: indices count from 0; at most one pane is on time; none after it is early; none follows the last."""
     if node.strategy.late_data is LateData.DUPLICATE_WINDOW:
         return
     of_window: defaultdict[Place, list[Record]] = defaultdict(list)
@@ -170,7 +172,7 @@ def check_pane_sequence(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> N
             of_window[_place(pane)].append(pane)
     for window_panes in of_window.values():
         problem = _wrong_sequence(window_panes)
-        # A window that merges again into the same bounds begins anew.
+        # A window that merges again into the same bounds starts its sequence again.
         if problem and not node.strategy.merges:
             raise Broken(
                 f"{node.label!r}: {problem} in {window_panes[0].window!r} of key {window_panes[0].value[0]!r}",
@@ -185,8 +187,8 @@ def check_on_time(node: GroupByKeyAndWindow, micro_batches: Sequence[MicroBatch]
 
     Args:
         node: the grouping.
-        micro_batches: those of a run, with one event each.
-        sink: keeps what the grouping emits.
+        micro_batches: the micro-batches of a run, with one event each.
+        sink: the label of the sink that collects the grouping's output.
     """
     watermark = MIN_TIMESTAMP
     for micro_batch in micro_batches:
@@ -219,7 +221,7 @@ def _wrong_sequence(panes: Sequence[Record]) -> str | None:
 
 
 def pane_rows(panes: Iterable[Record]) -> list[Any]:
-    """Return all that can be told of panes, as tuples that compare and print."""
+    """Return all properties of panes as tuples that can be compared and printed."""
     return [
         (
             "-" if pane.is_retraction else "+",
@@ -241,18 +243,18 @@ def _answer(panes: Sequence[Record]) -> dict[Place, tuple[Any, Window, Any]]:
 def _merged(node: GroupByKeyAndWindow, traces: Sequence[Record], answer: dict[Place, Any]) -> list[Any]:
     """Merge the accumulators of discarding panes, in the windows of the batch answer."""
     accumulators: defaultdict[Place, list[Any]] = defaultdict(list)
-    shown: dict[Place, tuple[Any, Window]] = {}
+    places: dict[Place, tuple[Any, Window]] = {}
     for pane in traces:
         encoded, window = _place(pane)
         if (encoded, window) not in answer and node.strategy.merges:
             window = next(
                 (home for key, home in answer if key == encoded and _contains(home, window)), window
-            )  # it has merged since
-        shown[encoded, window] = (pane.value[0], window)
+            )  # it merged later
+        places[encoded, window] = (pane.value[0], window)
         accumulators[encoded, window].append(pane.value[1].accumulator)
     combine = node.combine
     return [
-        (*shown[place], combine.extract_output(combine.merge_accumulators(parts)))
+        (*places[place], combine.extract_output(combine.merge_accumulators(parts)))
         for place, parts in accumulators.items()
     ]
 
@@ -262,7 +264,7 @@ def _contains(outer: Window, inner: Window) -> bool:
 
 
 def _same_sequence(node: GroupByKeyAndWindow, stream: Observed) -> bool:
-    """Tell whether the probe fired as the grouping did; a trigger that looks at the value may not."""
+    """Return whether the probe fired as the grouping did; a trigger that reads the value may fire differently."""
     own = [pane for pane in stream.panes[node.label] if not pane.is_retraction]
     return Counter(map(_where, own)) == Counter(map(_where, stream.traces[node.label]))
 
@@ -276,8 +278,8 @@ def _place(pane: Record) -> Place:
 
 
 def _compare(problem: str, stream: Iterable[Any], batch: Iterable[Any], also: Sequence[Any] = ()) -> None:
-    """Raise `Broken` where the two differ, or something was taken back that never was there."""
-    some, others = list(stream), list(batch)
-    only, missing = difference(some, others)
+    """Raise `Broken` if the sides differ, or if a value was retracted that had not been emitted."""
+    left, right = list(stream), list(batch)
+    only, missing = difference(left, right)
     if only or missing or also:
-        raise Broken(problem, law=BATCH_IS_STREAM, columns=("stream", "batch"), sides=(some, others))
+        raise Broken(problem, law=BATCH_IS_STREAM, columns=("stream", "batch"), sides=(left, right))

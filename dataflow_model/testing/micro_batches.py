@@ -1,4 +1,4 @@
-"""A sharded stream in one process: any number of shards, any cuts, crashes and restarts, and no Java."""
+"""A sharded stream in one process, with any number of shards, any cuts, crashes and restarts, and without Java."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["MemoryStore", "MicroBatchRunner", "MicroBatches", "Schedule", "can_s
 
 
 def can_stream(plan: Plan) -> bool:
-    """Tell whether all sources of a plan are scripts and static elements, which is what can be run here."""
+    """Return whether all sources of a plan are scripts and static elements, so that it can be run here."""
     sources = [read.source for read in cut_into_stages(plan).sources]
     return all(source.as_script is not None or source.as_elements is not None for source in sources)
 
@@ -65,20 +65,20 @@ class MemoryStore:
         del self.parts[sequence, part]
 
     def copied(self) -> MemoryStore:
-        """Return the store as it is now."""
+        """Return a copy of the store."""
         return MemoryStore(self.head, dict(self.parts))
 
 
 @attrs.frozen
 class Schedule:
-    """How a run is shared out, cut and interrupted: none of it may change a pane.
+    """How a run is sharded, cut and interrupted, none of which may change a pane.
 
     Attributes:
         shards: the number of shards.
-        cuts: how many events each micro-batch takes, over and over.
-        restarts: before which micro-batches the workers are replaced by new ones, which know only the durable state.
-        crashes: which micro-batches are run twice, by number: how many shards the first attempt gets through.
-        seed: decides the order in which a shard's rows arrive.
+        cuts: the number of events in each micro-batch; the sequence repeats.
+        restarts: the micro-batches before which new workers, which have only the durable state, replace the old ones.
+        crashes: the micro-batches that are run twice, each with the number of shards that the first attempt completes.
+        seed: the seed of the order in which a shard's rows arrive.
     """
 
     shards: int = 1
@@ -90,11 +90,11 @@ class Schedule:
 
 @attrs.frozen
 class MicroBatch:
-    """What a micro-batch has brought.
+    """The output of a micro-batch.
 
     Attributes:
-        records: what reached each sink.
-        metrics: what each shard of each stage reports.
+        records: the records of each sink.
+        metrics: the metrics of each shard of each stage.
     """
 
     records: dict[str, list[Record]]
@@ -102,7 +102,7 @@ class MicroBatch:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> MicroBatch:
-        """Unpack what reached the sinks."""
+        """Unpack the rows that a micro-batch returned."""
         records: dict[str, list[Record]] = {}
         metrics: list[dict[str, Any]] = []
         for row in rows:
@@ -115,7 +115,7 @@ class MicroBatch:
         return cls(records, metrics)
 
     def output_watermark(self, label: str) -> int:
-        """Return the output watermark of a keyed node after it: the least that its shards have."""
+        """Return the output watermark of a keyed node after the micro-batch: the minimum over its shards."""
         return min(int(metrics["watermarks"][label]) for metrics in self.metrics if label in metrics["counters"])
 
 
@@ -135,8 +135,8 @@ class MicroBatchRunner:
     schedule: Schedule
 
     def run(self, plan: Plan, *, until: str | None = None) -> MicroBatches:
-        """Run a plan to its end."""
-        del until  # scripts end by themselves
+        """Run a plan until all its input is processed."""
+        del until  # scripts are finite
         return MicroBatches.of(plan, self.schedule).finish()
 
 
@@ -145,11 +145,11 @@ class MicroBatches(InProcess[MemoryStore]):
 
     Args:
         program: the program.
-        schedule: how it is run.
+        schedule: how to run it.
 
     Attributes:
-        offset: what has been read so far.
-        micro_batches: what each micro-batch has brought.
+        offset: the offset up to which the input has been read.
+        micro_batches: the output of each micro-batch.
     """
 
     def __init__(self, program: Program, schedule: Schedule) -> None:
@@ -161,7 +161,7 @@ class MicroBatches(InProcess[MemoryStore]):
         self.offset = begin()
         self.micro_batches: list[MicroBatch] = []
         self._schedule = schedule
-        self._order = random.Random(schedule.seed)  # noqa: S311 - chance of a test, not a secret
+        self._order = random.Random(schedule.seed)  # noqa: S311 - randomness of a test, not a secret
 
     @classmethod
     def of(cls, plan: Plan, schedule: Schedule) -> MicroBatches:
@@ -171,17 +171,17 @@ class MicroBatches(InProcess[MemoryStore]):
         return cls(Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), labels, "run"), schedule)
 
     def finish(self) -> Self:
-        """Run to the end."""
+        """Run until all input is processed."""
         while not self.offset["last"]:
             self.step()
         self._stop_worker()
         return self
 
     def step(self, *, drain: bool = False) -> None:
-        """Run the next micro-batch, perhaps after an attempt that failed.
+        """Run the next micro-batch, after a failed attempt if the schedule has one.
 
         Args:
-            drain: whether to end the input here.
+            drain: whether the input ends here.
         """
         turn = self.offset["batch"]
         feed = self.feed(turn)
@@ -200,7 +200,7 @@ class MicroBatches(InProcess[MemoryStore]):
         self.offset = end
 
     def feed(self, turn: int) -> Feed:
-        """Return what decides what a micro-batch reads."""
+        """Return the feed that decides what a micro-batch reads."""
         cuts = self._schedule.cuts
         return Feed(self.program.staged.sources, cuts[turn % len(cuts)], 1, self.program.awaited)
 
@@ -209,22 +209,22 @@ class MicroBatches(InProcess[MemoryStore]):
         return feed.next(self.offset, drain=drain)
 
     def commit(self, end: dict[str, Any], rows: list[Row]) -> None:
-        """Keep what has reached the sinks in a micro-batch."""
+        """Store the output of a micro-batch."""
         del end
         self.micro_batches.append(MicroBatch.of(rows))
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Say that it is over."""
+        """Return the final state."""
         del timeout
         return RunnerState.DONE
 
     def collected(self, label: str) -> list[Record]:
-        """Return what a sink has received, in emission order."""
+        """Return the records of a sink, in emission order."""
         records = [record for batch in self.micro_batches for record in batch.records.get(label, ())]
         return sorted(records, key=lambda record: record.order)
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return what the shards of each keyed node have counted, together."""
+        """Return the metrics of each keyed node, added up over its shards."""
         total: dict[str, Counter[str]] = defaultdict(Counter)
         for metrics in self.micro_batches[-1].metrics:
             for label, counts in metrics["counters"].items():
@@ -232,10 +232,10 @@ class MicroBatches(InProcess[MemoryStore]):
         return dict(total)
 
     def run_shard(self, task: Task, depth: int, label: int, rows: list[Row], store: StateStore) -> Iterable[Row]:
-        """Run one shard, to which its rows come in any order."""
+        """Run one shard, whose rows arrive in any order."""
         self._order.shuffle(rows)
         return super().run_shard(task, depth, label, rows, store)
 
     def _stop_worker(self) -> None:
-        """Leave nothing but what is durable."""
+        """Discard everything that is not durable."""
         self.worker.forget(self.program.digest)

@@ -1,4 +1,4 @@
-"""`assert_panes`: compare panes field by field, and show both sides as a table when they differ."""
+"""`assert_panes`: compare panes field by field, and show both sides as a table if they differ."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _INFO = ("index", "on_time_index", "is_first", "is_last", "timing", "trigger")
 
 
 def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[Any]) -> None:
-    """Assert that panes are as expected.
+    """Raise an `AssertionError` unless panes are as expected.
 
     Args:
         actual: the panes.
-        expected: in order, a `Pane` or a mapping of just the fields to compare (`key`, `window`, `value`,
-            `timestamp`, `is_retraction`, `processing_time`, and of the pane info `index`, `on_time_index`, `is_first`,
-            `is_last`, `timing`, `trigger`). A `set` (of Panes) inside the list, or a list inside it, means these in
-            any order.
+        expected: for each pane in order, a `Pane` or a mapping of only the fields to compare: `key`, `window`, `value`,
+            `timestamp`, `is_retraction`, `processing_time`, and those of the pane info (`index`, `on_time_index`,
+            `is_first`, `is_last`, `timing`, `trigger`). A `set` of panes, or a list inside the list, matches its
+            entries in any order.
 
     Raises:
-        AssertionError: with both sides as a table.
+        AssertionError: if they differ, with both sides as a table.
 
     Example:
         >>> assert_panes([], [])
@@ -42,13 +42,13 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
         candidates = panes[at : at + len(group)]
         at += len(group)
         if not _match_any_order(candidates, group):
-            raise AssertionError(_table(panes, [wanted for entries in groups for wanted in entries]))
+            raise AssertionError(_table(panes, [expectation for entries in groups for expectation in entries]))
     if at != len(panes):
-        raise AssertionError(_table(panes, [wanted for entries in groups for wanted in entries]))
+        raise AssertionError(_table(panes, [expectation for entries in groups for expectation in entries]))
 
 
 def _match_any_order(panes: list[Pane], group: list[Any]) -> bool:
-    """Try to give each expectation a pane of its own."""
+    """Return whether each expectation can be matched to a different pane."""
     if len(panes) != len(group):
         return False
     if not group:
@@ -75,7 +75,7 @@ def _field(pane: Pane, name: str) -> Any:
 
 
 def _table(panes: Sequence[Pane], expected: Sequence[Pane | Mapping[str, Any]]) -> str:
-    """Show both sides, row by row."""
+    """Return a table of both sides, row by row."""
     names: list[str] = []
     for entry in expected:
         fields = (*_FIELDS[:4], *_INFO[:5]) if isinstance(entry, Pane) else tuple(entry)
@@ -84,10 +84,10 @@ def _table(panes: Sequence[Pane], expected: Sequence[Pane | Mapping[str, Any]]) 
     lines = [f"{len(panes)} panes, {len(expected)} expected (! marks a difference)"]
     for place in range(max(len(panes), len(expected))):
         pane = panes[place] if place < len(panes) else None
-        wanted = expected[place] if place < len(expected) else None
-        mark = " " if pane is not None and wanted is not None and _matches(pane, wanted) else "!"
+        expectation = expected[place] if place < len(expected) else None
+        mark = " " if pane is not None and expectation is not None and _matches(pane, expectation) else "!"
         lines.append(f"{mark} {place:3} actual   {_row(pane, names)}")
-        lines.append(f"{mark}     expected {_row(wanted, names)}")
+        lines.append(f"{mark}     expected {_row(expectation, names)}")
     return "\n".join(lines)
 
 

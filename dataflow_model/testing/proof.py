@@ -1,4 +1,4 @@
-"""`prove`: the laws of the model on a pipeline of one's own, and the smallest input that breaks one."""
+"""`prove`: check the laws of the model on your own pipeline, and find the smallest input that breaks one."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _HINTS: Final = {
 
 
 class LawBroken(AssertionError):
-    """A law that a pipeline breaks, with the smallest input found.
+    """Raised when a pipeline breaks a law, with the smallest input found.
 
     Attributes:
-        law: which.
-        problem: what is wrong, in words.
-        script: the input: elements as they arrive, watermarks and clock values.
-        elements: the elements in it, as (value, event time).
+        law: the law that is broken.
+        problem: a description of the problem.
+        script: the input: elements in order of arrival, watermarks and clock values.
+        elements: the elements of the input, as (value, event time).
         left, right: the two sides that differ.
     """
 
@@ -78,36 +78,35 @@ class LawBroken(AssertionError):
 def prove(
     pipeline: Callable[[Any], Any], data: Any, runner: Runner | None = None, *, examples: int = _EXAMPLES
 ) -> None:
-    """Prove the laws of the model on a pipeline, with the smallest input that breaks one.
+    """Check the laws of the model on a pipeline, and report the smallest input found that breaks one.
 
-    It draws some of the data in some order of arrival, with watermarks and clock values between them, so that elements
-    are early, late and dropped, and checks at every grouping and at the end that
+    Each case draws some of the data in some order of arrival, with watermarks and clock values between them, so that
+    elements are early, late and dropped. At every grouping and at the end, the check verifies that
 
-    * the same run twice shows the same, and so do other bundles of the same events (law 2);
-    * so does a stream of micro-batches, cut anywhere (law 2), with workers that die and go on from their durable state
-      (law 3), on any number of shards (law 4); and no pane that is early or on time is late for what follows (law 9);
+    * running the case again gives the same output, also with other bundles of the same events (law 2);
+    * so does a stream of micro-batches, cut anywhere (law 2), with workers that crash and resume from their durable
+      state (law 3), on any number of shards (law 4); and no early or on-time pane is late downstream (law 9);
     * every element is in one discarding pane of each of its windows, or counted as dropped (law 5);
-    * retractions take back what was shown (law 6), and panes are in sequence (law 7);
-    * with nothing dropped, the panes fold to what a grouping of all data in hand gives (law 1): accumulating ones by
-      their last value, discarding ones by merging their accumulators, retracting ones by values less retractions.
+    * retractions retract values that were emitted (law 6), and panes are in sequence (law 7);
+    * if nothing is dropped, the panes combine to the result of grouping all data at once (law 1): accumulating panes
+      by their last value, discarding panes by merging their accumulators, retracting panes by subtracting retractions.
 
-    Floats compare to 1e-9 relative and lists without order; everything else by `==`.
+    Floats are compared with a relative tolerance of 1e-9, lists in any order, everything else with `==`. This needs the
+    package hypothesis (the extra `testing`).
 
     Args:
-        pipeline: takes the collection of the elements and returns the one to compare. Build it as you do for
-            production, but leave sources and sinks out, and what filters panes by their timing.
-        data: `(value, event time)` pairs, of which any arrive in any order; or a hypothesis strategy of such a pair,
-            or of lists of them.
-        runner: another runner that must show the same as LocalRunner at every grouping, on which the laws are checked
-            first. On a Spark stream the run is also killed at named points and resumed (law 3).
-        examples: how many inputs to draw; the same ones each time.
-
-    Needs the package hypothesis (the extra `testing`).
+        pipeline: a function from the collection of the elements to the collection to compare. Build it as for
+            production, but leave out sources, sinks, and steps that filter panes by their timing.
+        data: `(value, event time)` pairs, any of which arrive in any order; or a hypothesis strategy for such a pair,
+            or for lists of them.
+        runner: another runner, whose output must equal that of `LocalRunner` at every grouping; the laws are checked
+            on `LocalRunner` first. A Spark stream is also killed at named points and resumed (law 3).
+        examples: the number of cases to draw; they are the same each time.
 
     Raises:
-        LawBroken: an AssertionError with the law, the input as a script to paste, and both sides.
-        InvalidType: if the function returns no collection.
-        PlanError: for a pipeline that could never run.
+        LawBroken: an `AssertionError` with the law, the input as a script to paste, and both sides.
+        InvalidType: if `pipeline` does not return a collection.
+        PlanError: for a pipeline that cannot run.
 
     Example:
         >>> import dataflow_model as dm
@@ -133,14 +132,14 @@ def prove(
 
 
 def _check(subject: Subject, case: Case, runner: Runner) -> None:
-    """Check all laws on one input: those that need no stream first, as they cost less."""
+    """Check all laws on one input, starting with the cheaper ones that need no stream."""
     stream = _check_in_process(subject, case.script, case.cuts, runner)
     if can_stream(subject.plan(case.script)[0]):
         check_stream(subject, case, stream)
 
 
 def _check_in_process(subject: Subject, script: TestStream, cuts: Sequence[bool], runner: Runner) -> Observed:
-    """Check the laws of one process, and return what it has shown."""
+    """Check the laws on one process, and return its output."""
     plan, result = subject.plan(script)
     groupings = groupings_of(plan)
     stream = _observe(subject, script, runner)
@@ -167,7 +166,7 @@ def _check_in_process(subject: Subject, script: TestStream, cuts: Sequence[bool]
 
 
 def check_stream(subject: Subject, case: Case, expected: Observed) -> None:
-    """Check that a stream shows what LocalRunner has shown, at every grouping; and find out which law it breaks."""
+    """Check that a stream's output equals LocalRunner's at every grouping; if not, find the law that it breaks."""
     schedule = case.schedule
     runs = _Streams(schedule)
     difference = _difference(expected, _running(lambda: subject.run(case.script, runs)), RESTART, _described(schedule))
@@ -188,7 +187,7 @@ def check_stream(subject: Subject, case: Case, expected: Observed) -> None:
 
 
 class _Streams:
-    """Runs plans as streams, and keeps the last run."""
+    """A runner that runs plans as streams and keeps the last run."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._runner = MicroBatchRunner(schedule)
@@ -201,7 +200,7 @@ class _Streams:
 
 
 def _described(schedule: Schedule) -> str:
-    """Return what is said above the panes of a stream."""
+    """Return the title of the column with a stream's panes."""
     number = "one shard" if schedule.shards == 1 else f"{schedule.shards} shards"
     parts = [f"on {number}", f"in micro-batches of {' and '.join(map(str, schedule.cuts))} events"]
     if schedule.restarts:
@@ -212,10 +211,10 @@ def _described(schedule: Schedule) -> str:
 
 
 def _observe(subject: Subject, script: TestStream, runner: Runner) -> Observed:
-    """Run with probes; without, where a trigger that looks at values stumbles over them."""
+    """Run with probes, or without them if a trigger that reads values fails because of them."""
     try:
         return subject.run(script, runner, probed=True)
-    except Exception:  # noqa: BLE001 - whatever user code raises; the plain run says whether it is the probes' fault
+    except Exception:  # noqa: BLE001 - any error of user code; the run without probes tells whether they cause it
         return _running(lambda: subject.run(script, runner))
 
 
@@ -227,7 +226,7 @@ def _running(run: Callable[[], Observed]) -> Observed:
 
 
 def _difference(stream: Observed, other: Observed, law: str, title: str) -> Broken | None:
-    """Return what differs between two runs of the same events."""
+    """Return the difference between two runs of the same events."""
     columns = ("the run", title)
     try:
         for label, panes in other.panes.items():
@@ -240,7 +239,7 @@ def _difference(stream: Observed, other: Observed, law: str, title: str) -> Brok
 
 
 def _beneath(subject: Subject, script: TestStream, runner: Runner) -> Broken | None:
-    """Return what is wrong whichever law has shown it: the same run, or other bundles, show something else."""
+    """Return a more basic failure, if repeating the run or changing its bundles already changes the output."""
     joined = recut(script, [True] * len(elements_of(script) + list(script.steps)))
     try:
         first = subject.run(script, runner)
@@ -249,12 +248,12 @@ def _beneath(subject: Subject, script: TestStream, runner: Runner) -> Broken | N
             if difference is not None:
                 return difference
         return _difference(first, subject.run(joined, runner), laws.BUNDLING, "the same events in other bundles")
-    except Exception:  # noqa: BLE001 - whatever user code raises has been found already
+    except Exception:  # noqa: BLE001 - an error of user code has already been reported
         return None
 
 
 def _shown(rows: Sequence[Any]) -> list[str]:
-    """Return rows as lines of a table, the first ones only where there are many."""
+    """Return rows as lines of a table; of many rows only the first."""
     lines = [f"    {_cells(row)}" for row in rows[:_ROWS_SHOWN]] or ["    nothing"]
     return lines if len(rows) <= _ROWS_SHOWN else [*lines, f"    … and {len(rows) - _ROWS_SHOWN} more"]
 

@@ -1,4 +1,4 @@
-"""Run a user's pipeline for a proof, and see what each of its groupings was given and has emitted."""
+"""Run a user's pipeline for a proof, and record the input and output of each of its groupings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PROBE = "discarding, for the proof"
 
 
 class _Finished(Protocol):
-    """What a proof asks of a run."""
+    """The part of a run's result that a proof uses."""
 
     def wait_until_finish(self, timeout: float | None = None) -> Any: ...
     def collected(self, label: str) -> list[Record]: ...
@@ -41,7 +41,7 @@ class _Finished(Protocol):
 
 
 class Runs(Protocol):
-    """Makes a plan run; every runner does."""
+    """The part of a runner that a proof uses."""
 
     def run(self, plan: Plan, *, until: str | None = None) -> _Finished:
         """Start the plan."""
@@ -50,14 +50,14 @@ class Runs(Protocol):
 
 @attrs.frozen(eq=False)
 class Trace:
-    """What one discarding pane of a probe holds: the accumulator, and the elements that went into it."""
+    """The value of one discarding pane of a probe: the accumulator and its elements."""
 
     accumulator: Any
     elements: list[Any]
 
 
 class _Tracing(CombineFn[Any, Any, Any]):
-    """A combiner whose output is its accumulator, with the elements in it."""
+    """A combiner whose output is its accumulator and its elements."""
 
     def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
         self._combine = combine
@@ -88,14 +88,14 @@ class _Tracing(CombineFn[Any, Any, Any]):
 
 @attrs.frozen(eq=False)
 class Observed:
-    """What a run has shown.
+    """The recorded output of a run.
 
     Attributes:
-        result: the compared collection.
-        panes: by grouping, what it has emitted.
-        inputs: by probed grouping, what came to it, one record for each element and window.
-        traces: by probed grouping, what it would have emitted under the discarding mode, as `Trace`s.
-        counters: by transform.
+        result: the collection to compare.
+        panes: the output of each grouping.
+        inputs: the input of each probed grouping, one record for each element and window.
+        traces: what each probed grouping would have emitted in discarding mode, as `Trace`s.
+        counters: the counters of each transform.
     """
 
     result: list[Record]
@@ -105,23 +105,23 @@ class Observed:
     counters: Mapping[str, Mapping[str, Any]]
 
     def dropped(self, label: str) -> int:
-        """Return how many elements a grouping or its probe has dropped."""
+        """Return the number of elements that a grouping or its probe has dropped."""
         counts = self.counters.get(label, {})
         return sum(counts.get(f"dropped_because_{why}", 0) for why in ("late", "closed"))
 
 
 @attrs.frozen(eq=False)
 class Subject:
-    """The pipeline under proof: a function from the elements to what is compared."""
+    """The pipeline to check: a function from the elements to the collection to compare."""
 
     pipeline: Callable[[Any], Any]
 
     def plan(self, script: TestStream) -> tuple[Plan, Ref]:
-        """Return the plan over a script, and the compared collection.
+        """Return the plan over a script, and the collection to compare.
 
         Raises:
-            InvalidType: if the function returns no collection.
-            PlanError: for a plan that could never run.
+            InvalidType: if the function does not return a collection.
+            PlanError: for a plan that cannot run.
         """
         pipeline = Pipeline()
         result = self.pipeline(pipeline | "elements" >> script)
@@ -136,12 +136,12 @@ class Subject:
         return plan, result.ref
 
     def run(self, script: TestStream, runner: Runs, *, probed: bool = False) -> Observed:
-        """Run the pipeline as it is; `probed` looks into its groupings too."""
+        """Run the pipeline unchanged; `probed` also records the input of its groupings."""
         plan, _ = self.plan(script)
         return _run(_with_probes(plan) if probed else with_panes(plan), runner)
 
     def run_to_the_end(self, script: TestStream, runner: Runs) -> Observed:
-        """Run the pipeline with each grouping's panes put off until their windows expire, all data in hand."""
+        """Run the pipeline on all data at once, with each grouping emitting only when its windows expire."""
         plan, _ = self.plan(script)
         return _run(with_panes(firing_once(plan)), runner)
 
@@ -152,7 +152,7 @@ def groupings_of(plan: Plan) -> list[GroupByKeyAndWindow]:
 
 
 def nearest_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:
-    """Return the groupings behind which a collection stands with nothing but element-wise transforms between."""
+    """Return the groupings from which only element-wise transforms lead to a collection."""
     node = plan[ref.label]
     if isinstance(node, GroupByKeyAndWindow):
         return [node]
@@ -162,18 +162,18 @@ def nearest_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:
 
 
 def with_panes(plan: Plan) -> Plan:
-    """Keep what each grouping emits."""
+    """Return the plan with a sink for the output of each grouping."""
     kept = [_kept(f"{node.label}/panes", Ref(node.label)) for node in groupings_of(plan)]
     return attrs.evolve(plan, nodes=(*plan.nodes, *kept))
 
 
 def _with_probes(plan: Plan) -> Plan:
-    """Keep what each grouping is given and emits, and put a discarding twin beside it."""
+    """Return the plan with sinks for each grouping's input and output, and a discarding copy of each grouping."""
     retracted = retracted_collections(plan)
     added: list[Any] = []
     for node in groupings_of(plan):
         if node.input in retracted:
-            continue  # elements that were taken back are in no pane
+            continue  # retracted elements are in no pane
         strategy = attrs.evolve(node.strategy, accumulation_mode=AccumulationMode.CLEAR_ALWAYS, retracting=False)
         label = f"{node.label}/{_PROBE}"
         twin = GroupByKeyAndWindow(label=label, input=node.input, strategy=strategy, combine=_Tracing(node.combine))
@@ -182,7 +182,7 @@ def _with_probes(plan: Plan) -> Plan:
 
 
 def firing_once(plan: Plan) -> Plan:
-    """Let every grouping emit one pane for each window, with all that it was given."""
+    """Return the plan in which every grouping emits one pane per window, with all elements."""
     nodes: list[Node] = []
     for node in plan.nodes:
         if isinstance(node, GroupByKeyAndWindow):

@@ -1,4 +1,4 @@
-"""Another runner shows what LocalRunner shows: many cases in one run, and a run that is killed and resumed."""
+"""Compare another runner with LocalRunner: many cases in one run, and a run that is killed and resumed."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 __all__ = ["Copied", "differing_on"]
 
 Shown: TypeAlias = "dict[str, list[Record]]"
-"""What one copy has shown: at each grouping, and at the end."""
+"""The output of one copy: at each grouping, and at the end."""
 
 RESTART: Final = "law 3, restart"
 RUNNERS: Final = "every runner shows the same"
 
 _CASES: Final = 20
-"""How many copies of the pipeline one run has: starting a Spark job takes seconds."""
+"""How many copies of the pipeline one run contains, since starting a Spark job takes seconds."""
 _CRASHES: Final = (("after_state", 0), ("after_publishing", 0))
 
 
 def differing_on(runner: Runner, subject: Subject, cases: SearchStrategy[Case]) -> tuple[TestStream, Broken] | None:
-    """Return a script for which a runner shows something else than LocalRunner, or `None`.
+    """Return a script for which a runner's output differs from LocalRunner's, or `None`.
 
-    The scripts of one run share the clock, so that each is shown with clock values of the others between.
+    The scripts of one run share the clock, so each also gets the clock values of the others.
     """
     scripts = [case.script for case in drawn_cases(cases, _CASES) if case.script.steps]
     if getattr(runner, "mode", "") == "batch":
@@ -62,7 +62,7 @@ def differing_on(runner: Runner, subject: Subject, cases: SearchStrategy[Case]) 
 
 
 class Copied(PTransform):
-    """The pipeline as a transform, so that each copy has a scope of its own."""
+    """The pipeline as a transform, so that each copy has its own scope."""
 
     input_kind = "collection"
 
@@ -71,7 +71,7 @@ class Copied(PTransform):
         self._pipeline = pipeline
 
     def expand(self, pcoll: Any) -> Any:
-        """Build it."""
+        """Apply the pipeline."""
         return self._pipeline(pcoll)
 
 
@@ -86,10 +86,10 @@ def _copies(subject: Subject, scripts: Sequence[TestStream]) -> Plan:
 
 
 def _collected(plan: Plan, runner: Runner) -> list[Shown]:
-    """Run a plan of copies and return what each of them has shown."""
+    """Run a plan of copies and return the output of each copy."""
     result = runner.run(plan, until="drained")
     result.wait_until_finish()
-    shown: list[Shown] = []
+    outputs: list[Shown] = []
     for number in range(sum(node.label.startswith("result ") for node in plan.nodes)):
         scope = f"copy {number}/"
         emitted = {
@@ -97,12 +97,12 @@ def _collected(plan: Plan, runner: Runner) -> list[Shown]:
             for node in groupings_of(plan)
             if node.label.startswith(scope)
         }
-        shown.append({**emitted, "the output": result.collected(f"result {number}")})
-    return shown
+        outputs.append({**emitted, "the output": result.collected(f"result {number}")})
+    return outputs
 
 
 def _elsewhere(runner: Runner) -> Any:
-    """Return the runner with a checkpoint of its own below the given one; a run that is over cannot be run again."""
+    """Return the runner with a new checkpoint inside its own, since a finished run cannot be run again."""
     moved: Any = copy.copy(runner)
     checkpoint = getattr(runner, "checkpoint", None)
     if checkpoint:
@@ -127,21 +127,21 @@ def _first(
     actual: Sequence[Shown],
     compare: Callable[[str, Sequence[Record], Sequence[Record]], None],
 ) -> tuple[TestStream, Broken] | None:
-    """Return the shortest script whose outcome differs."""
+    """Return the shortest script whose output differs."""
     failures = []
     for script, records_of, other in zip(scripts, expected, actual, strict=True):
         try:
-            for what, records in records_of.items():
-                compare(what, records, other[what])
+            for subject, records in records_of.items():
+                compare(subject, records, other[subject])
         except Broken as broken:
             failures.append((script, broken))
     return min(failures, key=lambda pair: len(pair[0].steps), default=None)
 
 
 def _same_panes(law: str) -> Callable[[str, Sequence[Record], Sequence[Record]], None]:
-    def compare(what: str, one: Sequence[Record], other: Sequence[Record]) -> None:
+    def compare(subject: str, expected: Sequence[Record], actual: Sequence[Record]) -> None:
         try:
-            laws.check_same_panes(what, one, other, ("LocalRunner", "the other runner"))
+            laws.check_same_panes(subject, expected, actual, ("LocalRunner", "the other runner"))
         except Broken as broken:
             broken.law = law
             raise
@@ -149,9 +149,9 @@ def _same_panes(law: str) -> Callable[[str, Sequence[Record], Sequence[Record]],
     return compare
 
 
-def _same_values(what: str, one: Sequence[Record], other: Sequence[Record]) -> None:
+def _same_values(subject: str, expected: Sequence[Record], actual: Sequence[Record]) -> None:
     try:
-        laws.check_same_values(other, one, what)
+        laws.check_same_values(actual, expected, subject)
     except Broken as broken:
         broken.law, broken.columns = RUNNERS, ("the other runner", "LocalRunner")
         raise

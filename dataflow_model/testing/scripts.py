@@ -1,4 +1,4 @@
-"""`run_script`: one grouping over a script, and the panes it gives."""
+"""`run_script`: run one grouping over a script and return its panes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def run_script(
     """Run one grouping over a script and return its panes in emission order.
 
     Args:
-        script: elements must be pairs; `add(…, key=…)` makes them.
-        windowing: where, when and how.
+        script: the script; its elements must be pairs, as `add(…, key=…)` creates them.
+        windowing: the windowing strategy: windows, trigger, accumulation mode and lateness.
         combine: a combiner; without one a pane's value is the list of its elements.
-        runner: any runner; `LocalRunner()` by default. On the batch runner only the elements count.
+        runner: any runner, by default `LocalRunner()`. A batch runner ignores watermarks and clock values.
 
     Example:
         >>> import dataflow_model as dm
@@ -54,7 +54,7 @@ def run_script(
 
 
 def panes_of(records: Iterable[Record]) -> list[Pane]:
-    """Return what a `Collect` of (key, value) pairs has received as panes."""
+    """Return the records of a `Collect` of (key, value) pairs as panes."""
     return [
         Pane(
             key=record.value[0],

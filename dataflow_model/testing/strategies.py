@@ -1,7 +1,7 @@
 """Hypothesis strategies for windows, window functions, triggers, strategies and scripts.
 
-Needs the package hypothesis; import it as `from dataflow_model.testing import strategies`. All times are whole seconds
-within a couple of minutes from the epoch, so that bounds, deadlines and watermarks often fall together.
+They need the package hypothesis; import them with `from dataflow_model.testing import strategies`. All times are whole
+seconds within a few minutes of the epoch, so that bounds, deadlines and watermarks often coincide.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _LONGEST: Final = 30
 
 
 def windows() -> st.SearchStrategy[Window]:
-    """Draw windows: intervals within two minutes from the epoch, and the global window.
+    """Draw windows: intervals within two minutes of the epoch, and the global window.
 
     Example:
         >>> from hypothesis import find
@@ -89,7 +89,7 @@ def window_fns(*, merging: bool | None = None) -> st.SearchStrategy[WindowFn]:
     """Draw window functions of every kind.
 
     Args:
-        merging: only those whose windows merge, or only the others; `None` for both.
+        merging: `True` draws only functions whose windows merge, `False` only others, `None` both.
 
     Example:
         >>> from hypothesis import find
@@ -116,7 +116,7 @@ PERCENTILES: Final = (50, 90)
 
 @attrs.frozen
 class AfterTotal(DataTrigger):
-    """Fire once values that add up to `least` have come since it last did: the data trigger that is drawn.
+    """Fire once the values since the last firing add up to `least`; the data trigger that `triggers` draws.
 
     Example:
         >>> AfterTotal(10).should_emit(7, 4)
@@ -126,17 +126,17 @@ class AfterTotal(DataTrigger):
     least: int
 
     def should_emit(self, element: Any, state: Any) -> tuple[bool, Any]:
-        """Add up."""
+        """Add up the values."""
         total = (state or 0) + element
         return (True, 0) if total >= self.least else (False, total)
 
     def merge_state(self, states: Sequence[Any]) -> Any:
-        """Add up."""
+        """Add up the values."""
         return sum(states)
 
 
 def is_mark(element: Any) -> bool:
-    """Tell whether a number is one more than a multiple of three: the punctuation that is drawn.
+    """Return whether a number is one more than a multiple of three; the punctuation that `triggers` draws.
 
     Example:
         >>> [number for number in (1, 2, 4, 8, 16) if is_mark(number)]
@@ -146,11 +146,11 @@ def is_mark(element: Any) -> bool:
 
 
 def triggers(max_depth: int = 3, *, only: Collection[type[Trigger]] | None = None) -> st.SearchStrategy[Trigger]:
-    """Draw trigger trees of every kind, those that may finish included; elements are to be numbers.
+    """Draw trigger trees of every kind, including trees that may finish; the elements must be numbers.
 
     Args:
-        max_depth: the most levels of the tree; 1 draws leaves only.
-        only: the classes to draw from, at least one of them a leaf; all unless given.
+        max_depth: the maximum depth of the tree; 1 draws only leaves.
+        only: the classes to draw from, at least one of them a leaf; by default all.
 
     Example:
         >>> from hypothesis import find
@@ -213,7 +213,7 @@ def _composites(below: st.SearchStrategy[Trigger]) -> list[_Kind]:
 
 
 def accumulation_modes() -> st.SearchStrategy[AccumulationMode]:
-    """Draw the four accumulation modes; without triggers that ask for something they come to two.
+    """Draw the four accumulation modes; they differ in effect only by triggers that choose a firing mode.
 
     Example:
         >>> from hypothesis import find
@@ -232,14 +232,14 @@ def windowing_strategies(
     lateness: st.SearchStrategy[Any] | None = None,
     late_data: st.SearchStrategy[LateData | None] | None = None,
 ) -> WindowingStrategy:
-    """Draw windowing strategies, `may_lose_data` always set.
+    """Draw windowing strategies; `may_lose_data` is always set.
 
     Args:
-        draw: given by hypothesis.
-        fns: window functions; all kinds unless given.
-        trees: triggers; trees of three levels unless given.
-        lateness: anything that a duration can be made of; 0 to 40 seconds unless given.
-        late_data: what becomes of expired elements; dropped unless given.
+        draw: hypothesis's draw function.
+        fns: window functions; by default all kinds.
+        trees: triggers; by default trees of up to three levels.
+        lateness: values that `duration` accepts; by default 0 to 40 seconds.
+        late_data: what happens to expired elements; by default they are dropped.
 
     Example:
         >>> from hypothesis import find
@@ -266,17 +266,18 @@ def chains(
     *,
     windowings: st.SearchStrategy[WindowingStrategy] | None = None,
 ) -> Chain:
-    """Draw two or more groupings in a row, to call with a collection of pairs whose values are numbers.
+    """Draw chains of two or more groupings, to call with a collection of pairs whose values are numbers.
 
-    Windows, trigger, mode, retractions, timestamps and lateness are drawn anew for each grouping, unless it inherits
-    them; so are the combiner, and the keys by which the panes of the one before are grouped again. What a plan would
-    refuse behind a grouping that retracts is not drawn.
+    For each grouping, windows, trigger, mode, retractions, timestamps and lateness are drawn, or it inherits them; so
+    are the combiner and the keys by which it groups the panes of the grouping before. Combinations that a plan rejects
+    after a retracting grouping are not drawn.
 
     Args:
-        draw: given by hypothesis.
-        max_groupings: the most groupings, at least two.
-        windowings: the strategy of each grouping; `windowing_strategies()` unless given. An accumulating one may be
-            made retracting, one behind a retracting grouping is made as late, and merges no windows.
+        draw: hypothesis's draw function.
+        max_groupings: the maximum number of groupings, at least two.
+        windowings: the strategies of the groupings; by default `windowing_strategies()`. An accumulating strategy may
+            be made retracting. After a retracting grouping, a strategy gets at least its lateness and windows that do
+            not merge.
 
     Example:
         >>> from hypothesis import find
@@ -308,7 +309,7 @@ def chains(
 
 
 def _behind_retractions(draw: st.DrawFn, strategy: WindowingStrategy, before: WindowingStrategy) -> WindowingStrategy:
-    """Return what may stand behind a retracting grouping: windows that do not merge, and lateness enough."""
+    """Return a strategy allowed after a retracting grouping: windows that do not merge, and enough lateness."""
     return attrs.evolve(
         strategy,
         window_fn=draw(window_fns(merging=False)) if strategy.merges else strategy.window_fn,
@@ -326,14 +327,14 @@ def test_streams(
     signals: Sequence[str] = (),  # noqa: PT028
     percentiles: Sequence[float] = (),  # noqa: PT028
 ) -> TestStream:
-    """Draw scripts of pairs whose values are 1, 2, 4, …: any sum tells which elements are in it.
+    """Draw scripts of pairs whose values are 1, 2, 4, …, so that any sum identifies the elements in it.
 
     Args:
-        draw: given by hypothesis.
+        draw: hypothesis's draw function.
         keys: the keys to draw from.
-        max_steps: the most steps.
-        late: whether elements may come behind the watermark.
-        signals: the names of the signals to draw from, such as `SIGNALS`; none unless given.
+        max_steps: the maximum number of steps.
+        late: whether elements may arrive behind the watermark.
+        signals: the names of the signals to draw from, such as `SIGNALS`; by default none.
         percentiles: the percentiles of the watermark below 100 that may run ahead of it, such as `PERCENTILES`.
 
     Example:

@@ -38,10 +38,10 @@ _NO_KEY: Any = object()
 
 
 class TestStream(PTransform[PBegin, PCollection]):
-    """A scripted source: each step is its own event, in the order written, on every runner.
+    """A scripted source: each step is an event of its own, in the order written, on every runner.
 
-    Steps are added by a chain of calls; each returns a new script. The clock starts at 0 and, like the watermark,
-    never goes back. The end of the script is the end of the input: the watermark then goes to +∞ by itself.
+    Add steps by chaining calls; each returns a new script. The clock starts at 0 and, like the watermark, never goes
+    backward. The end of the script is the end of the input: the watermark then advances to +∞ by itself.
 
     Source: Beam's `TestStream`.
 
@@ -63,11 +63,13 @@ class TestStream(PTransform[PBegin, PCollection]):
         """Advance the watermark; it takes effect before the next step.
 
         Args:
-            watermark: the event time that it has come to.
-            percentile: below 100, advance that percentile of it, and lower ones with it: none is behind a higher one.
+            watermark: the new watermark, an event time.
+            percentile: below 100, advance only that percentile and the lower ones, since no percentile is behind a
+                higher one.
 
         Raises:
-            InvalidArgument: if it would go back, be behind a higher percentile, or for a percentile outside (0, 100].
+            InvalidArgument: if the watermark would go backward or be behind a higher percentile, or for a percentile
+                outside (0, 100].
 
         Example:
             >>> TestStream().watermark(5, percentile=90).watermark(3).watermark(4, percentile=90)
@@ -90,14 +92,14 @@ class TestStream(PTransform[PBegin, PCollection]):
         return self._then(WatermarkStep(to, percentile))
 
     def signal(self, name: str) -> TestStream:
-        """Give a signal: it takes effect for every open window whose trigger waits for it."""
+        """Send a signal; it takes effect in every open window whose trigger waits for it."""
         return self._then(SignalStep(name))
 
     def processing_time(self, time: InstantLike) -> TestStream:
-        """Advance the processing clock: the timers before it run.
+        """Advance the processing clock; timers due before the new time run.
 
         Raises:
-            InvalidArgument: if it would go back.
+            InvalidArgument: if the clock would go backward.
         """
         to = processing_time(time)
         before = max(
@@ -107,20 +109,20 @@ class TestStream(PTransform[PBegin, PCollection]):
         return self._then(ClockStep(to))
 
     def add(self, value: Any, event_time: InstantLike, key: Any = _NO_KEY) -> TestStream:
-        """Add one element; with `key=` the pair of the two."""
+        """Add one element; with `key=` the pair `(key, value)`."""
         return self.bundle([(value, event_time)], key=key)
 
     def bundle(self, elements: Iterable[tuple[Any, InstantLike]], key: Any = _NO_KEY) -> TestStream:
         """Add several `(value, event time)` elements in one bundle.
 
-        Only a `DoFn` with `start_bundle` or `finish_bundle` can see the bundle: each element is an event of its own, as
-        if it had been added alone, and all that follows from it is felt downstream before the next one.
+        Only a `DoFn` with `start_bundle` or `finish_bundle` can observe the bundle. Each element is an event of its
+        own, as if it had been added alone, and takes effect downstream before the next one.
         """
         added = tuple((value if key is _NO_KEY else (key, value), _as_event_time(at)) for value, at in elements)
         return self._then(AddStep(added))
 
     def watermark_to_infinity(self) -> TestStream:
-        """Advance the watermark to +∞: the input is complete."""
+        """Advance the watermark to +∞, which means that the input is complete."""
         return self._then(WatermarkStep(MAX_TIMESTAMP))
 
     def expand(self, pcoll: PBegin, /) -> PCollection:
@@ -134,13 +136,15 @@ class TestStream(PTransform[PBegin, PCollection]):
 
     @classmethod
     def parse(cls, steps: Iterable[str], *, day: str, key: Any = _NO_KEY) -> TestStream:
-        """Read a script in short form: `"w 12:00:00"`, `"p 12:04:59"`, `"e 5@12:00:26"`, `"w +inf"`, `"w90 12:00:00"`.
+        """Parse a script in short form.
 
-        The last is the 90th percentile of the watermark; `"s NAME"` is a signal.
+        The steps are `"w 12:00:00"` or `"w +inf"` for the watermark, `"w90 12:00:00"` for its 90th percentile,
+        `"p 12:04:59"` for processing time, `"e 5@12:00:26"` for the element 5 with its event time, and `"s NAME"` for a
+        signal.
 
         Args:
-            steps: one string a step; elements are whole numbers.
-            day: the date of all times, which are UTC.
+            steps: one string per step; elements are integers.
+            day: the date of all times, which are in UTC.
             key: the key of every element.
 
         Example:
@@ -177,8 +181,8 @@ def _as_event_time(value: InstantLike) -> EventTime:
     return element_time(value)
 
 
-def _check_forward(what: str, before: Instant, to: Instant) -> None:
+def _check_forward(quantity: str, before: Instant, to: Instant) -> None:
     if int(to) < int(before):
         raise InvalidArgument(
-            f"the {what} of a script cannot go backward, got {to!r} after {before!r}", hint="move the step up"
+            f"the {quantity} of a script cannot go backward, got {to!r} after {before!r}", hint="move the step up"
         )

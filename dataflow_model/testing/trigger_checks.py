@@ -1,4 +1,4 @@
-"""A check for triggers of one's own."""
+"""A check for user-defined triggers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _REPETITIONS: Final = 20
 _MOST_EVENTS: Final = 10
 
 Lives: TypeAlias = tuple[list[list[Event]], list[Event]]
-"""What happens in three windows, and what happens once they have merged."""
+"""The events of three windows, and the events after the windows have merged."""
 
 
 def check_trigger(
@@ -51,32 +51,31 @@ def check_trigger(
     combine: CombineFn[Any, Any, Any] | None = None,
     merging: bool | None = None,
 ) -> None:
-    """Check that a trigger keeps the rules that the engine and the runners rely on.
+    """Check that a trigger follows the rules that the engine and the runners rely on.
 
-    Draws elements, watermarks, clock values and signals, and checks that
+    The check draws elements, watermarks, clock values and signals, and verifies that
 
-    * it is a value: a pickled copy is equal, has the same `repr` and does the same;
-    * it does the same every time, and its state pickles, so that a restart changes nothing;
-    * what it says of itself is true: `may_finish`, `may_fire`, and the marks by which the evaluator skips elements
+    * the trigger is a value: a pickled copy is equal, has the same `repr` and behaves the same;
+    * it is deterministic, and its state can be pickled, so that a restart changes nothing;
+    * what it declares is true: `may_finish`, `may_fire`, and the attributes by which the evaluator skips elements
       (`waits_for_timer`, `ignores_elements`, `passes_elements_on`);
-    * its `continuation()`, which a grouping behind its own inherits, is always the same trigger, and never finishes;
-    * it keeps the algebra: `Repeatedly(Repeatedly(t))` is `Repeatedly(t)`, and `AfterAll(t)`, `AfterAny(t)` and
-      `AfterEach(t)` are `t`;
-    * merging is free of order;
-    * in a pipeline it keeps the laws of `prove`: other bundles change nothing, and nothing is lost.
+    * its `continuation()`, which the next grouping inherits, is always the same trigger, and never finishes;
+    * it obeys the algebra: `Repeatedly(Repeatedly(t))` behaves like `Repeatedly(t)`, and `AfterAll(t)`, `AfterAny(t)`
+      and `AfterEach(t)` behave like `t`;
+    * the order in which windows merge does not matter;
+    * in a pipeline the laws of `prove` hold: other bundles change nothing, and nothing is lost.
+
+    The same cases are drawn every time. This needs the package hypothesis (the extra `testing`).
 
     Args:
-        trigger: the tree.
-        elements: values to draw from; what it looks at.
-        combine: what `peek_value()` shows; the list of the elements unless given.
-        merging: whether to check it on windows that merge; unless given, if it says what becomes of it then.
-
-    Needs the package hypothesis (the extra `testing`), whose smallest counterexample the error shows. Draws the same
-    cases every time.
+        trigger: the trigger tree.
+        elements: values to draw from, of the type that the trigger expects.
+        combine: the combiner of `peek_value()`; by default the value is the list of the elements.
+        merging: whether to check windows that merge; by default if the trigger defines `on_merge`.
 
     Raises:
-        AssertionError: with the rule that is broken and the events that show it.
-        InvalidArgument: without elements; or for `merging=True` and a trigger without `on_merge`.
+        AssertionError: with the broken rule and the smallest events found that show it.
+        InvalidArgument: if there are no elements, or for `merging=True` and a trigger without `on_merge`.
 
     Example:
         >>> from dataflow_model.triggers import AfterCount, AfterWatermark
@@ -94,9 +93,9 @@ def check_trigger(
     failure = smallest_broken(_lives(trigger, values), lambda case: checked.check(*case), _EXAMPLES)
     if failure is not None:
         (lives, after), broken = failure
-        shown = [f"\n  window {number}: {events_text(events)}" for number, events in enumerate(lives) if events]
-        shown += [f"\n  merged: {events_text(after)}"] if after else []
-        raise AssertionError(explain(f"{trigger!r} {broken.problem}{''.join(shown)}", hint=broken.law or None))
+        lines = [f"\n  window {number}: {events_text(events)}" for number, events in enumerate(lives) if events]
+        lines += [f"\n  merged: {events_text(after)}"] if after else []
+        raise AssertionError(explain(f"{trigger!r} {broken.problem}{''.join(lines)}", hint=broken.law or None))
     for fn in (FixedWindows(10), *([Sessions(10)] if merges else [])):
         _prove_in_pipeline(trigger, values, combine, fn)
 
@@ -138,7 +137,7 @@ def _check_continuation(trigger: Trigger) -> None:
 
 
 def _lives(trigger: Trigger, values: Sequence[Any]) -> SearchStrategy[Lives]:
-    """Draw events whose clock values and watermarks often meet the tree's deadlines and the windows' ends."""
+    """Draw events whose clock values and watermarks often coincide with the tree's deadlines and the windows' ends."""
     from hypothesis import strategies as st
 
     spans = sorted({_SECOND, 2 * _SECOND, 10 * _SECOND, *durations_in(trigger)})
@@ -158,7 +157,7 @@ def _lives(trigger: Trigger, values: Sequence[Any]) -> SearchStrategy[Lives]:
 
 @attrs.frozen(eq=False)
 class _Checked:
-    """The rules on one trigger; the hint of a broken one stands where others name a law."""
+    """The rules for one trigger; a broken rule carries its hint as the `law` of `Broken`."""
 
     trigger: Trigger
     combine: CombineFn[Any, Any, Any]
@@ -205,7 +204,7 @@ class _Checked:
             _compare(plain, around, f"must behave the same inside {kind.__name__}(…)")
 
     def _by_chance(self, events: Sequence[Event]) -> Broken | None:
-        """Return what differs when the same happens again: then that is what is wrong, whichever rule has shown it."""
+        """Return the difference if repeating the same events gives another result, which explains any broken rule."""
         try:
             plain = self._life().live(events)
             for _ in range(_REPETITIONS):
@@ -213,12 +212,12 @@ class _Checked:
                 _compare(plain, self._life().live(events), "must behave the same every time", hint)
         except Broken as broken:
             return broken
-        except Exception:  # noqa: BLE001 - whatever it raises; the rule that has been broken is shown
+        except Exception:  # noqa: BLE001 - any error; the broken rule is reported instead
             return None
         return None
 
     def _check_promises(self, events: Sequence[Event]) -> None:
-        """Check what the trigger says of itself, under several latenesses."""
+        """Check what the trigger declares, under several values of allowed lateness."""
         for lateness in (0, _LATENESS):
             life = self._life(expires=int(_WINDOWS[0].end) + lateness)
             outcomes = life.live(events)
@@ -229,7 +228,7 @@ class _Checked:
                     law="return True from may_finish; using the trigger then requires may_lose_data=True",
                 )
             if not self.trigger.may_fire(allowed_lateness=allowed) and any(
-                outcome.fired for some in outcomes for outcome in some
+                outcome.fired for step_outcomes in outcomes for outcome in step_outcomes
             ):
                 raise Broken(
                     "declares that it may not fire before its window expires, but did",
@@ -237,7 +236,7 @@ class _Checked:
                 )
 
     def _check_merging(self, lives: Sequence[Sequence[Event]], after: Sequence[Event]) -> None:
-        """Merge windows in every order: what follows must be the same."""
+        """Merge windows in every order; the results must be the same."""
         sources = []
         watermark = clock = 0
         for number, events in enumerate(lives):
@@ -255,8 +254,8 @@ class _Checked:
             _compare(outcomes[0], outcomes[-1], "must not depend on the order in which windows merge", hint)
 
 
-def _compare(one: Sequence[Any], other: Sequence[Any], rule: str, hint: str = "") -> None:
-    for number, pair in enumerate(zip(one, other, strict=True)):
+def _compare(left: Sequence[Any], right: Sequence[Any], rule: str, hint: str = "") -> None:
+    for number, pair in enumerate(zip(left, right, strict=True)):
         if pair[0] != pair[1]:
             differing = " and ".join(repr(list(outcomes)) for outcomes in pair)
             raise Broken(f"{rule}, but the outcomes at event {number} are {differing}", law=hint)

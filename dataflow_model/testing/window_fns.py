@@ -1,4 +1,4 @@
-"""A check for window functions of one's own."""
+"""A check for user-defined window functions."""
 
 from __future__ import annotations
 
@@ -29,32 +29,33 @@ _LONGEST_SPAN: Final = int(duration("3660 days"))
 
 
 def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None:
-    """Check that a window function keeps the rules that the engine and the runners rely on.
+    """Check that a window function follows the rules that the engine and the runners rely on.
 
-    Draws elements with event times about the epoch, so spaced that windows of this function touch, overlap and miss
-    each other by a microsecond, and checks that `fn`
+    The check draws elements with event times around the epoch, spaced so that windows of this function touch, overlap
+    and miss each other by a microsecond, and verifies that `fn`
 
-    * is a value: a pickled copy is equal to it and does the same;
-    * uses windows that are values: a pickled copy has the class and the fields of the window and equals it, and `==`
-      compares every field, since windows travel between processes and are told apart by `==`;
-    * is total: every event time, ±∞ included, gets a sequence of windows, each a `Window` that ends after the event;
-    * merges properly: only windows it was given, each into one target, and no two states meet in one window unasked;
-    * merges idempotently and free of order: in whatever order elements come, they end in the same windows;
-    * is deterministic as the papers ask: when the watermark passes a window's end, all that could merge with it is
-      known, so that no later element changes it;
+    * is a value: a pickled copy is equal to it and behaves the same;
+    * uses windows that are values: a pickled copy has the window's class and fields and equals it, and `==` compares
+      every field, since windows are sent between processes and compared with `==`;
+    * is total: every event time, including ±∞, gets a sequence of windows, each a `Window` that ends after the event;
+    * merges properly: only windows that it was given, each into one target, and no two states end up in one window
+      without being merged;
+    * merges idempotently and in any order: elements end up in the same windows in whatever order they arrive;
+    * is deterministic, as the papers require: when the watermark passes a window's end, everything that could merge
+      with the window is known, so that no later element changes it;
     * merges exactly the windows that intersect, if it declares `merges_intersecting`;
-    * assigns a column of event times as it assigns them one by one, if it gives `assign_many`, to windows of the
-      `length` that it declares.
+    * assigns a column of event times as it assigns each of them alone, if it defines `assign_many`, and to windows of
+      the `length` that it declares.
+
+    The same cases are drawn every time. This needs the package hypothesis (the extra `testing`).
 
     Args:
         fn: the window function.
-        elements: values to draw elements from, where `fn` looks at them: pairs when it `needs_pairs`.
-
-    Needs the package hypothesis, whose smallest counterexample the error shows. Draws the same cases every time.
+        elements: values to draw elements from, if `fn` depends on them; pairs if `fn` has `needs_pairs`.
 
     Raises:
-        AssertionError: with the rule that is broken and the elements that show it.
-        Exception: whatever `fn` raises for elements that it cannot take.
+        AssertionError: with the broken rule and the smallest elements found that show it.
+        Exception: any error that `fn` raises for elements that it does not accept.
 
     Example:
         >>> from dataflow_model.windowing import Sessions
@@ -155,7 +156,7 @@ def _check_columns(fn: WindowFn, stamped: list[_Stamped]) -> None:
 
 
 def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[int]) -> None:
-    """Let elements come in order of event time: a window that the next one finds ended must stay as it is."""
+    """Add elements in order of event time; a window that ends before the next element must not change any more."""
     grouping: _Grouping = {}
     for number in in_time_order:
         watermark = stamped[number][0]
@@ -172,7 +173,7 @@ def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[
 
 
 def _check_spans(fn: WindowFn, stamped: list[_Stamped]) -> None:
-    """Compare what merges with the runs of windows that intersect: the engine shows such a function nothing else."""
+    """Compare the merges with the runs of intersecting windows; the engine passes nothing else to such a function."""
     windows = sorted({window for item in stamped for window in _assign(fn, item)}, key=_bounds)
     runs: list[list[Window]] = []
     end = MIN_TIMESTAMP
@@ -185,11 +186,11 @@ def _check_spans(fn: WindowFn, stamped: list[_Stamped]) -> None:
     expected = {(run[0].start, max(window.end for window in run), frozenset(run)) for run in runs if len(run) > 1}
     merged = {(target.start, target.end, frozenset(sources)) for sources, target in fn.merge(windows)}
     if merged != expected:
-        wanted = [list(run) for run in runs if len(run) > 1]
+        intersecting = [list(run) for run in runs if len(run) > 1]
         _fail(
             fn,
             f"declares `merges_intersecting`, so it must merge exactly the windows that intersect, into their span: of "
-            f"{windows!r} these intersect: {wanted!r}, but it merges "
+            f"{windows!r} these intersect: {intersecting!r}, but it merges "
             f"{sorted((list(run[2]) for run in merged), key=repr)!r}",
             stamped,
             hint="leave `merges_intersecting` out of the class; the engine then passes `merge` all windows of the key",
@@ -221,9 +222,9 @@ def _put(grouping: _Grouping, windows: Sequence[Window], number: int) -> None:
 def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grouping:
     if not fn.is_merging:
         return grouping
-    given = sorted(grouping, key=_bounds)
+    windows = sorted(grouping, key=_bounds)
     left, results = dict(grouping), list[tuple[Window, frozenset[int]]]()
-    for sources, target in fn.merge(given):
+    for sources, target in fn.merge(windows):
         if not isinstance(target, Window):
             _fail(fn, f"must merge into windows, got {target!r}", stamped)
         _check_window(fn, target, stamped)
@@ -231,7 +232,7 @@ def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grou
         for source in sources:
             if source not in left:
                 known = "named twice" if source in grouping else "unknown"
-                _fail(fn, f"must merge each window of {given!r} at most once, but {source!r} is {known}", stamped)
+                _fail(fn, f"must merge each window of {windows!r} at most once, but {source!r} is {known}", stamped)
             numbers |= left.pop(source)
         if not sources:
             _fail(fn, f"must name the windows that merge into {target!r}, got none", stamped)
@@ -262,7 +263,7 @@ def _assign(fn: WindowFn, stamped: _Stamped) -> Sequence[Window]:
 
 
 def _span(fn: WindowFn, value: Any) -> int:
-    """Return a length of time at which windows of the function meet; an hour when they are endless."""
+    """Return a duration at which windows of the function meet; an hour if they are infinite."""
     windows = fn.assign(EventTime(0), value)
     spans = [int(window.end) - int(window.start) for window in windows]
     return min([span for span in spans if span < _LONGEST_SPAN], default=int(duration("1 hour")))
@@ -277,5 +278,5 @@ def _show(grouping: _Grouping) -> str:
 
 
 def _fail(fn: WindowFn, problem: str, stamped: Sequence[_Stamped], *, hint: str | None = None) -> NoReturn:
-    shown = "".join(f"\n  element {number}: {value!r} at {time!r}" for number, (time, value) in enumerate(stamped))
-    raise AssertionError(explain(f"{fn!r} {problem}{shown}", hint=hint))
+    elements = "".join(f"\n  element {number}: {value!r} at {time!r}" for number, (time, value) in enumerate(stamped))
+    raise AssertionError(explain(f"{fn!r} {problem}{elements}", hint=hint))

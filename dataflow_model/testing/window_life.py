@@ -1,4 +1,4 @@
-"""One window's life under a trigger, event by event and without an engine: what `check_trigger` compares."""
+"""The life of one window under a trigger, event by event and without an engine, which `check_trigger` compares."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Event: TypeAlias = tuple[str, Any]
 
 @attrs.define
 class Life:
-    """A window and its trigger's state.
+    """A window and the state of its trigger.
 
     Attributes:
-        trigger: the tree.
+        trigger: the trigger tree.
         window: the window.
-        combine: what `peek_value` shows.
-        pickles: whether its state goes through a pickle before each event.
-        skips: whether the evaluator may skip elements that it believes unnoticed.
-        expires: where the watermark stops: the window expires there.
+        combine: the combiner of `peek_value`.
+        pickles: whether the state is pickled and unpickled before each event.
+        skips: whether the evaluator may skip elements that the trigger is expected to ignore.
+        expires: the watermark at which the window expires; it does not advance further.
     """
 
     trigger: Trigger
@@ -55,22 +55,22 @@ class Life:
         self.machine = TriggerMachine(self.trigger)
 
     def live(self, events: Sequence[Event]) -> list[tuple[Outcome, ...]]:
-        """Go through events and return what the tree did at each; the last entry is the end of the last instant."""
+        """Process events and return the tree's outcomes at each; the last entry is for the end of the last instant."""
         return [*(self._event(event) for event in events), self._due(TimeDomain.PROCESSING_TIME, self.clock)]
 
     def merged(self, window: IntervalWindow, sources: Sequence[Life]) -> Life:
-        """Return the life of a window that some have merged into; this one is not changed."""
+        """Return the life of the window into which others have merged; this one is not changed."""
         self._set_clocks()
         state = self.machine.merge(window, [(source.window, source.state) for source in sources])
         elements = sorted((value for source in sources for value in source.elements), key=repr)
         return attrs.evolve(self, window=window, state=state, elements=elements, history=[])
 
     def copied(self) -> Life:
-        """Return the same life with state of its own."""
+        """Return a copy with its own state."""
         state: TreeState = pickle.loads(cloudpickle.dumps(self.state))
         return attrs.evolve(self, state=state, elements=list(self.elements), history=list(self.history))
 
-    # What the tree may see -----------------------------------------------------------------------------------------
+    # What the tree can read ----------------------------------------------------------------------------------------
 
     def peek_value(self) -> Any:
         """Combine the elements so far."""
@@ -119,7 +119,7 @@ class Life:
         self._set_clocks()
         due = self.state.next_due(domain)
         if due is None and not self.machine.percentiles:
-            return ()  # the engine asks only where a timer is due
+            return ()  # the engine calls it only if a timer is due
         return self._seen(self.machine.due(self.state, self.window, domain, until, self))
 
     def _set_clocks(self) -> None:
@@ -127,7 +127,7 @@ class Life:
         self.machine.clocks(watermark=self.watermark, processing_time=self.clock, percentiles=percentiles)
 
     def _seen(self, outcome: Outcome) -> tuple[Outcome, ...]:
-        """Keep what a pane would leave in the history; an event that did nothing is nothing."""
+        """Record a pane in the history if one was fired; return no outcome for an event that did nothing."""
         if outcome.fired:
             timing = PaneTiming.EARLY if self.watermark < int(self.window.end) else PaneTiming.LATE
             index = len(self.history)
@@ -138,13 +138,13 @@ class Life:
 
 
 def events_text(events: Sequence[Event]) -> str:
-    """Say events in words.
+    """Describe events in words.
 
     Example:
         >>> events_text([("element", 3), ("clock", 2_000_000)])
         'element 3, clock +2s'
     """
     words = []
-    for kind, what in events:
-        words.append(f"{kind} {what!r}" if kind in {"element", "signal"} else f"{kind} +{format_duration(what)}")
+    for kind, value in events:
+        words.append(f"{kind} {value!r}" if kind in {"element", "signal"} else f"{kind} +{format_duration(value)}")
     return ", ".join(words) or "no event"

@@ -1,4 +1,4 @@
-"""Windows of one's own as values: what a process that unpickles one gets, and what its `==` looks at."""
+"""User-defined windows as values: the result of unpickling one, and the fields that its `==` compares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["problem_of"]
 
 
 def problem_of(window: Window) -> str | None:
-    """Return why a window is not the same window in another process, or is equal to another one; `None` if it is sound.
+    """Return why a window changes when pickled or equals a different window; `None` if there is no problem.
 
     Example:
         >>> from dataflow_model.values import interval
@@ -29,7 +29,7 @@ def problem_of(window: Window) -> str | None:
         return None
     try:
         copy = load(dump(window))
-    except Exception as error:  # noqa: BLE001 - whatever pickling a user's class raises
+    except Exception as error:  # noqa: BLE001 - any error of pickling a user's class
         return f"must use windows that can be pickled, got {window!r}: {type(error).__name__}: {error}"
     fields, copied = _fields_of(window), _fields_of(copy)
     if type(copy) is not kind or copied != fields:
@@ -48,7 +48,7 @@ def problem_of(window: Window) -> str | None:
 
 
 def _fields_of(window: Any) -> dict[str, Any]:
-    """Return what an instance holds, except for what Python and attrs keep in it for themselves."""
+    """Return an instance's fields, without the internal ones of Python and attrs."""
     names = {name for base in type(window).__mro__ for name in getattr(base, "__slots__", ())}
     names |= getattr(window, "__dict__", {}).keys()
     own = (name for name in sorted(names) if not name.startswith(("__", "_attrs_cached")))
@@ -56,7 +56,7 @@ def _fields_of(window: Any) -> dict[str, Any]:
 
 
 def _compared(kind: type[Any], names: Any) -> set[str]:
-    """Return the fields that `==` compares; all of them where it is written by hand."""
+    """Return the fields that `==` compares; all fields for a handwritten `__eq__`."""
     owner = equality_owner(kind)
     if "__attrs_attrs__" not in owner.__dict__:
         return set(names)

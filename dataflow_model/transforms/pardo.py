@@ -9,7 +9,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
 from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FlatMapFn
-from dataflow_model.plan.parameters import filled_by_place, metadata_of, wanted_by
+from dataflow_model.plan.parameters import filled_by_place, metadata_of, requested_by
 from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
@@ -290,7 +290,7 @@ def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         signature = inspect.signature(user)
     except (TypeError, ValueError):  # builtins such as `int` may have no signature
         return
-    held = [name for name, what in wanted_by(user, specs).items() if what in specs]
+    held = [name for name, what in requested_by(user, specs).items() if what in specs]
     try:
         signature.bind(None, *args, **kwargs, **dict.fromkeys([*metadata, *held]))
     except TypeError as error:

@@ -245,7 +245,7 @@ class Fragment:
             return {}
         if node.label not in self._lifetimes:
             # Asked once: looking into a signature costs more than most functions that have one.
-            self._told[node.label] = node.told
+            self._told[node.label] = node.parameters
             lifetime = Lifetime(node.label, node.fn)
             lifetime.set_up()
             self._lifetimes[node.label] = lifetime

@@ -157,13 +157,13 @@ class UserCalls:
         self._declaration = node.declaration
         self._side_values = side_values
         self._horizon = int(node.late_data_horizon or 0)
-        wanted_by, specs = self._declaration.wanted_by, self._declaration.specs
-        self._wanted = node.told
-        self._held = {name: what for name, what in wanted_by(node.fn.user_function()).items() if what in specs}
+        requested_by, specs = self._declaration.requested_by, self._declaration.specs
+        self._wanted = node.parameters
+        self._held = {name: what for name, what in requested_by(node.fn.user_function()).items() if what in specs}
         self._of_timers = {
-            name: wanted_by(getattr(node.fn, function)) for name, function in self._declaration.callbacks.items()
+            name: requested_by(getattr(node.fn, function)) for name, function in self._declaration.callbacks.items()
         }
-        self._at_expiry = wanted_by(getattr(node.fn, EXPIRY)) if self._declaration.has_expiry else {}
+        self._at_expiry = requested_by(getattr(node.fn, EXPIRY)) if self._declaration.has_expiry else {}
         self._tags = (MAIN, *node.tags)
         states = self._declaration.states.values()
         combiners: list[Any] = [spec.combine for spec in states if isinstance(spec, CombiningStateSpec)]
