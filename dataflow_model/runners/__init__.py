@@ -1,1 +1,1 @@
-"""What makes a plan run: one engine, and the runners that feed it."""
+"""The runners, which run plans: one engine, and the hosts that feed it."""

@@ -1,4 +1,4 @@
-"""From what a run has counted to what it tells: one shape on every runner."""
+"""Make the report of a run from its counts, in the same form on every runner."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _NOTHING: Final = Readings()
 
 
 def state_sizes(machines: Mapping[str, KeyedMachine]) -> dict[str, tuple[int, int]]:
-    """Return the size of each machine's state by label, for those that keep state by key."""
+    """Return the entries and bytes of each machine's state by label, for machines with keyed state."""
     sizes = {label: machine.state_size() for label, machine in machines.items()}
     return {label: size for label, size in sizes.items() if size is not None}
 
 
 @attrs.frozen(kw_only=True)
 class Measured:
-    """What a runner knows of a run at one moment.
+    """What a runner knows about a run at one moment.
 
     Attributes:
-        counters: by transform, as in `result.metrics()`.
-        watermarks: by transform, of its output.
-        tally: what was counted on the way.
-        state: by transform, the entries of its state and their bytes; `None` where they are not stored.
-        clock: how far the clock of the run has come.
-        commits: how many there have been.
-        pending_since: by the wall, when the oldest work was seen that is not committed; `None` where there is none.
+        counters: the counters of each transform, as in `result.metrics()`.
+        watermarks: the output watermark of each transform.
+        tally: the tally of the run so far.
+        state: the entries and bytes of each transform's state; the bytes are `None` if the state is not stored.
+        clock: the current value of the run's clock.
+        commits: the number of commits.
+        pending_since: the wall-clock time at which the oldest uncommitted work was seen; `None` if there is none.
     """
 
     counters: Mapping[str, Mapping[str, Any]]
@@ -66,8 +66,8 @@ def make_report(staged: StagedPlan, measured: Measured, now: int | None = None) 
 
     Args:
         staged: its plan.
-        measured: what is known of it.
-        now: the wall clock; read if it is not given.
+        measured: what is known about the run.
+        now: the wall clock; by default it is read.
     """
     at = time.time_ns() // 1_000 if now is None else now
     clock = measured.clock if _has_own_clock(staged) else at
@@ -145,12 +145,12 @@ def _lag(watermark: int | None, clock: int) -> Duration | None:
 
 
 def _has_own_clock(staged: StagedPlan) -> bool:
-    """Tell whether the data say when they were seen, so that lags do not count from the wall."""
+    """Return whether the data determine the clock, so that lags are not measured from the wall clock."""
     return any(read.source.has_own_clock for read in staged.sources)
 
 
 def _depths(staged: StagedPlan) -> dict[str, int]:
-    """Return where each transform runs; what several stages feed, and runs behind each, is at the last of them."""
+    """Return the stage of each transform; one that runs after several stages counts as part of the last of them."""
     depths: dict[str, int] = {}
     keyed = {node.label: depth for depth, nodes in enumerate(staged.stages, 1) for node in nodes}
     for node in staged.plan.nodes:

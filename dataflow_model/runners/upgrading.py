@@ -1,4 +1,4 @@
-"""`upgrade`: carry what a stopped run has kept into a new checkpoint, from which a changed pipeline goes on."""
+"""`upgrade`: carry the state of a stopped run into a new checkpoint, from which a changed pipeline continues."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ __all__ = ["needs_spark", "upgrade"]
 
 
 def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSession | None = None) -> Upgraded:
-    """Carry the state of a stopped streaming run over, so that a changed pipeline goes on from it.
+    """Carry the state of a stopped streaming run into a new checkpoint, from which a changed pipeline continues.
 
-    Either runner may have made the old checkpoint, and either may go on from the new one: `SparkRunner`, or
-    `LocalRunner(checkpoint=new)`. The next run with `checkpoint=new` may have other groupings, other sources, another
-    number of shards: what has kept its name and its definition goes on where it was, without loss or repeat; what is
-    new begins with the rows that are read from then on. What was kept and would be lost stops that run before anything
-    happens, unless `drop` names it.
+    `SparkRunner` and `LocalRunner` can each continue from the other's checkpoint. The next run with `checkpoint=new` may
+    have other groupings, other sources and another number of shards. Transforms that keep their label and definition
+    continue where they were, without loss or repetition; new transforms start with the rows that are read from then on.
+    If state would be lost, that run is rejected when it starts, unless `drop` names the transform.
 
-    The old checkpoint is only read. The new one appears when it is complete. What was pickled by reference, such as
-    elements of a class of yours that wait for their instant, is read here: your modules have to be importable.
+    The old checkpoint is not changed. The new one appears only when it is complete. State that was pickled by
+    reference, such as buffered elements of your own classes, is unpickled here, so your modules must be importable.
 
     Args:
         old: the checkpoint of a run that was stopped or killed.
-        new: a directory that is not there yet, on a file system that driver and workers share.
-        drop: labels of transforms whose state is to be lost: groupings that are gone or have another definition;
-            sources that are to begin again, or are gone.
-        spark: the session to read the state of a run on Spark with; one on this machine by default.
+        new: a directory that does not exist yet, on a file system that the driver and the workers share.
+        drop: the labels of transforms whose state may be lost: groupings that no longer exist or have another
+            definition, and sources that no longer exist or should start again.
+        spark: the session with which to read the state of a run on Spark; by default one on this machine.
 
     Raises:
-        CheckpointMismatch: if `old` holds no such run; if it is running, drained, over, or in the midst of a commit.
-        InvalidArgument: if `new` is there, or `drop` names what the old pipeline did not have.
+        CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it is running, drained,
+            finished, or in the middle of a commit.
+        InvalidArgument: if `new` exists, or `drop` names a transform that the old pipeline did not have.
         StateCorruption: if the old state is damaged.
         SinkError: if the new directory cannot be written.
 
@@ -56,12 +56,12 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
 
 
 def needs_spark(old: str) -> bool:
-    """Tell whether only Spark can read what a stopped run has kept."""
+    """Return whether only Spark can read the state of a stopped run."""
     return not (pathlib.Path(old).absolute() / HOST).exists()
 
 
 def _stopped(old: str, spark: SparkSession | None) -> StoppedRun:
-    """Return the part of a checkpoint that belongs to what hosted its run."""
+    """Return the part of a checkpoint that belongs to the host of its run."""
     if not needs_spark(old):
         return StoppedLocalRun(pathlib.Path(old).absolute())
     from dataflow_model.runners.spark.stopped import StoppedSparkRun

@@ -1,4 +1,4 @@
-"""The lock of a run in process: one process at a time may go on with a checkpoint."""
+"""The lock of a run in process: only one process at a time may use a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _NETWORK: Final = frozenset(
     {"9p", "afs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs"}
     | {"lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb", "smb2", "smb3", "smbfs"}
 )
-"""File systems on which locks and SQLite's shared memory do not hold between machines."""
+"""File systems on which locks and SQLite's shared memory do not work across machines."""
 
 
 @attrs.define(eq=False)
 class RunLock:
     """An exclusive lock that lasts until `release`, or until the process dies.
 
-    It belongs to the process that has taken it: a child that is forked has no part in it, and does not keep it.
+    It belongs to the process that takes it; a forked child does not hold it.
 
     Args:
         folder: the host's part of the checkpoint.
@@ -46,7 +46,7 @@ class RunLock:
 
         Args:
             path: the checkpoint, as the user has named it.
-            host: names the host's part of it.
+            host: the name of the host's part of it.
         """
         return cls(pathlib.Path(path).absolute() / host, path)
 
@@ -54,7 +54,7 @@ class RunLock:
         """Take the lock.
 
         Raises:
-            CheckpointMismatch: if another run has it.
+            CheckpointMismatch: if another run holds it.
             SinkError: if the folder cannot be written, or is on a network file system.
         """
         check_file_system(self.folder, self.path)
@@ -81,7 +81,7 @@ class RunLock:
         _TAKEN.add(self)
 
     def release(self) -> None:
-        """Let other processes go on with the run."""
+        """Release the lock, so that other processes can use the checkpoint."""
         _TAKEN.discard(self)
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -92,7 +92,7 @@ _TAKEN: Final[weakref.WeakSet[RunLock]] = weakref.WeakSet()
 
 
 def _release_in_child() -> None:
-    """Close what a forked child has inherited of the locks, since each lasts until its last descriptor is closed."""
+    """Close the descriptors of locks in a forked child, since a lock lasts until its last descriptor is closed."""
     for lock in list(_TAKEN):
         lock.release()
 
@@ -103,24 +103,24 @@ os.register_at_fork(after_in_child=_release_in_child)
 def _who(descriptor: int) -> str:
     try:
         return str(Process.read(os.pread(descriptor, 4_096, 0)))
-    except ValueError:  # it is being written
+    except ValueError:  # it is being written by another process
         return "another process"
 
 
 def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = _MOUNTS) -> None:
-    """Refuse a folder on a network file system, as far as this machine tells what is mounted where.
+    """Reject a folder on a network file system, if this machine lists its mounts.
 
     Args:
         folder: the folder; it need not exist.
         path: the checkpoint, as the user has named it.
-        mounts: what tells.
+        mounts: the file that lists the mounts.
 
     Raises:
-        SinkError: if it is on one.
+        SinkError: if the folder is on a network file system.
     """
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:  # not on this system
+    except OSError:  # this system has no such file
         return
     place = folder.resolve()
     nearest, kind = pathlib.Path("/"), ""
@@ -138,7 +138,7 @@ def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = _M
 
 
 def _unescaped(text: str) -> str:
-    r"""Return the name of a mount point; blanks and such are in octal.
+    r"""Return the path of a mount point, in which blanks and some other characters are written in octal.
 
     Example:
         >>> _unescaped(r"/mnt/my\040disk")

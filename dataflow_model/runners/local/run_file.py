@@ -1,4 +1,4 @@
-"""The durable record of a run in process: state, offset and what is being published, in one SQLite file."""
+"""The durable record of a run in process: state, offset and pending output, in one SQLite file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["FILE", "HOST", "Commit", "RunFile", "ShardStore", "is_input_over"]
 
 HOST: Final = "local"
-"""Names this host's part of a checkpoint."""
+"""The name of this host's part of a checkpoint."""
 FILE: Final = "run.sqlite"
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS heads (depth, shard, head BLOB, PRIMARY KEY (depth, shard));
@@ -35,15 +35,15 @@ CREATE TABLE IF NOT EXISTS done (source, origin, entry, PRIMARY KEY (source, ori
 
 @attrs.frozen
 class Commit:
-    """A micro-batch that is committed; the file has the last one.
+    """A committed micro-batch; the file contains the last one.
 
     Attributes:
-        number: the micro-batch's, from 0.
-        offset: where the sources stood after it.
-        ended: the labels of the sources whose end has been told.
-        moment: the wall clock's time at which something next happens by itself, if there is one.
-        sequencer: of the start of the run that has committed it.
-        pending: what the sinks publish.
+        number: the number of the micro-batch, from 0.
+        offset: the offset of the sources after it.
+        ended: the labels of the sources whose end has been processed.
+        moment: the wall-clock time at which something happens without new data, if there is one.
+        sequencer: the sequencer of the start of the run that committed it.
+        pending: the output that the sinks publish.
     """
 
     number: int
@@ -67,10 +67,10 @@ class RunFile:
 
     @classmethod
     def create(cls, folder: str) -> Self:
-        """Open the file for writing, and make it where there is none.
+        """Open the file for writing, and create it if it does not exist.
 
         Raises:
-            StateCorruption: if it is not SQLite's, or damaged.
+            StateCorruption: if the file is not an SQLite file, or is damaged.
             SinkError: if it cannot be written.
         """
         file = cls(pathlib.Path(folder, FILE))
@@ -83,12 +83,12 @@ class RunFile:
 
     @classmethod
     def read_only(cls, folder: str) -> Self | None:
-        """Open the file of a run that is stopped for reading; `None` where there is none."""
+        """Open the file of a stopped run for reading; `None` if there is none."""
         file = cls(pathlib.Path(folder, FILE))
         if not file.path.exists():
             return None
         log = file.path.with_name(FILE + "-wal")
-        # Without a log nothing beside the file is needed, or made.
+        # Without a write-ahead log, SQLite needs and creates no other files.
         how = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
         with file.explained():
             file._database = sqlite3.connect(f"{file.path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
@@ -100,7 +100,7 @@ class RunFile:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit what is written within, durably, or nothing of it if anything raises."""
+        """Commit what is written in the `with` block durably, or nothing if it raises."""
         with self.explained():
             self._database.execute("BEGIN IMMEDIATE")
         try:
@@ -125,7 +125,7 @@ class RunFile:
     # Commits -------------------------------------------------------------------------------------------------------
 
     def last_commit(self) -> Commit | None:
-        """Return the last commit; `None` where there is none.
+        """Return the last commit; `None` if there is none.
 
         Raises:
             StateCorruption: if it is damaged.
@@ -140,10 +140,10 @@ class RunFile:
         return attrs.evolve(commit, offset={**commit.offset, "done": done})
 
     def put_commit(self, commit: Commit, before: Commit | None) -> None:
-        """Make a commit the last one; the one before it is published then.
+        """Replace the last commit; the one before it must be published.
 
-        A folder may hold many files that were read to their end, and a micro-batch changes few of them. So they are
-        kept in a table of their own, of which only the differences are written.
+        A folder may contain many files that have been read completely, and a micro-batch changes few of them. So they
+        have a table of their own, to which only the differences are written.
 
         Args:
             commit: the commit.
@@ -158,23 +158,23 @@ class RunFile:
         self.execute("INSERT INTO commits VALUES (?, 0, ?)", (commit.number, record))
 
     def _put_done(self, source: str, done: dict[str, Any], known: dict[str, Any]) -> None:
-        """Write how the origins of a source that were read to their end differ from those that are stored."""
+        """Write the differences between the completely read origins of a source and those that are stored."""
         if done is known:
             return
-        # As JSON a name may have what SQLite's texts may not: bytes of a file's name that are no UTF-8.
-        gone = [(source, json.dumps(name)) for name in known if name not in done]
+        # JSON can represent file names with bytes that are not UTF-8, which text in SQLite cannot.
+        removed = [(source, json.dumps(name)) for name in known if name not in done]
         changed = [(name, entry) for name, entry in done.items() if known.get(name) is not entry]
         fresh = [(source, json.dumps(name), json.dumps(entry)) for name, entry in changed]
         with self.explained():
-            self._database.executemany("DELETE FROM done WHERE source = ? AND origin = ?", gone)
+            self._database.executemany("DELETE FROM done WHERE source = ? AND origin = ?", removed)
             self._database.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?)", fresh)
 
     def is_published(self) -> bool:
-        """Tell whether the last commit was noted as published."""
+        """Return whether the last commit is marked as published."""
         return all(published for (published,) in self.execute("SELECT is_published FROM commits"))
 
     def note_published(self) -> None:
-        """Note that the last commit is published."""
+        """Mark the last commit as published."""
         if not self.is_published():
             self.execute("UPDATE commits SET is_published = 1")
 
@@ -190,7 +190,7 @@ class RunFile:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise SQLite's errors as ours."""
+        """Raise SQLite's errors as errors of this package."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -204,7 +204,7 @@ class RunFile:
 
 @attrs.frozen
 class ShardStore:
-    """The state store of one shard in the file; see `StateStore`. Writes belong to the transaction that is open."""
+    """The state store of one shard in the file; see `StateStore`. Writes are part of the open transaction."""
 
     file: RunFile
     depth: int
@@ -242,7 +242,7 @@ def _only(rows: list[tuple[Any, ...]]) -> bytes | None:
 
 
 def is_input_over(own: str) -> bool:
-    """Tell whether the last commit of a run ends its input.
+    """Return whether the last commit of a run ends its input.
 
     Args:
         own: this host's part of its checkpoint.

@@ -1,4 +1,4 @@
-"""Read what a stopped run in process has kept."""
+"""Read the state of a stopped run in process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StoppedLocalRun:
         return None if commit is None else commit.number
 
     def half_published(self) -> int | None:
-        """Return the last committed micro-batch, unless it is known to be published."""
+        """Return the last committed micro-batch, unless it is marked as published."""
         commit, is_published = self._last()
         if commit is None or is_published:
             return None
@@ -48,9 +48,9 @@ class StoppedLocalRun:
         return None if progress.get("batch", -1) >= commit.number else commit.number
 
     def offset(self, batch: int) -> tuple[Offset, int]:
-        """Return where our sources stood; there are no others."""
+        """Return the offset of the sources; the host reads no others."""
         commit, _ = self._last()
-        assert commit is not None  # noqa: S101 - the caller has its number
+        assert commit is not None  # noqa: S101 - the caller knows its number
         assert commit.number == batch  # noqa: S101
         return commit.offset, 0
 
@@ -71,7 +71,7 @@ class StoppedLocalRun:
                 yield read_shard(record, labels, label, file.store(depth, label))
 
     def _last(self) -> tuple[Commit | None, bool]:
-        """Return the last commit, and whether it was noted as published."""
+        """Return the last commit, and whether it is marked as published."""
         file = RunFile.read_only(self._own)
         if file is None:
             return None, False

@@ -2,12 +2,13 @@
 
 The order of a micro-batch:
 
-1. its output is written where no reader sees it, and synced to disk;
-2. one transaction in SQLite commits state, offset and what the sinks have pending;
+1. its output is written to a place where readers do not see it, and synced to disk;
+2. one SQLite transaction commits the state, the offset and the pending output of the sinks;
 3. the sinks publish, and sync;
-4. the progress is written, and the next transaction notes that the commit is published.
+4. the progress is written, and the next transaction marks the commit as published.
 
-A restart publishes what is pending again, which changes nothing that is published already, and never runs it again.
+A restart publishes pending output again, which does not change what is already published; it never runs the
+micro-batch again.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class LocalStream:
     """A run, step by step.
 
     Args:
-        checkpoint: the run's.
-        program: what it runs.
-        file: its durable record.
-        feed: what decides how far each micro-batch reads.
+        checkpoint: the checkpoint of the run.
+        program: the program to run.
+        file: the durable record of the run.
+        feed: decides how far each micro-batch reads.
 
     Attributes:
-        began: by the wall, when the micro-batch in hand saw its data; `None` between micro-batches.
+        began: the wall-clock time at which the current micro-batch saw its data; `None` between micro-batches.
     """
 
     checkpoint: Checkpoint
@@ -63,38 +64,38 @@ class LocalStream:
     _progress: dict[str, Any] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        """Stand where the run has been left."""
+        """Load the last commit and its progress."""
         depths = range(1, len(self.program.staged.stages) + 1)
         stores = {(depth, label): self.file.store(depth, label) for depth in depths for label in self.program.labels}
         self._shards = InProcess(self.program, stores, self._worker)
         self._last = self.file.last_commit()
         self._progress = read_progress(self.checkpoint.ours)
         if self._last is not None and not self.file.is_published():
-            # The progress is written when all is published and on disk.
+            # The progress is written once everything is published and on disk.
             self._pending = self._last if self._progress.get("batch", -1) < self._last.number else None
 
     @property
     def offset(self) -> Offset:
-        """Where the sources stand."""
+        """The current offset of the sources."""
         return self.checkpoint.begins if self._last is None else self._last.offset
 
     @property
     def is_over(self) -> bool:
-        """Whether the input is over."""
+        """Whether the input has ended."""
         return bool(self.offset["last"])
 
     @property
     def micro_batches(self) -> int:
-        """How many micro-batches have been committed."""
+        """The number of committed micro-batches."""
         return 0 if self._last is None else self._last.number + 1
 
     def roll_forward(self) -> None:
-        """Publish what an earlier start of the run has committed, unless it is known to be published."""
+        """Publish the last commit of an earlier start of the run, unless it is marked as published."""
         if self._pending is not None:
             self._publish(self._pending)
 
     def step(self) -> bool:
-        """Look once whether there is anything to do, and run a micro-batch if there is; return whether there was."""
+        """Run a micro-batch if there is anything to do; return whether there was."""
         requests = self.checkpoint.requests
         drain, until_drained = ((requests / name).exists() for name in ("drain", "until_drained"))
         start = self.offset
@@ -120,7 +121,7 @@ class LocalStream:
         return True
 
     def close(self) -> None:
-        """Note that all is published, if it is, and let the file and the functions go."""
+        """Mark the last commit as published, if it is; then close the file and tear down the functions."""
         try:
             if self._pending is None:
                 self.file.note_published()
@@ -129,12 +130,12 @@ class LocalStream:
             self._worker.forget(self.program.digest)
 
     def _is_due(self) -> bool:
-        """Tell whether the wall clock has reached the moment at which something happens by itself."""
+        """Return whether the wall clock has reached the moment at which something happens without new data."""
         moment = None if self._last is None else self._last.moment
         return moment is not None and moment <= self.feed.wall()
 
     def _commit(self, end: Offset, works: Sequence[Work]) -> Commit:
-        """Run a micro-batch, and commit it with what is pending."""
+        """Run a micro-batch, and commit it with its pending output."""
         number, fault = self.micro_batches, self.program.fault
         with self.file.transaction():
             rows = self._shards.run(number, works)

@@ -1,4 +1,4 @@
-"""What LocalRunner supports and what it does not."""
+"""The features that LocalRunner supports, and those that it does not."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The runtime of a stream or a job that is cut into shards, whatever hosts it: it knows nothing of Spark."""
+"""The runtime of sharded streams and jobs, independent of their host: it knows nothing about Spark."""

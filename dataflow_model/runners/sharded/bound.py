@@ -1,4 +1,4 @@
-"""Sources bound to what the driver found, so that every task reads the same files with the same columns."""
+"""Sources bound on the driver, so that every task reads the same files with the same columns."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a test may let something go wrong in a streaming run; nothing happens there otherwise.
+"""The points of a streaming run at which a test can inject a fault; without a test they do nothing.
 
-A fault is armed in the process that starts the run (`dataflow_model.testing.CrashPoint` arms a `Crash`) and travels
-with the program. A crash strikes once: the process that reaches its point first leaves a mark and is killed, so the
-resumed run passes.
+A fault is armed in the process that starts the run (`dataflow_model.testing.CrashPoint` arms a `Crash`) and is sent
+with the program. A crash strikes once: the first process that reaches its point leaves a mark and is killed, so that
+the resumed run passes the point.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ POINTS: Final = (
     "after_publishing",
     "after_progress",
 )
-"""In the order in which a micro-batch passes them.
+"""The points, in the order in which a micro-batch passes them.
 
-`before_state`, `after_state`: a shard has run its events and writes its delta, or has written it, which is not
-committed yet. `after_writing`: a task has written its rows for the sinks, which are pending. `before_commit`,
-`after_commit`: in process only, where a transaction commits the micro-batch before it is published.
-`before_publishing`, `while_publishing` (after the first of the sinks), `after_publishing`: the sinks publish.
-`after_progress`: all is published, and the host has not noted that.
+`before_state` and `after_state`: before and after a shard that has run its events writes its delta, which is not
+committed yet. `after_writing`: a task has written its rows for the sinks, which are pending. `before_commit` and
+`after_commit`: in process only, around the transaction that commits the micro-batch before it is published.
+`before_publishing`, `while_publishing` (after the first of several sinks) and `after_publishing`: around the sinks'
+publishing. `after_progress`: everything is published, but the host has not recorded that.
 """
 SPARK_POINTS: Final = tuple(point for point in POINTS if not point.endswith("_commit"))
-"""Those that a micro-batch on Spark passes: Spark logs the commit of one that is published."""
+"""The points that a micro-batch on Spark passes, where Spark logs the commit after publishing."""
 
 
 @attrs.frozen
 class Fault:
-    """What a run passes through where something may go wrong. This one lets nothing happen; others override a part."""
+    """The places of a run at which faults can be injected. This class injects none; subclasses do."""
 
     def reach(self, point: str, micro_batch: int) -> None:
-        """Pass a named point, one of `POINTS`, or do not come back."""
+        """Pass a named point, one of `POINTS`; a fault may kill the process here."""
 
     def receive(self, rows: Iterable[Row]) -> Iterable[Row]:
-        """Return what a shard is sent for one micro-batch as it comes out of the shuffle."""
+        """Return the rows that a shard receives from the shuffle for one micro-batch."""
         return rows
 
     def keep(self, store: StateStore) -> StateStore:
-        """Return the store that a shard's state is kept in."""
+        """Return the store of a shard's state."""
         return store
 
     def read_clock(self, wall: int) -> int:
-        """Return what the source reads off the wall clock, which stands at `wall`."""
+        """Return the time that the source reads when the wall clock is at `wall`."""
         return wall
 
 
@@ -71,12 +71,12 @@ _armed: list[Fault] = []
 
 @attrs.frozen
 class Crash(Fault):
-    """A point at which one process is to die.
+    """Kills one process at a point.
 
     Attributes:
         point: one of `POINTS`.
         micro_batch: the number of the micro-batch; `None` for any.
-        mark: the file that the dying process leaves.
+        mark: the file that the killed process leaves.
     """
 
     point: str
@@ -84,7 +84,7 @@ class Crash(Fault):
     mark: str
 
     def reach(self, point: str, micro_batch: int) -> None:
-        """Die here, if this is the point and no process has died at it before."""
+        """Kill the process if this is the point and no process has been killed at it before."""
         if point != self.point or self.micro_batch not in {None, micro_batch}:
             return
         try:
@@ -95,15 +95,15 @@ class Crash(Fault):
 
 
 def arm(fault: Fault) -> None:
-    """Let the runs that start from here on carry a fault."""
+    """Inject a fault into runs that start from now on."""
     _armed[:] = [fault]
 
 
 def disarm() -> None:
-    """Let the runs that start from here on carry none."""
+    """Inject no fault into runs that start from now on."""
     _armed.clear()
 
 
 def armed() -> Fault:
-    """Return the fault that a run carries which starts now."""
+    """Return the fault for a run that starts now."""
     return _armed[0] if _armed else NO_FAULT

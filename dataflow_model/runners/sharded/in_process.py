@@ -1,4 +1,4 @@
-"""All tasks of a stream in one process: its shards run one after the other."""
+"""All tasks of a stream in one process, where its shards run one after the other."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class InProcess(Generic[StoreT]):
 
     Args:
         program: the program.
-        stores: where each shard of each stage keeps its state, by stage and label.
-        worker: what the process remembers.
+        stores: the state store of each shard, by stage and label.
+        worker: the process's cache.
     """
 
     program: Program
@@ -40,16 +40,16 @@ class InProcess(Generic[StoreT]):
     worker: Worker
 
     def run(self, number: int, works: Sequence[Work]) -> list[Row]:
-        """Run a micro-batch, and return what reaches the sinks.
+        """Run a micro-batch, and return the rows for the sinks.
 
         Args:
-            number: the micro-batch's.
+            number: the number of the micro-batch.
             works: what it reads.
         """
         return self.run_stages(number, self.read(number, works))
 
     def read(self, number: int, works: Sequence[Work]) -> list[Row]:
-        """Return what stage 0 sends."""
+        """Return the rows that stage 0 sends."""
         rows: list[Row] = []
         for part, work in enumerate(works):
             task = Task(self.program, self.worker, part, number)
@@ -57,7 +57,7 @@ class InProcess(Generic[StoreT]):
         return rows
 
     def run_stages(self, number: int, sent: Iterable[Row]) -> list[Row]:
-        """Run the shards of all stages in turn, and return what reaches the sinks."""
+        """Run the shards of all stages in turn, and return the rows for the sinks."""
         inboxes: dict[tuple[int, int], list[Row]] = {place: [] for place in self.stores}
         outputs: list[Row] = []
         for row in sent:

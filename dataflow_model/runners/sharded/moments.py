@@ -1,7 +1,8 @@
-"""When the wall clock alone next makes something happen on a shard, so that a host need not try in vain.
+"""When something next happens on a shard without new data, so that a host need not run empty micro-batches.
 
-Three things happen without any data: a timer on the processing clock is due; an origin of a source falls idle, and the
-others' watermarks count without it; a watermark that follows the wall clock passes what waits for it.
+Three things depend only on the wall clock: a processing-time timer becomes due; an origin becomes idle, so that the
+source's watermark no longer waits for it; and a watermark that follows the wall clock passes something that waits for
+it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ __all__ = ["next_moment"]
 
 
 def next_moment(program: Program, state: ShardState) -> int | None:
-    """Return the earliest time of the wall clock at which something happens on a shard by itself.
+    """Return the earliest wall-clock time at which something happens on a shard without new data.
 
     Args:
         program: the program.
         state: the shard, after a micro-batch.
 
     Returns:
-        that time, later than the last tick; `None` where nothing happens, or the run has another clock.
+        that time, later than the last tick; `None` if nothing happens, or the run has another clock.
     """
     if not program.is_on_wall or state.meta.latest is None:
         return None
@@ -51,18 +52,18 @@ def _of_engines(staged: StagedPlan, state: ShardState) -> Iterator[int]:
 
 
 def _behind_wall(staged: StagedPlan, feed: Mapping[str, int]) -> int | None:
-    """Return how far a watermark is behind the wall clock that follows it; `None` where none of its sources does."""
+    """Return how far a watermark trails the wall clock; `None` if none of its sources follows the wall clock."""
     behind: list[int] = []
     for producer, back in feed.items():
         is_keyed = producer in staged.feeds
         before = _behind_wall(staged, staged.feeds[producer]) if is_keyed else _delay(staged, producer)
         if before is not None:
             behind.append(before + back)
-    return max(behind, default=None)  # the watermark is the least of the producers'
+    return max(behind, default=None)  # the watermark is the minimum over the producers
 
 
 def _delay(staged: StagedPlan, label: str) -> int | None:
-    """Return how far a source's watermark is behind the wall clock; `None` where it follows the data."""
+    """Return how far a source's watermark trails the wall clock; `None` if it follows the data."""
     source = staged.source(label)
     if not isinstance(source.watermark, WallTime):
         return None
@@ -74,7 +75,7 @@ def _of_idle_origins(staged: StagedPlan, state: ShardState) -> Iterator[int]:
     for label, progress in state.meta.replay.sources.items():
         source = sources.get(label)
         idle_after = None if source is None else source.watermark_origins.idle_after
-        if idle_after is None or len(progress.origins) == 1:  # where none counts, the watermark stays
+        if idle_after is None or len(progress.origins) == 1:  # if the only origin is idle, the watermark stays
             continue
         for origin in progress.origins.values():
             if origin.ended is None and origin.last != NOTHING_YET:

@@ -1,4 +1,4 @@
-"""The program: what every task of a run needs to know, pickled once and unpickled once per worker."""
+"""The program: everything that the tasks of a run need, pickled once and unpickled once per worker."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class Program:
         staged: the chain of stages.
         side_values: the static side inputs.
         labels: the shard labels.
-        run_id: names the run's commits; a resumed run keeps it.
-        lifts: the groupings that are fed in columns.
-        buckets: into how many parts a bounded job cuts each shard's keys, so that one fits in memory.
-        wall: the wall clock when the run began: a bounded job's one value of it.
-        sequencer: of this start of the run, among those on its checkpoint; 0 where there is none.
-        directory: our part of the checkpoint, where what functions drew is kept for a micro-batch that is run again
-            after it was published in part; empty on a host that never does so.
-        weak: whether sinks that can publish what they are given before the micro-batch commits.
-        fault: what a test lets go wrong in the run.
-        edition: tells the run's commits from those before an upgrade.
-        folded: groupings that keep their state in columns though they are fed elements.
-        seed: what the shards begin with, where the run was upgraded from an older one.
+        run_id: the id of the run, which commits contain; a resumed run keeps it.
+        lifts: the groupings that get columns.
+        buckets: the number of parts into which a bounded job divides each shard's keys, so that one fits in memory.
+        wall: the wall clock when the run started, which a bounded job uses throughout.
+        sequencer: the sequencer of this start of the run; 0 without a checkpoint.
+        directory: our part of the checkpoint, which keeps the outputs of memoised functions in case a partly published
+            micro-batch is repeated; empty on a host that never repeats one.
+        weak: whether sinks that can publish before the micro-batch commits do so.
+        fault: the fault that a test injects.
+        edition: distinguishes the run's commits from those before an upgrade.
+        folded: the groupings that keep their state in columns although they get elements.
+        seed: the initial state of the shards, if the run was upgraded from an older one.
         on_objects: whether every grouping of a stream runs on Python objects, even if the compiled core could run it.
-        digest: names the program in this worker.
+        digest: identifies the program in this worker.
     """
 
     staged: StagedPlan
@@ -76,7 +76,7 @@ class Program:
     digest: str = ""
 
     def pack(self) -> PackedProgram:
-        """Return it in a form that travels.
+        """Return the program in a form that can be sent to workers.
 
         Raises:
             PlanError: if it cannot be pickled.
@@ -89,12 +89,12 @@ class Program:
 
     @property
     def fence(self) -> Fence | None:
-        """What tells this start of the run from older ones; `None` for a bounded job."""
+        """The fence of this start of the run; `None` for a bounded job."""
         return Fence(self.run_id, self.sequencer) if self.sequencer else None
 
     @functools.cached_property
     def is_on_wall(self) -> bool:
-        """Whether the wall clock is the run's clock: neither the data nor a script says when they were seen."""
+        """Whether the wall clock is the run's clock, since neither the data nor a script determine one."""
         sources = [read.source for read in self.staged.sources]
         return not any(source.has_own_clock for source in sources)
 
@@ -105,9 +105,9 @@ class Program:
 
     @functools.cached_property
     def _reached(self) -> dict[str, frozenset[str]]:
-        """For each node the cuts that its output flows to, itself if it is one."""
+        """The cuts that each node's output reaches, including the node itself if it is one."""
         reached: dict[str, frozenset[str]] = {}
-        waiting = self.staged.side_feeds.keys()  # their side inputs flow to them too
+        waiting = self.staged.side_feeds.keys()  # their side inputs reach them too
         for node in reversed(self.staged.plan.nodes):
             if node.label in self.staged.cuts:
                 reached[node.label] = frozenset({node.label})
@@ -126,48 +126,48 @@ class Program:
 
     @functools.cached_property
     def only_lifted(self) -> frozenset[str]:
-        """The nodes whose output goes to lifted groupings only: element-wise work leaves them out."""
+        """The nodes whose output reaches only lifted groupings, which element-wise processing skips."""
         lifted = self.lifts.keys()
         return frozenset(label for label, cuts in self._reached.items() if cuts and cuts <= lifted)
 
     def all_but(self, cut: str) -> frozenset[str]:
-        """Return the nodes that nothing flows through to one cut."""
+        """Return the nodes whose output does not reach a cut."""
         return frozenset(label for label, cuts in self._reached.items() if cut not in cuts)
 
     def rest(self, read: str) -> tuple[Node, ...]:
-        """Return what takes a source's rows as elements."""
+        """Return the nodes that take a source's rows as elements."""
         return tuple(node for node in self.staged.plan.consumers(Ref(read)) if node.label not in self.only_lifted)
 
     def pairs_of(self, read: str) -> ToPairs | None:
-        """Return what turns the rows into pairs of two columns, if nothing else takes them as elements."""
+        """Return the node that turns the rows into pairs of two columns, if no other node takes them as elements."""
         rest = self.rest(read)
         pairs = rest[0] if len(rest) == 1 else None
-        if self.staged.source(read).id_columns:  # a record's id wants its columns
+        if self.staged.source(read).id_columns:  # the record's id needs its columns
             return None
         return pairs if isinstance(pairs, ToPairs) and isinstance(pairs.key, str) and pairs.value is not None else None
 
     def source(self, read: str) -> ColumnSource:
-        """Return a source with no more columns than are needed."""
+        """Return a source with only the columns that are needed."""
         node = self.staged.read(read)
         source = node.source.as_columns
-        assert source is not None  # noqa: S101 - only these are read by ranges of rows
+        assert source is not None  # noqa: S101 - only column sources are read by ranges of rows
         pairs = self.pairs_of(read)
-        # A bad row is shown whole, and text may be bad in any column.
+        # A dead letter contains the whole row, and text may be bad in any column.
         if node.dead_letters is not None or not source.is_typed or (self.rest(read) and pairs is None):
             return source
-        wanted = {name for lift in self.lifts_from(read) for name in (lift.key, lift.value) if name is not None}
+        columns = {name for lift in self.lifts_from(read) for name in (lift.key, lift.value) if name is not None}
         if pairs is not None:
-            wanted |= {str(pairs.key), str(pairs.value)}
-        return source.project(wanted) if wanted <= set(source.schema().names) else source
+            columns |= {str(pairs.key), str(pairs.value)}
+        return source.project(columns) if columns <= set(source.schema().names) else source
 
 
 @attrs.frozen
 class PackedProgram:
-    """A program as bytes, or the file that has them.
+    """A program as bytes, or the file that contains them.
 
     Attributes:
-        digest: names the program.
-        blob: the bytes; empty where they are in a file.
+        digest: identifies the program.
+        blob: the bytes; empty if they are in a file.
         file: the path of that file, on a file system that the workers share.
     """
 
@@ -180,13 +180,13 @@ class PackedProgram:
 
         Raises:
             SourceError: if the file cannot be read.
-            StateCorruption: if it is another file.
+            StateCorruption: if the file has another content.
         """
         program: Program = pickle.loads(self.blob or self._read())
         return attrs.evolve(program, digest=self.digest)
 
     def path(self) -> pathlib.Path:
-        """Return where the file is on this machine."""
+        """Return the path of the file on this machine."""
         return pathlib.Path(self.file)
 
     def _read(self) -> bytes:

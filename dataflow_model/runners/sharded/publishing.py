@@ -1,4 +1,4 @@
-"""What goes to sinks: pending when a task has written it; the commit of a micro-batch publishes it and the progress."""
+"""The output to sinks: pending when a task has written it, published with the progress when the micro-batch commits."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ _PUBLISHING: Final = "publishing"
 
 @attrs.define
 class Pending:
-    """What one task has written for the commit to publish: the sinks' messages by label, and metrics in passing.
+    """The output of one task for the commit: the sinks' messages by label, and metrics.
 
     Attributes:
-        messages: of what waits for the commit.
-        published: of what is published already.
-        parts: what is pending from tasks on the way here.
+        messages: the messages of output that waits for the commit.
+        published: the messages of output that is already published.
+        parts: the pending output of tasks in earlier stages.
     """
 
     messages: dict[str, bytes] = attrs.field(factory=dict)
@@ -79,17 +79,17 @@ class Pending:
 
 
 def commit_id(program: Program, batch: int) -> str:
-    """Name a commit."""
+    """Return the id of a commit."""
     return f"{program.run_id}{program.edition}-{batch:08d}"
 
 
 @attrs.define
 class PendingWriter:
-    """The sinks of one task; as a context manager it removes what was written when the task fails.
+    """The writers of one task's sinks; as a context manager it removes their output if the task fails.
 
     Args:
         task: the task.
-        part: names what this task does in it; under weak productions `close` publishes what sinks take at once.
+        part: identifies the output of this task; with weak productions `close` publishes it if the sink can.
     """
 
     task: Task
@@ -123,14 +123,14 @@ class PendingWriter:
             writer.write(records)
 
     def close(self) -> Pending:
-        """Finish, publish what is weak, and return the sinks' messages."""
+        """Finish writing, publish weak productions, and return the sinks' messages."""
         if self._weak:
             check_newest(self._program.directory, self._program.fence)
         messages = {label: self._close(label) for label in self._writers if label not in self._weak}
         return Pending(messages, {label: self._close(label) for label in sorted(self._weak)})
 
     def finish(self) -> Iterator[Row]:
-        """Finish as `close` does, and yield a row that tells the commit, unless there is nothing to tell."""
+        """Finish as `close` does, and yield a row for the commit, unless nothing was written."""
         pending = self.close()
         if pending != Pending():
             yield Row(self.task.home, len(self._program.staged.stages) + 1, Kind.PENDING, dump(pending))
@@ -156,7 +156,7 @@ class PendingWriter:
 
     def _sink(self, label: str) -> Sink:
         node = self._program.staged.plan[label]
-        assert isinstance(node, Write)  # noqa: S101 - only sinks are sent output
+        assert isinstance(node, Write)  # noqa: S101 - only sinks receive output
         return node.sink
 
     @property
@@ -165,7 +165,7 @@ class PendingWriter:
 
 
 def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
-    """Write one task's rows to where no reader sees them yet."""
+    """Write one task's rows to a place where readers do not see them yet."""
     pending = Pending()
     with collecting() as tally, PendingWriter(task, f"task-{task.part}") as writer:
         pending.tallies.append(tally)
@@ -188,15 +188,15 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
 
 @attrs.frozen
 class Publisher:
-    """Publishes what the tasks of a program have written for its sinks.
+    """Publishes the output of a program's tasks.
 
     Args:
         program: the program.
-        directory: where the run keeps its own files.
-        syncs: whether the records kept for `collected` are on disk when `commit` returns, as what sinks publish
-            is once they are `synced`.
-        reruns: whether a micro-batch may be run again once its publishing has begun, which those who run it then have
-            to know; where it is committed before it is published, it is not.
+        directory: the directory of the run's own files.
+        syncs: whether the records kept for `collected` are on disk when `commit` returns, like the output of `synced`
+            sinks.
+        reruns: whether a micro-batch may be run again after its publishing has started, which is then recorded for the
+            repeated run; it is not if micro-batches are committed before they are published.
     """
 
     program: Program
@@ -205,24 +205,24 @@ class Publisher:
     reruns: bool = True
 
     def commit(self, batch: int, pending: Sequence[Pending], before: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Publish what the tasks have written; again for the same micro-batch, it changes nothing.
+        """Publish the output of a micro-batch's tasks; repeating it for the same micro-batch changes nothing.
 
         Args:
-            batch: the micro-batch.
-            pending: what its tasks have written.
-            before: the progress as of the last commit, if the caller knows it; otherwise it is read.
+            batch: the number of the micro-batch.
+            pending: the output of its tasks.
+            before: the progress after the last commit, if the caller knows it; otherwise it is read.
 
         Returns:
-            The progress as of this commit.
+            The progress after this commit.
 
         Raises:
-            SupersededRun: if a newer start of the run has taken the checkpoint over.
+            SupersededRun: if a newer start of the run has taken over the checkpoint.
         """
         pending = _with_parts(pending)
         before = read_progress(self.directory) if before is None else before
         check_newest(self.directory, self.program.fence)
         if self.program.staged.stages and not any(part.metrics for part in pending):
-            self.abort(batch, pending)  # no shard has run: a DataFrame's rows that came behind the end of the input
+            self.abort(batch, pending)  # no shard has run: rows of a DataFrame that arrived after the end of the input
             return before
         if self.program.sequencer and self.reruns:
             write_file(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
@@ -255,7 +255,7 @@ class Publisher:
         return progress
 
     def abort(self, batch: int, pending: Sequence[Pending]) -> None:
-        """Remove what the tasks have written, unless a newer start of the run may be writing there now."""
+        """Remove the output of the tasks, unless a newer start of the run may be writing to the same place."""
         pending = _with_parts(pending)
         try:
             check_newest(self.directory, self.program.fence)
@@ -270,13 +270,13 @@ class Publisher:
 
 
 def claim_sinks(program: Program) -> None:
-    """Let no older start of the run write to sinks that can tell, from here on."""
+    """Prevent older starts of the run from writing to sinks that support this."""
     for write in program.staged.sinks:
         _fenced(write.sink, program).claim()
 
 
 def last_published(directory: str) -> int | None:
-    """Return the last micro-batch of which anything may have been published; `None` if there is none."""
+    """Return the last micro-batch whose output may have been published, even in part; `None` if there is none."""
     path = pathlib.Path(directory, _PUBLISHING)
     try:
         return int(path.read_bytes())
@@ -287,7 +287,7 @@ def last_published(directory: str) -> int | None:
 
 
 def half_published(directory: str, committed: int | None) -> int | None:
-    """Return the micro-batch whose publishing has begun and that is not committed; `None` if there is none.
+    """Return the micro-batch whose publishing has started but that is not committed; `None` if there is none.
 
     Args:
         directory: our part of a checkpoint.
@@ -298,7 +298,7 @@ def half_published(directory: str, committed: int | None) -> int | None:
 
 
 def read_collected(directory: str, label: str) -> list[Record]:
-    """Return what a sink that keeps its records has received, in emission order."""
+    """Return the kept records of a sink, in emission order."""
     records: list[Record] = []
     for path in sorted(_collected(directory, label).glob("*.pickle")):
         records.extend(unseal(path.read_bytes(), repr(str(path))))
@@ -326,22 +326,22 @@ def write_progress(directory: str, progress: Mapping[str, Any]) -> None:
 
 
 def read_counters(directory: str, plan: Plan) -> dict[str, dict[str, Any]]:
-    """Return the counters of each transform, as of the last commit."""
+    """Return the counters of each transform after the last commit."""
     progress = read_progress(directory)
-    found: dict[str, dict[str, Any]] = {node.label: {} for node in plan.nodes}
+    counters: dict[str, dict[str, Any]] = {node.label: {} for node in plan.nodes}
     for part in ("counters", "sinks"):
         for label, counts in progress.get(part, {}).items():
-            found.setdefault(label, {}).update(counts)
-    return found
+            counters.setdefault(label, {}).update(counts)
+    return counters
 
 
 def read_watermarks(directory: str) -> dict[str, EventTime]:
-    """Return the output watermark of each source and keyed node, as of the last commit."""
+    """Return the output watermark of each source and keyed node after the last commit."""
     return {label: EventTime(watermark) for label, watermark in read_progress(directory).get("watermarks", {}).items()}
 
 
 def read_measured(directory: str, plan: Plan, pending_since: int | None = None) -> Measured:
-    """Return what is known of a run as of the last commit."""
+    """Return what is known about a run after the last commit."""
     progress = read_progress(directory)
     return Measured(
         counters=read_counters(directory, plan),
@@ -394,13 +394,15 @@ def _progress_after(
             if part["depth"] == 0:
                 counters.setdefault(label, Counter()).update(counts)
             elif part["depth"] == 1:
-                counters[label] = Counter(counts)  # every shard is told the same
+                counters[label] = Counter(counts)  # every shard counts the same
         for label, watermark in part["watermarks"].items():
             watermarks[label] = min(watermark, watermarks.get(label, watermark))
         cache[part["cache"]] += 1
         for label, size in part.get("state", {}).items():
             state[label] = [had + more for had, more in zip(state.get(label, (0, 0)), size, strict=True)]
-        sources.update({name: part[name] for name in ("reach", "enough") if name in part})  # every shard tells the same
+        sources.update(
+            {name: part[name] for name in ("reach", "enough") if name in part}
+        )  # every shard reports the same
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
     if before.get("batch", -1) < batch:
         for label, counts in rows.items():

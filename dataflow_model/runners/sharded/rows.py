@@ -1,4 +1,4 @@
-"""Rows between stages: opaque to Spark, one for a whole bundle."""
+"""Rows between stages: opaque to Spark, with a whole bundle per row."""
 
 from __future__ import annotations
 
@@ -44,13 +44,12 @@ _BATCH_BYTES: Final = 16 << 20
 
 
 class Kind:
-    """What a row is.
+    """The kinds of rows.
 
-    `DATA` elements for keyed nodes; `PARTIAL` partials for lifted groupings; `OUTPUT` elements for sinks; `PANES`
-    panes in columns for sinks; `PENDING` what a task of a bounded job has written; `CONTROL` what the driver decided
-    for a micro-batch; `SEEN` what a read of a row range observed; `TIMELINE` the instants of a micro-batch;
-    `WATERMARK` a keyed node's output watermark at each of them; `METRICS` counters; `TALLY` what a task has
-    counted.
+    `DATA`: elements for keyed nodes. `PARTIAL`: partials for lifted groupings. `OUTPUT`: elements for sinks. `PANES`:
+    panes in columns for sinks. `PENDING`: the output of a task of a bounded job. `CONTROL`: the driver's decisions for
+    a micro-batch. `SEEN`: the observations of reading a row range. `TIMELINE`: the instants of a micro-batch.
+    `WATERMARK`: a keyed node's output watermark at each instant. `METRICS`: counters. `TALLY`: the tally of a task.
     """
 
     DATA: Final = "data"
@@ -68,7 +67,7 @@ class Kind:
 
 @attrs.frozen
 class Row:
-    """One row: for `shard` at `stage`; stages before that pass it on. A bounded job loads one `bucket` at a time."""
+    """A row for `shard` at `stage`; earlier stages pass it on. A bounded job loads one `bucket` at a time."""
 
     shard: int
     stage: int
@@ -79,7 +78,7 @@ class Row:
 
 @attrs.frozen
 class PackedBundle:
-    """Elements for one cut; `at` holds the instant of each element, or one for all."""
+    """Elements for one cut; `at` is the instant of each element, or one instant for all."""
 
     cut: str
     at: list[At] | At
@@ -95,10 +94,10 @@ class PackedPartials:
     """Partials for a lifted grouping, as an Arrow stream.
 
     Attributes:
-        cut: the grouping.
-        at: their instant.
-        elements: how many elements are in them and in other parts of the same chunk; only one part says so.
-        table: the stream.
+        cut: the label of the grouping.
+        at: the instant of the partials.
+        elements: the number of elements of the whole chunk, in one of its parts; 0 in the others.
+        table: the Arrow stream.
     """
 
     cut: str
@@ -112,11 +111,11 @@ class PackedPanes:
     """Panes in columns for a sink, as an Arrow stream.
 
     Attributes:
-        cut: the sink.
-        at: their instant.
-        passed: how many stages they pass on their way to the sink.
+        cut: the label of the sink.
+        at: the instant of the panes.
+        passed: the number of stages that they pass on their way to the sink.
         produced, trigger: see `PaneTable`.
-        table: the stream, or the table itself where it does not travel.
+        table: the Arrow stream, or the table itself if it stays in the process.
     """
 
     cut: str
@@ -127,7 +126,7 @@ class PackedPanes:
     table: bytes | pa.Table
 
     def records(self) -> PaneRecords:
-        """Return the panes as sinks take them, made when they are looked at."""
+        """Return the panes as records, which are created when they are first read."""
         table = from_ipc(self.table) if isinstance(self.table, bytes) else self.table
         return PaneRecords(PaneTable(table, self.produced, self.trigger), self.at, self.passed)
 

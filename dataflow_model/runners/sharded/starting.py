@@ -1,4 +1,4 @@
-"""How a stream starts from its checkpoint, whatever hosts it."""
+"""How a stream starts from its checkpoint, on any host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["request_end", "stream_program"]
 
 
 def request_end(checkpoint: Checkpoint, staged: StagedPlan, until: str | None) -> None:
-    """Leave the request to end an unbounded input where it stands now, or remove that of an earlier start."""
+    """Request that unbounded inputs end at their current position, or remove the request of an earlier start."""
     request = checkpoint.requests / "until_drained"
     if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
         touch(request)
@@ -42,12 +42,12 @@ def stream_program(
     """Return the program of a stream that starts now; it supersedes every earlier start on the checkpoint.
 
     Args:
-        checkpoint: the run's.
+        checkpoint: the checkpoint of the run.
         staged: its plan.
         side_values: the static side inputs.
         labels: the shard labels.
-        directory: our part of the checkpoint, where the host may run a micro-batch again that was published in part.
-        weak: whether sinks publish what they can before the micro-batch commits.
+        directory: our part of the checkpoint, if the host may repeat a partly published micro-batch.
+        weak: whether sinks that can publish before the micro-batch commits do so.
     """
     lifted, folded = checkpoint.feeding(staged, lifts(staged, streaming=True))
     return Program(

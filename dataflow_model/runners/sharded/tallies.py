@@ -1,4 +1,4 @@
-"""What tasks have counted, on its way to the commit: a row beside their output."""
+"""The tallies of tasks on their way to the commit: a row in addition to their output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["counting", "tally_row"]
 
 
 def counting(task: Task, rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows of a task, then what was counted while they were made."""
+    """Yield the rows of a task, then its tally."""
     tally = Tally()
     yield from counted_rows(tally, iter(rows))
     yield from tally_row(task, tally)

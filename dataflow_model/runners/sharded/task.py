@@ -1,4 +1,4 @@
-"""A task of a run, and what the process that runs it remembers from one task to the next."""
+"""A task of a run, and the cache of the process that runs it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _KEPT_SHARDS: Final = 64
 
 @attrs.define(eq=False)
 class Worker:
-    """What one process remembers between tasks: programs, fragments whose DoFns are set up, and shards.
+    """The cache of one process between tasks: programs, fragments whose DoFns are set up, and shards.
 
-    All of it is soft: a process that has forgotten it, or is new, makes it again from what is durable.
+    A process without it, such as a new one, restores everything from durable state.
 
     Attributes:
-        runs: counts the shards that have been run here.
+        runs: a counter of the shards that have been run in this process.
     """
 
     runs: Iterator[int] = attrs.field(factory=itertools.count)
@@ -38,7 +38,7 @@ class Worker:
     _shards: dict[tuple[str, int, int], ShardState] = attrs.field(init=False, factory=dict)
 
     def program(self, packed: PackedProgram) -> Program:
-        """Return a program, unpacked once."""
+        """Return a program, which is unpacked only once."""
         program = self._programs.get(packed.digest)
         if program is None:
             keep_freed_memory()
@@ -49,7 +49,7 @@ class Worker:
         return program
 
     def fragment(self, program: Program, producer: str, skip: frozenset[str]) -> Fragment:
-        """Return the fragment behind a source, without some nodes; its DoFns are set up once."""
+        """Return the fragment after a source, without some nodes; its DoFns are set up once."""
         place = (program.digest, producer, skip)
         if place not in self._fragments:
             staged = program.staged
@@ -57,22 +57,22 @@ class Worker:
         return self._fragments[place]
 
     def take_shard(self, program: Program, depth: int, label: int) -> ShardState | None:
-        """Return what is remembered of a shard, which is forgotten until it is kept again."""
+        """Remove a shard from the cache and return it; `None` if it is not cached."""
         return self._shards.pop((program.digest, depth, label), None)
 
     def keep_shard(self, program: Program, depth: int, label: int, state: ShardState) -> None:
-        """Remember a shard, in the place of the one that has waited longest."""
+        """Put a shard into the cache; if the cache is full, the least recently used shard is discarded."""
         while len(self._shards) >= _KEPT_SHARDS:
             self._shards.pop(next(iter(self._shards))).let_go()
         self._shards[program.digest, depth, label] = state
 
     def forget_shards(self, digest: str | None = None) -> None:
-        """Forget the shards of a program, or of all programs; their functions are torn down."""
+        """Discard the shards of a program, or of all programs, and tear down their functions."""
         for place in [place for place in self._shards if digest in {None, place[0]}]:
             self._shards.pop(place).let_go()
 
     def forget(self, digest: str) -> None:
-        """Forget a program and all that belongs to it; its functions are torn down."""
+        """Discard a program and everything that belongs to it, and tear down its functions."""
         self._programs.pop(digest, None)
         self.forget_shards(digest)
         for place in [place for place in self._fragments if place[0] == digest]:
@@ -85,9 +85,9 @@ class Task:
 
     Attributes:
         program: the program.
-        worker: what the process remembers.
-        part: which part, among those that run beside it.
-        micro_batch: its number; 0 in a bounded job, which commits once.
+        worker: the cache of the process.
+        part: the index of the part among those that run in parallel.
+        micro_batch: the number of the micro-batch; 0 in a bounded job, which commits once.
     """
 
     program: Program
@@ -97,17 +97,17 @@ class Task:
 
     @property
     def home(self) -> int:
-        """The shard label of rows that need none."""
+        """The shard label of rows that do not belong to a shard."""
         return self.program.labels[self.part % len(self.program.labels)]
 
     def fragment(self, producer: str, skip: frozenset[str] = frozenset()) -> Fragment:
-        """Return the fragment behind a source, without some nodes."""
+        """Return the fragment after a source, without some nodes."""
         return self.worker.fragment(self.program, producer, skip)
 
     def reach(self, point: str) -> None:
-        """Pass a named point, or die there if a test has armed it."""
+        """Pass a named point; the process is killed there if a test has armed a crash."""
         self.program.fault.reach(point, self.micro_batch)
 
     def for_shard(self, label: int) -> Task:
-        """Return the task that runs one shard of the same micro-batch here."""
+        """Return the task that runs one shard of the same micro-batch in this process."""
         return attrs.evolve(self, part=self.program.labels.index(label))

@@ -1,4 +1,4 @@
-"""What cannot be pickled, and so cannot reach Spark's workers or its state: found, and named by its transform."""
+"""Errors for values that cannot be pickled, and so cannot be sent to workers or stored, with the transform's label."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INSTEAD: Final = (
 
 
 def check_functions(plan: Plan) -> None:
-    """Refuse a plan with a transform that cannot be sent to workers.
+    """Reject a plan with a transform that cannot be sent to workers.
 
     Raises:
         PlanError: with the label of the first one.
@@ -38,17 +38,17 @@ def check_functions(plan: Plan) -> None:
 
 
 def unpicklable_program(error: Exception) -> PlanError:
-    """Return the error for a program whose transforms can be pickled, and the rest cannot."""
+    """Return the error for a program that cannot be pickled although each of its transforms can."""
     return PlanError(f"the values of a side input cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD)
 
 
 def unpicklable_element(label: str, values: Iterable[Any], error: Exception) -> InvalidType:
-    """Return the error for elements of which one cannot be pickled.
+    """Return the error for elements one of which cannot be pickled.
 
     Args:
-        label: the transform that they are on their way to.
+        label: the transform to which they are sent.
         values: the elements.
-        error: what was raised.
+        error: the error that was raised.
     """
     culprit = next((value for value in values if _fails(value)), None)
     return InvalidType(
@@ -69,7 +69,7 @@ def unpicklable_state(label: str, error: Exception) -> InvalidType:
 def _fails(value: Any) -> bool:
     try:
         dump(value)
-    except Exception:  # noqa: BLE001 - whatever `__reduce__` raises
+    except Exception:  # noqa: BLE001 - any error of `__reduce__`
         return True
     return False
 

@@ -1,4 +1,4 @@
-"""The work of stage 0: what each of its tasks reads of a micro-batch, and reading it."""
+"""The work of stage 0: what each task reads in a micro-batch, and how it is read."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["Work", "brings_something", "plan_work", "read_work", "share_out"]
 
 @attrs.frozen
 class Work:
-    """What one task of stage 0 reads.
+    """The work of one task of stage 0.
 
     Attributes:
-        control: what every shard is told; the task that leads tells them.
-        leads: whether it is the one that does, and that reads static sources and scripts.
-        parts: row ranges.
-        scripts: of each script in the micro-batch its label, its events `[first, last)` and where each stands.
+        control: the decisions for the micro-batch, which the leading task sends to every shard.
+        leads: whether this is the leading task, which also reads static sources and scripts.
+        parts: the row ranges to read.
+        scripts: for each script in the micro-batch its label, its events `[first, last)` and their instants.
     """
 
     control: Control
@@ -40,7 +40,7 @@ class Work:
 
 
 def plan_work(feed: Feed, start: Offset, end: Offset) -> list[Work]:
-    """Share a micro-batch out among the tasks that read it; the first one leads."""
+    """Divide a micro-batch among the tasks that read it; the first one leads."""
     control = feed.control(start, end)
     if feed.scripts:
         return [Work(control, leads=True, scripts=tuple(feed.script_rows(start, end)))]
@@ -49,11 +49,11 @@ def plan_work(feed: Feed, start: Offset, end: Offset) -> list[Work]:
 
 
 def brings_something(works: Sequence[Work], ended: Collection[str]) -> bool:
-    """Tell whether a micro-batch has anything to do that does not follow from the time that has passed.
+    """Return whether a micro-batch has anything to do apart from what the passage of time causes.
 
     Args:
-        works: what its tasks read.
-        ended: the labels of the sources whose end was told before.
+        works: the work of its tasks.
+        ended: the labels of the sources whose end has been processed before.
     """
     control = works[0].control
     return bool(
@@ -70,7 +70,7 @@ def brings_something(works: Sequence[Work], ended: Collection[str]) -> bool:
 
 
 def read_work(task: Task, work: Work) -> Iterator[Row]:
-    """Read what one task reads, packed by shard."""
+    """Yield the rows of one task, packed by shard."""
     staged = task.program.staged
     if work.leads:
         if staged.stages:
@@ -85,29 +85,29 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
     for label, first, last, places in work.scripts:
         yield from read_script(task, label, first, last, places)
         script = staged.source(label).as_script
-        assert script is not None  # noqa: S101 - the feed has its events
+        assert script is not None  # noqa: S101 - the feed lists its events
         yield from _counted(task, label, script.count_elements(first, last))
     for part in work.parts:
         yield from read_slice(task, part, work.control.wall)
 
 
 def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
-    """Share row ranges out among so many tasks at most; small files share one, since each costs a while to start.
+    """Divide row ranges among at most `tasks` tasks; small files share a task, since starting one takes time.
 
     Example:
         >>> parts = [Slice("rows", name, 0, rows) for name, rows in (("a", 5), ("b", 9), ("c", 3), ("d", 2))]
-        >>> [[part.origin for part in some] for some in share_out(parts, 2)]
+        >>> [[part.origin for part in task_parts] for task_parts in share_out(parts, 2)]
         [['b'], ['a', 'c', 'd']]
     """
     loads: list[tuple[int, int, list[Slice]]] = [(0, number, []) for number in range(tasks)]
-    for part in sorted(parts, key=_size, reverse=True):  # the largest first, each to the task that has least
-        load, number, some = heapq.heappop(loads)
-        heapq.heappush(loads, (load + _size(part), number, [*some, part]))
-    return [some for _, _, some in sorted(loads, key=_number) if some]
+    for part in sorted(parts, key=_size, reverse=True):  # the largest first, each to the task with the least work
+        load, number, task_parts = heapq.heappop(loads)
+        heapq.heappush(loads, (load + _size(part), number, [*task_parts, part]))
+    return [task_parts for _, _, task_parts in sorted(loads, key=_number) if task_parts]
 
 
 def _counted(task: Task, label: str, count: int) -> Iterator[Row]:
-    """Tell stage 1 how many elements a source without files has given."""
+    """Yield a row that reports the number of elements of a source without files to stage 1."""
     none = np.empty(0, np.int64)
     payload = dump((Observations(label, "", none), {"elements_out": count}))
     yield from (Row(shard, 1, Kind.SEEN, payload) for shard in task.program.labels if task.program.staged.stages)

@@ -1,1 +1,1 @@
-"""The part of a checkpoint directory that is ours, whatever hosts the run."""
+"""The part of a checkpoint directory that belongs to this package, independent of the host of the run."""

@@ -1,4 +1,4 @@
-"""The checkpoint directory: the host's own part, and ours beside it."""
+"""The checkpoint directory: the host's part, and this package's part next to it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["Checkpoint"]
 
 _HOSTS: Final = {"spark": "SparkRunner", "local": "LocalRunner"}
 _NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
-"""What a checkpoint of Spark has in it; without our own part beside it, it is another query's."""
+"""The contents of a Spark checkpoint; without our part next to them, it belongs to another query."""
 
 
 @attrs.define
 class Checkpoint:
-    """One run's durable place.
+    """The checkpoint of one run.
 
     Attributes:
-        path: the directory; `dataflow/` in it is ours.
-        record: what it remembers of the run and its pipeline.
-        host: names the part beside ours, which belongs to what hosts the run.
+        path: the directory; `dataflow/` in it is our part.
+        record: the record of the run and its pipeline.
+        host: the name of the other part, which belongs to the host of the run.
     """
 
     path: pathlib.Path
@@ -46,32 +46,32 @@ class Checkpoint:
 
     @property
     def own(self) -> str:
-        """The host's part."""
+        """The path of the host's part."""
         return str(self.path / self.host)
 
     @property
     def ours(self) -> str:
-        """Our part."""
+        """The path of our part."""
         return str(self.path / "dataflow")
 
     @property
     def requests(self) -> pathlib.Path:
-        """Where `drain` leaves its request."""
+        """The folder of requests to the run, such as that of `drain`."""
         return self.path / "dataflow" / "requests"
 
     @property
     def run_id(self) -> str:
-        """What names the run's commits."""
+        """The id of the run, which its commits contain."""
         return self.record.run_id
 
     @property
     def shards(self) -> int:
-        """How many shards own the state; fixed when the run begins."""
+        """The number of shards that own the state; fixed when the run starts."""
         return self.record.shards
 
     @property
     def seed(self) -> Seed | None:
-        """What the shards begin with, where the run was upgraded from an older one."""
+        """The initial state of the shards, if the run was upgraded from an older one."""
         upgraded = self.record.upgraded
         if upgraded is None:
             return None
@@ -79,21 +79,21 @@ class Checkpoint:
 
     @property
     def begins(self) -> dict[str, Any]:
-        """Where the sources begin."""
+        """The offset at which the sources start."""
         upgraded = self.record.upgraded
         offset: dict[str, Any] = begin() if upgraded is None else upgraded["offset"]
         return offset
 
     @staticmethod
     def check_place(path: str, host: str) -> RunRecord | None:
-        """Return the record of the run in a directory, `None` where none has begun; nothing is written.
+        """Return the record of the run in a directory, or `None` if no run has started; nothing is written.
 
         Args:
             path: the directory.
-            host: names the host that is to go on with the run.
+            host: the name of the host that will continue the run.
 
         Raises:
-            CheckpointMismatch: if the checkpoint there is not ours, or another host's, whose state has another form.
+            CheckpointMismatch: if the checkpoint is not ours, or belongs to another host, whose state differs in form.
         """
         place = pathlib.Path(path).absolute()
         record = RunRecord.read(str(place / "dataflow"))
@@ -115,19 +115,19 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: str, staged: StagedPlan, shards: int, host: str, is_over: Callable[[str], bool]) -> Checkpoint:
-        """Open the checkpoint of a run that goes on, or make one for a new run.
+        """Open the checkpoint of a run that continues, or create one for a new run.
 
-        A run that goes on may have more sources than before; they begin now.
+        A run that continues may have more sources than before, which start now.
 
         Args:
             path: the directory.
             staged: the plan.
-            shards: how many shards a new run has.
-            host: names the host's part of the directory.
-            is_over: given the path of that part, whether the run's input is complete.
+            shards: the number of shards of a new run.
+            host: the name of the host's part of the directory.
+            is_over: a function from the path of that part to whether the run's input has ended.
 
         Raises:
-            CheckpointMismatch: if another pipeline made it, or the run was drained.
+            CheckpointMismatch: if it belongs to another pipeline, or the run was drained.
             SinkError: if the directory cannot be written.
         """
         before = cls.check_place(path, host)
@@ -156,14 +156,14 @@ class Checkpoint:
         return checkpoint
 
     def feeding(self, staged: StagedPlan, lifted: Mapping[str, Lift]) -> tuple[dict[str, Lift], dict[str, Lift]]:
-        """Return which groupings are fed in columns, and which keep columns though they are fed elements.
+        """Return the groupings that get columns, and those that keep their state in columns but get elements.
 
-        How a grouping keeps its state is decided when it begins: what would be fed otherwise in a changed pipeline
-        goes on with the state that it has.
+        The form of a grouping's state is decided when the grouping starts. If a changed pipeline would feed it
+        differently, it keeps the form of its state.
 
         Args:
             staged: the plan.
-            lifted: the groupings that could be fed in columns now.
+            lifted: the groupings that could get columns now.
         """
         groupings = {node.label: node for node in staged.keyed if isinstance(node, GroupByKeyAndWindow)}
         columns = {label: self.record.columns.get(label, label in lifted) for label in groupings}
@@ -178,7 +178,9 @@ class Checkpoint:
         try:
             make_folder(self.requests)
             self.record.write(self.ours)
-            make_folder(pathlib.Path(self.own))  # after the record, without which it would be another query's
+            make_folder(
+                pathlib.Path(self.own)
+            )  # after the record, without which the folder would belong to another query
         except OSError as error:
             raise SinkError(
                 f"the checkpoint directory {path!r} cannot be written: {error}",
@@ -186,7 +188,7 @@ class Checkpoint:
             ) from error
 
     def _check(self, path: str, before: RunRecord, staged: StagedPlan) -> frozenset[str]:
-        """Refuse a changed pipeline, or return the labels by which it only has more sources."""
+        """Reject a changed pipeline; if it only has more sources, return the added labels."""
         now = self.record
         added = added_sources(before.fingerprint, staged.plan)
         changed = differences(

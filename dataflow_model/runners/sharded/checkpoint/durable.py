@@ -1,7 +1,7 @@
-"""Durable records: private files that appear whole, and pickles that carry a format number and a checksum.
+"""Durable records: private files that are written atomically, and pickles with a format number and a checksum.
 
-A sealed record begins with a magic number; then come a checksum of all that follows, the format number and the pickle.
-This envelope stays the same in every format, so that any version can tell which one it has in front of it.
+A sealed record starts with a magic number, followed by a checksum of the rest, the format number and the pickle. This
+envelope is the same in every format, so that any version can recognise the format.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""The format of everything that a checkpoint holds; `docs/upgrade.md` lists the versions that write each one."""
+"""The format of everything in a checkpoint; `docs/upgrade.md` lists the versions that write each format."""
 
 _MAGIC: Final = b"\x00DFM"
 _CHECKSUM_BYTES: Final = 4
@@ -44,26 +44,26 @@ _FOLDER_MODE: Final = 0o700
 
 
 def make_folder(path: pathlib.Path) -> None:
-    """Create a folder, and the parents that are missing, which only their owner can read, whatever the umask.
+    """Create a folder and its missing parents, readable only by their owner, regardless of the umask.
 
-    Folders that exist already keep their permissions.
+    Existing folders keep their permissions.
     """
     missing = [place for place in (path, *path.parents) if not place.exists()]
     for place in reversed(missing):
         try:
             place.mkdir(mode=_FOLDER_MODE)
-        except FileExistsError:  # another process was quicker
+        except FileExistsError:  # another process created it first
             continue
         place.chmod(_FOLDER_MODE)
 
 
 def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:
-    """Write a file that only its owner can read; readers see the old content or the new one, never a part.
+    """Write a file atomically: readers see the old content or the new one. Only its owner can read it.
 
     Args:
         path: the file.
-        content: what it is to hold.
-        sync: whether to return only once content and name are on disk.
+        content: the new content.
+        sync: whether to return only when content and name are on disk.
     """
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -81,7 +81,7 @@ def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> Non
 
 
 def sync_folder(path: pathlib.Path) -> None:
-    """Return once the names in a folder are on disk."""
+    """Flush the names in a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -93,10 +93,10 @@ def open_new(path: pathlib.Path) -> BinaryIO:
     """Create a file that only its owner can read, and open it for writing.
 
     Raises:
-        FileExistsError: if there is one.
+        FileExistsError: if the file exists.
     """
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb")
-    os.fchmod(file.fileno(), _FILE_MODE)  # the umask may have taken more away
+    os.fchmod(file.fileno(), _FILE_MODE)  # the umask may have removed further permissions
     return file
 
 
@@ -122,11 +122,11 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
 
     Args:
         record: the bytes.
-        name: what errors call the whole that the record belongs to.
-        part: what errors call the record.
+        name: the name of the whole that the record belongs to, for errors.
+        part: the name of the record, for errors.
 
     Raises:
-        CheckpointMismatch: if another version of the package wrote it, in another format.
+        CheckpointMismatch: if another version of the package wrote it in another format.
         StateCorruption: if it is damaged.
 
     Example:
@@ -138,7 +138,7 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
     """
     had_checksum = record[:_CHECKSUM_BYTES] == _checksum(record[_CHECKSUM_BYTES:])
     if not record.startswith(_MAGIC) and (had_checksum or record.startswith(_BARE_PICKLE)):
-        check_format(0, name)  # records were like that before they had a format number
+        check_format(0, name)  # the form of records before they had a format number
     checksum, body = record[len(_MAGIC) : _BODY], record[_BODY:]
     if not record.startswith(_MAGIC) or checksum != _checksum(body):
         raise corrupt(name, f"{part} fails its checksum")
@@ -149,15 +149,15 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
         raise corrupt(name, f"{part} cannot be read: {type(error).__name__}: {error}") from error
 
 
-def check_format(found: Any, name: str) -> None:
-    """Refuse a record that is written in another format than this version's.
+def check_format(format_number: Any, name: str) -> None:
+    """Raise unless a record has the format of this version.
 
     Args:
-        found: its format number; `None` or 0 where it has none.
-        name: what errors call it.
+        format_number: the format number of the record; `None` or 0 if it has none.
+        name: the name of the record, for errors.
 
     Raises:
-        CheckpointMismatch: if it is another one.
+        CheckpointMismatch: if it has another format.
 
     Example:
         >>> check_format(FORMAT, "'run.json'")
@@ -167,10 +167,10 @@ def check_format(found: Any, name: str) -> None:
         dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 2 by a newer version of dataflow_model; this version reads format 1
         Hint: run the pipeline with that version, or start over with another checkpoint
     """  # noqa: E501 - the first line of a message is one line
-    if found == FORMAT:
+    if format_number == FORMAT:
         return
-    newer = isinstance(found, int) and found > FORMAT
-    was = f"in format {found}" if found else "without a format number"
+    newer = isinstance(format_number, int) and format_number > FORMAT
+    was = f"in format {format_number}" if format_number else "without a format number"
     raise CheckpointMismatch(
         f"{name} was written {was} by {'a newer' if newer else 'an older'} version of dataflow_model; "
         f"this version reads format {FORMAT}",
@@ -179,7 +179,7 @@ def check_format(found: Any, name: str) -> None:
 
 
 def corrupt(name: str, problem: str) -> StateCorruption:
-    """Return the error for a record that cannot be what was written."""
+    """Return the error for a damaged record."""
     return StateCorruption(
         f"{name} is damaged: {problem}",
         hint="restore the checkpoint directory from a copy, or start over with another checkpoint",

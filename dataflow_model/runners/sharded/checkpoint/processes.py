@@ -1,4 +1,4 @@
-"""How a process names itself in a checkpoint, so that errors can tell who uses it."""
+"""How a process identifies itself in a checkpoint, so that errors can name it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Process:
 
     @classmethod
     def read(cls, content: bytes) -> Process:
-        """Return what `content` has written.
+        """Parse what `content` returned.
 
         Raises:
-            ValueError: if it is not there whole.
+            ValueError: if it is incomplete.
         """
         return cls(**json.loads(content))
 
     def content(self) -> bytes:
-        """Return what is written into a file of the checkpoint."""
+        """Return the content for a file of the checkpoint."""
         return json.dumps(attrs.asdict(self)).encode()
 
     def __str__(self) -> str:

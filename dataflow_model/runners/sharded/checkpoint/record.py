@@ -1,4 +1,4 @@
-"""What a checkpoint remembers of the pipeline that it belongs to: `run.json`."""
+"""The record of a run and its pipeline in a checkpoint: `run.json`."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ class RunRecord:
     """A run and its pipeline.
 
     Attributes:
-        run_id: names the run; it keeps it through upgrades.
-        shards: how many shards own the state.
-        fingerprint, definitions: of the plan, by label.
+        run_id: the id of the run, which upgrades keep.
+        shards: the number of shards that own the state.
+        fingerprint, definitions: those of the plan, by label.
         stages: the labels of the keyed nodes, stage by stage.
-        percentiles: of the watermark, those that the plan asks for.
-        columns: of groupings, whether they keep their state in columns; decided once.
-        edition: with `run_id` it names the run's commits; each upgrade makes another, since it numbers
-            micro-batches anew.
-        upgraded: for a run that began from an older one: where the sources begin (`offset`), which transforms go
-            on with what they had (`known`), and for which sources among them the watermark begins `anew`.
-        format: of everything in the checkpoint.
+        percentiles: the percentiles of the watermark that the plan uses.
+        columns: whether each grouping keeps its state in columns; decided once.
+        edition: with `run_id` it identifies the run's commits; each upgrade creates a new one, since micro-batches are
+            numbered from 0 again.
+        upgraded: for a run that was upgraded from an older one: the `offset` at which the sources start, the
+            transforms that continue with their state (`known`), and the sources among them whose watermark starts
+            `anew`.
+        format: the format of everything in the checkpoint.
     """
 
     run_id: str
@@ -65,7 +66,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, folder: str) -> Self | None:
-        """Return what a folder has; `None` where no run has begun.
+        """Return the record in a folder; `None` if no run has started.
 
         Args:
             folder: our part of a checkpoint.
@@ -87,5 +88,5 @@ class RunRecord:
             ) from error
 
     def write(self, folder: str) -> None:
-        """Write the record so that it is there whole or not at all."""
+        """Write the record atomically."""
         write_file(pathlib.Path(folder, _NAME), json.dumps(attrs.asdict(self), indent=1).encode(), sync=True)

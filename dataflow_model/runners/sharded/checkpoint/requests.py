@@ -1,4 +1,4 @@
-"""Requests to a running query: files beside its checkpoint, which outlive the process that made them."""
+"""Requests to a running query: files in its checkpoint, which outlive the process that makes them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _SIGNALS: Final = "signals"
 
 
 def request_signal(requests: Path, name: str) -> None:
-    """Ask for a signal; it is durable when this returns."""
+    """Request a signal; the request is durable when this returns."""
     folder = requests / _SIGNALS
     make_folder(folder)
     touch(folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}-{quote(name, safe='')}")
 
 
 def pending_signals(requests: Path) -> list[str]:
-    """Return the requests that are there, in the order in which they were made.
+    """Return the pending requests, in the order in which they were made.
 
-    An offset holds those that it has taken; a request is forgotten once an offset with it has been committed.
+    An offset contains the requests that it has taken; a request is deleted once an offset with it is committed.
     """
     folder = requests / _SIGNALS
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
@@ -41,14 +41,14 @@ def forget_signals(requests: Path, taken: Collection[str]) -> None:
 
 
 def copy_signals(requests: Path, others: Path) -> None:
-    """Make the requests for signals of one run those of another too."""
+    """Copy the requests for signals of one run to another."""
     for name in pending_signals(requests):
         make_folder(others / _SIGNALS)
         touch(others / _SIGNALS / name)
 
 
 def signal_of(request: str) -> str:
-    """Return the name of the signal that a request asks for.
+    """Return the name of the requested signal.
 
     Example:
         >>> signal_of("00000000000000000007-0a1b2c3d-flush%20all")

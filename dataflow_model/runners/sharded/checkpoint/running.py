@@ -1,4 +1,4 @@
-"""A mark in the checkpoint while a run goes on, so that nobody takes it for a stopped one."""
+"""A mark in the checkpoint of a running query, so that it is not mistaken for a stopped one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["RunningMark", "who_runs"]
 _NAME: Final = "running"
 _BEAT_SECONDS: Final = 5.0
 _SILENT_SECONDS: Final = 60.0
-"""After so long without a beat a process is taken for dead, wherever it was."""
+"""The time without a beat after which a process on any machine is considered dead."""
 
 
 @attrs.define
 class RunningMark:
-    """The mark of this process; whoever holds it calls `beat` now and then.
+    """The mark of this process, which must call `beat` regularly.
 
     Args:
         folder: our part of the checkpoint.
@@ -34,7 +34,7 @@ class RunningMark:
     _last: float = attrs.field(init=False, default=float("-inf"))
 
     def beat(self) -> None:
-        """Say that the run goes on; a disk that is full for a while does not stop it."""
+        """Record that the run is alive; a disk that is temporarily full does not stop the run."""
         now = time.monotonic()
         if now - self._last < _BEAT_SECONDS:
             return
@@ -43,7 +43,7 @@ class RunningMark:
             write_file(self._path, Process().content())
 
     def remove(self) -> None:
-        """Say that it has ended."""
+        """Record that the run has ended."""
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -53,7 +53,7 @@ class RunningMark:
 
 
 def who_runs(folder: str) -> str | None:
-    """Return which process a run goes on in; `None` where it is stopped, or its process is dead.
+    """Return the process in which a run is running; `None` if it is stopped or its process is dead.
 
     Example:
         >>> import tempfile
@@ -81,6 +81,6 @@ def _lives(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # a process of another user
         return True
     return True

@@ -1,7 +1,7 @@
-"""Sequencers: each start of a run takes a greater one, and only the newest start may write.
+"""Sequencers: each start of a run takes a greater number, and only the newest start may write.
 
-They are files in our part of the checkpoint, named by their number. A start whose process hangs, is forgotten, or is
-woken after another has taken its place finds a greater number there than its own at its next write, and is refused.
+They are files in our part of the checkpoint, named by their number. If a process hangs and another start takes its
+place, the old process finds a greater number than its own before its next write, and fails.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["check_newest", "take_sequencer"]
 
 _FOLDER: Final = "sequencers"
 _KEPT: Final = 8
-"""Of older starts, for those who look after a checkpoint."""
+"""How many sequencers of older starts are kept, for the administrator of a checkpoint."""
 
 
 def take_sequencer(directory: str) -> int:
-    """Return a sequencer that is greater than all before; it is durable then.
+    """Return a sequencer that is greater than all before; it is durable when this returns.
 
-    It is the time in microseconds since the epoch, so that it is greater in a copy of the checkpoint too; where clocks
-    disagree, one more than the one before.
+    It is the time in microseconds since the epoch, so that it is greater in a copy of the checkpoint too; if the clock
+    is behind the previous sequencer, it is the previous one plus one.
 
     Args:
         directory: our part of the checkpoint.
@@ -56,15 +56,15 @@ def _take(folder: pathlib.Path) -> int:
     make_folder(folder)
     while True:
         before = _taken(folder)
-        mine = max(time.time_ns() // 1_000, before[-1] + 1 if before else 0)
+        sequencer = max(time.time_ns() // 1_000, before[-1] + 1 if before else 0)
         try:
-            with open_new(folder / f"{mine:020d}") as file:
+            with open_new(folder / f"{sequencer:020d}") as file:
                 file.write(Process().content())
-        except FileExistsError:  # another start has been quicker
+        except FileExistsError:  # another start took this number first
             continue
         for old in before[:-_KEPT]:
             (folder / f"{old:020d}").unlink(missing_ok=True)
-        return mine
+        return sequencer
 
 
 def check_newest(directory: str, fence: Fence | None) -> None:
@@ -72,7 +72,7 @@ def check_newest(directory: str, fence: Fence | None) -> None:
 
     Args:
         directory: our part of the checkpoint.
-        fence: this start; a bounded job, which has no checkpoint, has none.
+        fence: the fence of this start; `None` for a bounded job, which has no checkpoint.
     """
     if fence is None:
         return
@@ -86,7 +86,7 @@ def check_newest(directory: str, fence: Fence | None) -> None:
 def _who(path: pathlib.Path) -> str:
     try:
         return f" ({Process.read(path.read_bytes())})"
-    except (OSError, ValueError):  # it is being written
+    except (OSError, ValueError):  # it is being written by another process
         return ""
 
 

@@ -1,1 +1,1 @@
-"""What each micro-batch reads: offsets, followed files, pace, scripts."""
+"""What each micro-batch reads: offsets, followed files, pacing, and scripts."""

@@ -1,14 +1,14 @@
-"""What an offset knows about an unbounded source whose origins come, grow, are replaced and go, such as a folder.
+"""The part of an offset for an unbounded source whose origins appear, grow, are replaced and disappear, like a folder.
 
-An offset describes the origins that are there and no others, so it does not grow with what has passed through.
-An origin that has rows to be read is *open*. It has an entry in `rows` (how many have been read), `totals` (how many
-there are) and `versions` (its base, then what identifies it). One that had been read to its end before the micro-batch
-is *done* and has an entry in `done` (its number of rows, its base, then what identifies it). Of all others the offset
-has one number: `passed`, the rows of origins that are not open.
+An offset describes only the origins that exist, so its size does not depend on the amount of data read. An origin with
+unread rows is *open*. It has an entry in `rows` (the number of rows read), `totals` (the number of rows) and `versions`
+(its base, then its version). An origin that was read completely before the micro-batch is *done* and has an entry in
+`done` (its number of rows, its base, then its version). For all other origins the offset has one number: `passed`, the
+rows of origins that are not open.
 
-The *base* of an origin is how many rows of the source had been read when it was listed. A row's sequence number is its
-place in the origin plus the base, so that no two rows share one under the same name, even if a file is replaced, or
-removed and written again.
+The *base* of an origin is the number of rows of the source that had been read when it was listed. A row's sequence
+number is its position in the origin plus the base, so that no two rows with the same origin name have the same number,
+even if a file is replaced, or removed and written again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Entry = list[Any]
 
 @attrs.define
 class Followed:
-    """The origins of one unbounded source; the attributes are explained above.
+    """The origins of one unbounded source; the module's docstring explains the attributes.
 
     Attributes:
-        changes: what the last poll has found out that users should know: `files_replaced`, and `rows_lost`, the rows of
-            files that were removed or replaced before these rows had been read.
+        changes: changes in the last poll that are reported to users: `files_replaced`, and `rows_lost`, the number of
+            unread rows of files that were removed or replaced.
     """
 
     rows: dict[str, int] = attrs.field(factory=dict)
@@ -51,7 +51,7 @@ class Followed:
 
     @classmethod
     def of(cls, offset: Mapping[str, Any], label: str) -> Followed:
-        """Return what an offset says about a source."""
+        """Return the part of an offset for a source."""
         return cls(
             rows=dict(offset["rows"].get(label, {})),
             totals=offset["totals"].get(label, {}),
@@ -66,18 +66,18 @@ class Followed:
         return {*self.done, *self.totals}
 
     def get(self, name: str, /) -> Origin | None:
-        """Return an origin as it was listed, or `None` if there was none of that name."""
+        """Return an origin as it was listed, or `None` if there was none with that name."""
         if name in self.totals:
             return Origin(name, self.totals[name], self.version(name))
         entry = self.done.get(name)
         return None if entry is None else Origin(name, entry[0], tuple(entry[2:]) or None)
 
     def poll(self, source: ColumnSource, clock: int) -> Followed:
-        """Return what is there now. What is done and has not changed is shared, and costs nothing here.
+        """Return the current origins. Unchanged origins that are done are shared, at no cost.
 
         Args:
             source: the source.
-            clock: where the wall clock stands.
+            clock: the wall clock.
         """
         listing = source.poll(self, clock)
         changed = {origin.name: origin for origin in listing.origins}
@@ -86,7 +86,7 @@ class Followed:
         after = Followed(passed=base)
         counts: Counter[str] = Counter(rows_lost=sum(map(self._left, listing.gone)))
         done: dict[str, Entry] = {}
-        for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda one: one.name):
+        for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda listed: listed.name):
             name, rows, version = origin.name, origin.rows or 0, list(origin.version or ())
             is_known = name in self.totals or name in self.done
             if not is_known or origin.replaced:
@@ -109,20 +109,20 @@ class Followed:
         return after
 
     def base(self, name: str) -> int:
-        """Return what is added to the places of an origin's rows."""
+        """Return the base of an origin, which is added to the positions of its rows."""
         entry = self.versions.get(name, self.done.get(name, [0])[1:])
         return int(entry[0]) if entry else 0
 
     def version(self, name: str) -> tuple[int | str, ...] | None:
-        """Return what identifies an origin that is open, or `None` where nothing does."""
+        """Return the version of an open origin, or `None` if it has none."""
         return tuple(self.versions.get(name, [0])[1:]) or None
 
     def is_same(self, name: str, earlier: Followed) -> bool:
-        """Tell whether a name stood for the same origin in an earlier offset."""
+        """Return whether a name meant the same origin in an earlier offset."""
         return (name in earlier.totals or name in earlier.done) and self.base(name) == earlier.base(name)
 
     def place_of(self, name: str) -> int:
-        """Return how many rows of an origin have been read."""
+        """Return the number of rows read from an origin."""
         return int(self.done[name][0]) if name in self.done else self.rows.get(name, 0)
 
     def _left(self, name: str) -> int:
@@ -130,7 +130,7 @@ class Followed:
 
 
 def rows_read(offset: Mapping[str, Any], label: str) -> int:
-    """Return how many rows of a source have been read, of whatever is there or gone.
+    """Return the number of rows read from a source, including origins that no longer exist.
 
     Example:
         >>> rows_read({"rows": {"logs": {"b": 3}}, "totals": {"logs": {"b": 5}}, "passed": {"logs": 40}}, "logs")

@@ -1,4 +1,4 @@
-"""Offsets: how far a micro-batch reads, and at which clock. Spark logs them, so a replayed micro-batch is the same."""
+"""Offsets: how far a micro-batch reads, and its clock. They are logged, so a repeated micro-batch is the same."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ NOTHING_COMMITTED: Final[dict[str, Any]] = {}
 
 @attrs.frozen(kw_only=True)
 class Control:
-    """What the driver has decided for one micro-batch; every shard is told.
+    """The driver's decisions for one micro-batch, which every shard receives.
 
     Attributes:
-        wall: the tick of the wall clock, or `None` under a replay clock or a script.
-        begins: the labels of sources that begin with this micro-batch: all of a new run's, later those added.
-        open_origins: (label, origin) of what may still give rows in a later micro-batch.
+        wall: the tick of the wall clock, or `None` with a replay clock or a script.
+        begins: the labels of sources that start with this micro-batch: all sources of a new run, later added ones.
+        open_origins: the (label, origin) pairs that may have rows in a later micro-batch.
         ended: the labels of sources whose last row is in this micro-batch or an earlier one.
-        steps: for scripts, the steps of this micro-batch; `None` otherwise.
-        last: whether the input is over with this micro-batch.
-        signals: the names of those that take effect at its start.
-        declared: of sources that begin, by label, watermark origins that must all report.
-        finished: by label, origins that will give nothing after this micro-batch: all their rows have been read, or
-            they are gone.
-        changes: by label, what users should know about a followed source; see `Followed`.
+        steps: for scripts, the steps of this micro-batch; otherwise `None`.
+        last: whether the input ends with this micro-batch.
+        signals: the names of the signals that take effect at its start.
+        declared: for sources that start, by label, the watermark origins that must all report.
+        finished: by label, the origins without rows after this micro-batch: they have been read completely, or no
+            longer exist.
+        changes: by label, the changes of a followed source that are reported to users; see `Followed`.
     """
 
     wall: int | None = None
@@ -62,7 +62,7 @@ class Control:
 
 
 def begin() -> Offset:
-    """Return the offset before anything is read."""
+    """Return the initial offset, before anything is read."""
     return {
         "format": FORMAT,
         "batch": 0,
@@ -81,11 +81,11 @@ class Feed:
     """Decides what each micro-batch reads; runs on the driver.
 
     Args:
-        reads: the sources that it reads.
-        rows_per_batch: how many rows at most; steps of a script likewise.
-        parallelism: in how many tasks a micro-batch is read.
+        reads: the sources to read.
+        rows_per_batch: the maximum number of rows, or of steps of a script.
+        parallelism: the number of tasks that read a micro-batch.
         awaited: what the plan's triggers wait for.
-        read_clock: given where the wall clock stands, what is read off it.
+        read_clock: a function from the wall clock to the time to use, in which tests inject faults.
     """
 
     reads: Sequence[Read]
@@ -96,7 +96,7 @@ class Feed:
 
     @property
     def replays(self) -> bool:
-        """Whether the data say when they were seen."""
+        """Whether the data determine the clock."""
         return any(read.source.processing_time is not None for read in self.reads)
 
     @property
@@ -113,13 +113,13 @@ class Feed:
         signals: Sequence[str] = (),
         committed: Mapping[str, Any] = NOTHING_COMMITTED,
     ) -> Offset:
-        """Return the end of the micro-batch that begins at `start`; `start` itself when the input is over.
+        """Return the end of the micro-batch that starts at `start`; `start` itself if the input has ended.
 
         Args:
-            start: where the micro-batch begins.
+            start: the offset at which the micro-batch starts.
             drain: whether to end the input here.
-            until_drained: whether to end it once what is there now has been read.
-            signals: the requests for signals that are there, in order; each is taken once.
+            until_drained: whether to end the input once the data that exist now have been read.
+            signals: the pending requests for signals, in order; each is taken once.
             committed: the progress that the last commit wrote.
         """
         if start["last"]:
@@ -146,12 +146,12 @@ class Feed:
         return end
 
     def wall(self) -> int:
-        """Return where the wall clock stands now."""
+        """Return the wall clock, in microseconds."""
         return self.read_clock(time.time_ns() // 1_000)
 
     def control(self, start: Offset, end: Offset) -> Control:
-        """Return what every shard is told about a micro-batch."""
-        # A micro-batch that is run again after a restart with more sources knows nothing of them: the next one does.
+        """Return the decisions for a micro-batch, which every shard receives."""
+        # A micro-batch that is repeated after a restart with more sources does not have them; the next one does.
         begun = [read for read in self.reads if read.label in end["begun"]]
         begins = tuple(read.label for read in begun if read.label not in start["begun"])
         static = tuple(read.label for read in begun if read.source.as_elements is not None)
@@ -176,7 +176,7 @@ class Feed:
                 open_origins += left
             elif columns.origins_end:
                 open_origins += [*left, (read.label, TO_COME)]
-            elif self.replays:  # under the wall clock nobody asks, and a folder may hold many files
+            elif self.replays:  # not needed with the wall clock, and a folder may contain many files
                 names = [*totals, *Followed.of(end, read.label).done]
                 open_origins += [(read.label, origin) for origin in names] or [(read.label, TO_COME)]
         wall = None if self.replays else end["clock"]
@@ -205,7 +205,7 @@ class Feed:
         return slices
 
     def script_rows(self, start: Offset, end: Offset) -> list[tuple[str, int, int, dict[int, At]]]:
-        """Return for each script the events of a micro-batch, and where each stands."""
+        """Return, for each script, the events of a micro-batch and the instant of each."""
         places_of: dict[str, dict[int, At]] = {}
         for place in self._script()[start["step"] : end["step"]]:
             places_of.setdefault(place.label, {})[place.row] = place.at
@@ -215,7 +215,9 @@ class Feed:
         declared = []
         for read in self.reads:
             origins = read.source.watermark_origins
-            listed = isinstance(read.source.watermark, OldestFile)  # what has been listed holds, whether read or not
+            listed = isinstance(
+                read.source.watermark, OldestFile
+            )  # all listed files count, whether they have been read or not
             names = set(origins.partitions) if read.label in begins else set()
             if listed or (origins.by == "file" and read.source.is_bounded and read.label in begins):
                 names.update(set(end["totals"].get(read.label, {})).difference(start["totals"].get(read.label, {})))
@@ -224,7 +226,7 @@ class Feed:
         return tuple(declared)
 
     def _finished(self, start: Offset, end: Offset) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return what has been read to its end and had not before, and what went away before it was."""
+        """Return the origins that were read completely in this micro-batch, and those that disappeared before that."""
         finished = []
         for read in self.reads:
             before, after = Followed.of(start, read.label), Followed.of(end, read.label)
@@ -244,14 +246,14 @@ class Feed:
         return tuple(finished)
 
     def _settled(self, start: Offset, label: str) -> bool:
-        """Under the wall clock a source is over at the tick after its last rows; a replay clock does not care."""
+        """Return whether a source can end: with the wall clock only at the tick after its last rows."""
         if self.replays:
             return True
         totals, rows = start["totals"].get(label), start["rows"].get(label, {})
         return totals is not None and all(rows.get(origin, 0) >= total for origin, total in totals.items())
 
     def _cut(self, part: Slice) -> list[Slice]:
-        """Cut a row range for several tasks, where it is long enough to be worth it."""
+        """Divide a row range among several tasks, if it is long enough."""
         length = part.stop - part.start
         parts = max(1, min(self.parallelism, length // _WORTH_A_TASK))
         bounds = [part.start + length * number // parts for number in range(parts + 1)]
@@ -261,7 +263,7 @@ class Feed:
         return any(not read.source.is_bounded for read in self.reads)
 
     def _list(self, start: Offset, end: Offset, *, polls: bool) -> None:
-        """Write into `end` what there is to read; bounded sources are listed once, others whenever it `polls`."""
+        """Store in `end` what there is to read; bounded sources are listed once, others whenever `polls` is set."""
         end.update({name: {} for name in BY_SOURCE})
         for read in self.reads:
             source, label = read.source.as_columns, read.label

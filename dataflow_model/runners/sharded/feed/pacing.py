@@ -1,4 +1,4 @@
-"""How far a micro-batch reads each origin: so many rows in all, and none that runs too far ahead of the watermark."""
+"""How far a micro-batch reads each origin: at most a number of rows, and none too far ahead of the watermark."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["Waiting", "advance", "held_back"]
 
 Rows = dict[str, dict[str, int]]
-"""By source and origin, a number of rows."""
+"""A number of rows by source and origin."""
 
 
 class Waiting(NamedTuple):
-    """An origin with rows that have not been read."""
+    """An origin with unread rows."""
 
     label: str
     origin: str
@@ -26,19 +26,19 @@ class Waiting(NamedTuple):
 
 
 def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committed: Mapping[str, Any]) -> None:
-    """Take as many rows as a micro-batch may.
+    """Take the rows of a micro-batch.
 
-    In order of name, or evenly from all origins where each has a clock or a watermark of its own.
+    Origins are read in order of name, or evenly if each has a clock or a watermark of its own.
 
     Args:
-        rows: how many rows have been read; changed in place.
-        totals: how many there are.
-        most: how many to take.
+        rows: the number of rows read; changed in place.
+        totals: the number of rows.
+        most: the maximum number of rows to take.
         reads: the sources.
-        committed: the progress that the last commit wrote: watermarks, and how far each origin is.
+        committed: the progress that the last commit wrote: watermarks, and the progress of each origin.
     """
     held = held_back(rows, totals, reads, committed)
-    waiting = [one for one in _waiting(rows, totals) if (one.label, one.origin) not in held]
+    waiting = [candidate for candidate in _waiting(rows, totals) if (candidate.label, candidate.origin) not in held]
     evenly = any(
         read.source.processing_time is not None
         or read.source.watermark_origins.by == "file"
@@ -56,10 +56,10 @@ def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committe
 
 
 def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Return the (label, origin) of those that wait for the watermark, by their source's `max_skew`.
+    """Return the (label, origin) pairs that wait for the watermark because of their source's `max_skew`.
 
-    An origin whose own watermark is more than that ahead of its source's waits. Where that would be all that a bounded
-    source has, the one that is least ahead goes on: nothing else could move the watermark.
+    An origin waits if its own watermark is ahead of its source's by more than that. If all remaining origins of a
+    bounded source would wait, the one that is least ahead is read, since nothing else could advance the watermark.
     """
     held: set[tuple[str, str]] = set()
     for read in reads:
@@ -72,9 +72,9 @@ def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mappin
             for origin, watermark in committed.get("reach", {}).get(read.label, {}).items()
             if watermark - low > int(most)
         }
-        left = [one.origin for one in _waiting(rows, totals) if one.label == read.label]
-        waits = [origin for origin in left if origin in ahead]
-        if waits and len(waits) == len(left) and read.source.is_bounded:
+        remaining = [candidate.origin for candidate in _waiting(rows, totals) if candidate.label == read.label]
+        waits = [origin for origin in remaining if origin in ahead]
+        if waits and len(waits) == len(remaining) and read.source.is_bounded:
             waits.remove(min(waits, key=ahead.__getitem__))
         held.update((read.label, origin) for origin in waits)
     return held

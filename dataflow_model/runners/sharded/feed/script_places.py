@@ -1,4 +1,4 @@
-"""The events of scripts as one sequence of instants, which micro-batches cut where they like."""
+"""The events of scripts as one sequence of instants, which micro-batches can cut anywhere."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ScriptPlace:
     """One event of the merged scripts.
 
     Attributes:
-        label, row: whose it is, and which of its events.
-        at: where it stands.
-        watermark, percentiles: the script's from here on, where the step changes them.
-        signal: the signal that it gives.
+        label, row: the script, and the index of the event in it.
+        at: the instant of the event.
+        watermark, percentiles: the script's new watermark and percentiles, if the step changes them.
+        signal: the signal that it sends.
     """
 
     label: str
@@ -44,7 +44,7 @@ def script_places(reads: Sequence[Read], percentiles: Sequence[float] = ()) -> l
 
     Args:
         reads: the sources.
-        percentiles: those of the watermark that the plan's triggers wait for.
+        percentiles: the percentiles of the watermark that the plan's triggers wait for.
     """
     events = script_events(reads, percentiles)
     sequence = [ScriptPlace("", 0, (0, STATIC_STEP)), ScriptPlace("", 0, (0, STATIC_STEP + 1))]

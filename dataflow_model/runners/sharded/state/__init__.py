@@ -1,1 +1,1 @@
-"""What a shard keeps: its log, what a worker remembers of it, what functions gave."""
+"""The state of a shard: its log, a worker's cache of it, and the outputs of memoised functions."""

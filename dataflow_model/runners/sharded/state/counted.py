@@ -1,4 +1,4 @@
-"""A state store that counts its calls and the bytes that go through them."""
+"""A state store that counts its calls and bytes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["CountedStore"]
 
 @attrs.define
 class CountedStore:
-    """Passes each call on to a `StateStore`, and counts it.
+    """Passes each call on to a `StateStore` and counts it.
 
     Attributes:
-        calls: how many there were.
-        read, written: how many bytes.
+        calls: the number of calls.
+        read, written: the number of bytes.
     """
 
     store: StateStore
@@ -50,13 +50,13 @@ class CountedStore:
         self.store.remove(sequence, part)
 
     def counts(self) -> dict[str, int]:
-        """Return what was counted, under the names of a stage's report."""
+        """Return the counts under the names of a stage's report."""
         return {"state_calls": self.calls, "state_bytes_read": self.read, "state_bytes_written": self.written}
 
-    def _got(self, found: bytes | None) -> bytes | None:
+    def _got(self, payload: bytes | None) -> bytes | None:
         self.calls += 1
-        self.read += 0 if found is None else len(found)
-        return found
+        self.read += 0 if payload is None else len(payload)
+        return payload
 
     def _puts(self, payload: bytes) -> None:
         self.calls += 1

@@ -1,9 +1,9 @@
-"""What memoised functions gave in a micro-batch, durable before any of it is published.
+"""The outputs of memoised functions in a micro-batch, which are durable before any of them is published.
 
-State says what will be taken back; sinks have what was published. A micro-batch that was published, if only in part,
-and is run again before Spark has noted its commit has to give the same once more. So each shard keeps what it was given
-in a directory of its own in the checkpoint, `draws/<stage>-<shard>/<commit>.<start>`, and an attempt that finds that
-there asks no function for what it knows.
+The state determines what will be retracted, and the sinks contain what was published. If a micro-batch was published,
+even in part, and is run again before Spark has recorded its commit, it must produce the same output. So each shard
+keeps the outputs of its functions in the checkpoint, in `draws/<stage>-<shard>/<commit>.<start>`, and a repeated
+attempt uses them instead of calling the functions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILE: Final = "draws.pickle"
 
 @attrs.define
 class KeptDraws:
-    """What one shard's memoised functions gave in one micro-batch."""
+    """The outputs of one shard's memoised functions in one micro-batch."""
 
     _place: pathlib.Path
     _engines: list[MemoEngine]
@@ -43,22 +43,22 @@ class KeptDraws:
 
     @classmethod
     def open(cls, task: Task, depth: int, label: int, engines: Iterable[KeyedMachine]) -> Self | None:
-        """Hand the shard's functions what they gave before, and forget earlier micro-batches, which are committed.
+        """Give the shard's functions their kept outputs, and delete those of earlier, committed micro-batches.
 
-        What an older start of the run was given counts only if it may have been published: else whoever mends a
-        function, because a later one cannot take what it gives, would meet the old outputs again.
+        Outputs of an older start of the run are used only if they may have been published. Otherwise a user who fixes a
+        function whose outputs broke a later one would get the old outputs again.
 
         Args:
             task: the task.
-            depth: which stage, from 1.
-            label: the shard's.
-            engines: the shard's.
+            depth: the stage, from 1.
+            label: the label of the shard.
+            engines: the engines of the shard.
 
         Returns:
-            what keeps the outputs; `None` where there is nothing to keep.
+            the outputs to keep; `None` if there is nothing to keep.
 
         Raises:
-            StateCorruption: if what was kept is damaged.
+            StateCorruption: if the kept outputs are damaged.
         """
         memoising = [engine for engine in engines if isinstance(engine, MemoEngine)]
         program, micro_batch = task.program, task.micro_batch
@@ -80,24 +80,24 @@ class KeptDraws:
         return cls(place, memoising, place in usable)
 
     def keep(self) -> None:
-        """Make durable what the functions gave, if one of them was asked.
+        """Make the outputs of the functions durable, if any function was called.
 
         Raises:
-            SupersededRun: if another attempt at the same micro-batch has been quicker: only one may go on.
+            SupersededRun: if another attempt at the same micro-batch has already done so; only one may continue.
             SinkError: if the checkpoint cannot be written.
         """
-        given: dict[str, Draws] = {}
+        draws_of: dict[str, Draws] = {}
         for engine in self._engines:
             if engine.draws is not None:
-                given[engine.label], engine.draws = engine.draws, None
-        if self._is_there or not any(draws.asked for draws in given.values()):
-            return  # the elements that come again are those that came before
-        record = seal({label: draws.now for label, draws in given.items()})
+                draws_of[engine.label], engine.draws = engine.draws, None
+        if self._is_there or not any(draws.asked for draws in draws_of.values()):
+            return  # the repeated elements are the same as before
+        record = seal({label: draws.now for label, draws in draws_of.items()})
         fresh = self._place.with_name(f".{self._place.name}.{uuid.uuid4().hex[:8]}")
         try:
             make_folder(fresh)
             write_file(fresh / _FILE, record)
-            fresh.rename(self._place)  # refused if there is one that is not empty: the first stays
+            fresh.rename(self._place)  # fails if the folder exists and is not empty, so the first attempt wins
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
             if self._place.exists():
@@ -119,5 +119,5 @@ def _read(place: pathlib.Path) -> dict[str, Any]:
         record = path.read_bytes()
     except OSError as error:
         raise corrupt(name, f"it cannot be read: {error}") from error
-    given: dict[str, Any] = unseal(record, name)
-    return given
+    outputs: dict[str, Any] = unseal(record, name)
+    return outputs

@@ -1,9 +1,9 @@
 """Durable state of a shard: a log of deltas in a map state, and a head that names them.
 
 A call to Spark's state server costs about 0.1 ms, so keys are not stored one by one: each micro-batch appends one
-delta with all that has changed, and runs of deltas are merged into larger ones. Each record knows the tokens of the
-micro-batches it covers and the token before them, so that a cache of another attempt, or of a superseded one, is
-recognised; each part has a checksum, and so has the head.
+delta with all its changes, and runs of deltas are merged into larger ones. Each record contains the tokens of the
+micro-batches that it covers and the token before them, so that the cache of another or a superseded attempt is
+recognised. Each part has a checksum, and so has the head.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["Delta", "Record", "StateLog", "StateStore", "keys_of"]
 
 PART_BYTES: Final = 4 << 20
 FAN_IN: Final = 4
-"""How many records of one level are merged into one of the next."""
+"""How many records of one level are merged into one record of the next level."""
 _TOKENS_KEPT: Final = 64
 
 
 class StateStore(Protocol):
-    """What the log needs of a state store; Spark's map and value state behind it."""
+    """The state store that the log needs; on Spark it is backed by map and value state."""
 
     def get_head(self) -> bytes | None:
         """Return the head."""
@@ -55,11 +55,11 @@ class StateStore(Protocol):
 
 @attrs.define
 class Delta:
-    """What one or several micro-batches have changed.
+    """The changes of one or several micro-batches.
 
     Attributes:
-        meta: small state that is replaced whole.
-        entries: by owner and key, the new state, or `None` for a key that is gone.
+        meta: small state that is replaced as a whole.
+        entries: the new state by owner and key, or `None` for a deleted key.
     """
 
     meta: Any
@@ -82,8 +82,8 @@ class StateLog:
     """The log of one shard, as of its head.
 
     Args:
-        store: where it lives.
-        name: what errors call the shard.
+        store: the state store.
+        name: the name of the shard, for errors.
     """
 
     store: StateStore
@@ -94,7 +94,7 @@ class StateLog:
         """Read the head and return its token; `""` for a new shard.
 
         Raises:
-            CheckpointMismatch: if a version of the package with another format wrote it.
+            CheckpointMismatch: if a version of the package wrote it in another format.
             StateCorruption: if it is damaged.
         """
         head = self.store.get_head()
@@ -107,55 +107,55 @@ class StateLog:
         return self.records[-1].tokens[-1]
 
     def since(self, token: str) -> list[Delta] | None:
-        """Return the deltas that lead from `token` to the head; `None` where no such way is known.
+        """Return the deltas that lead from `token` to the head; `None` if there are no such deltas.
 
-        A delta holds whole entries, so one that covers more than is needed does no harm; only the lowest, which has
-        forgotten the keys that were deleted within it, says nothing to one who has seen a part of it.
+        A delta contains whole entries, so it may cover more than is needed. An exception is the lowest delta, which no
+        longer contains the keys that were deleted within it, so it cannot be applied to a state that has part of it.
         """
-        wanted: list[Record] = []
+        path: list[Record] = []
         for record in reversed(self.records):
             if token == record.tokens[-1]:
                 break
             if token in record.tokens and record is self.records[0]:
                 return None
-            wanted.append(record)
+            path.append(record)
             if token in record.tokens or token == record.parent:
                 break
         else:
             if token:
                 return None
-        return [self._read(record) for record in reversed(wanted)]
+        return [self._read(record) for record in reversed(path)]
 
     def append(
         self, delta: Delta, current: Callable[[tuple[str, bytes]], Any], known: list[set[tuple[str, bytes]]]
     ) -> str:
-        """Append a delta, merge what is due, write the head, and return its token.
+        """Append a delta, merge records that are due, write the head, and return its token.
 
         Args:
-            delta: what this micro-batch has changed.
-            current: gives a key's newest entry.
-            known: by record, the keys in it; kept by the caller beside its cache, changed in place.
+            delta: the changes of this micro-batch.
+            current: a function from a key to its newest entry.
+            known: the keys in each record; the caller keeps it with its cache, and it is changed in place.
         """
         token = uuid.uuid4().hex
         parent = self.records[-1].tokens[-1] if self.records else ""
         sequence = self.records[-1].sequence + 1 if self.records else 0
         merged = Record(sequence, 0, parent, (token,), ())
         keys = set(delta.entries)
-        gone: list[Record] = []
+        merged_records: list[Record] = []
         while self._is_due(merged.level):
             run, self.records = self.records[-(FAN_IN - 1) :], self.records[: -(FAN_IN - 1)]
             for _ in run:
                 keys |= known.pop()
-            gone += run
+            merged_records += run
             tokens = (*(token for record in run for token in record.tokens), *merged.tokens)[-_TOKENS_KEPT:]
             merged = Record(run[0].sequence, merged.level + 1, run[0].parent, tokens, ())
-        if gone:
+        if merged_records:
             entries = {key: current(key) for key in keys}
-            if not self.records:  # nothing below it that a deletion would have to hide
+            if not self.records:  # there is no older record in which a deletion would have to hide a key
                 entries = {key: entry for key, entry in entries.items() if entry is not None}
                 keys = set(entries)
             delta = Delta(delta.meta, entries)
-        for record in gone:
+        for record in merged_records:
             for part in range(len(record.checksums)):
                 self.store.remove(record.sequence, part)
         self.records.append(attrs.evolve(merged, checksums=self._write(merged.sequence, delta)))
@@ -168,7 +168,7 @@ class StateLog:
         return len(run) == FAN_IN - 1 and all(record.level == level for record in run)
 
     def _write(self, sequence: int, delta: Delta) -> tuple[int, ...]:
-        payload = seal(delta)  # with a format of its own: it stays while later versions write newer heads
+        payload = seal(delta)  # sealed with its own format number, since later versions write newer heads only
         parts = [payload[start : start + PART_BYTES] for start in range(0, len(payload), PART_BYTES)]
         for part, content in enumerate(parts):
             self.store.put(sequence, part, content)
@@ -186,8 +186,8 @@ class StateLog:
         delta: Delta = unseal(b"".join(parts), self._title, f"record {record.sequence}")
         return delta
 
-    def _corrupt(self, what: str) -> StateCorruption:
-        return corrupt(self._title, what)
+    def _corrupt(self, problem: str) -> StateCorruption:
+        return corrupt(self._title, problem)
 
     @property
     def _title(self) -> str:

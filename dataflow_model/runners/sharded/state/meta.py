@@ -1,4 +1,4 @@
-"""What a shard keeps beside its keys."""
+"""The state of a shard apart from its keys."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["ShardMeta"]
 
 @attrs.define
 class ShardMeta:
-    """What a shard keeps beside its keys; small, and stored whole with every delta.
+    """The state of a shard apart from its keys; it is small, and stored as a whole with every delta.
 
     Attributes:
         positions: the clocks of each engine.
-        watermarks, percentiles: what each producer's output watermarks are known to be.
-        reports: what this shard last let the output watermark of each of its keyed nodes be; an upgrade that adds the
-            first node behind one begins with these.
-        counters: of each keyed node, and at the first shard of the sources.
-        replay: how far the sources have come; only stage 1 uses it.
+        watermarks, percentiles: the known output watermarks of each producer.
+        reports: the output watermark that this shard last reported for each of its keyed nodes; an upgrade that adds
+            the first node after one of them starts with these.
+        counters: the counters of each keyed node, and at the first shard also those of the sources.
+        replay: the progress of the sources; only stage 1 uses it.
         waiting: elements whose instant is not complete.
-        joins: what each ParDo with changing side inputs keeps.
-        latest: the last instant so far; what comes for an earlier one is behind the clock.
+        joins: the state of each ParDo with changing side inputs.
+        latest: the last instant so far; elements of an earlier one are behind the clock.
     """
 
     positions: dict[str, dict[str, Any]] = attrs.field(factory=dict)

@@ -1,7 +1,7 @@
-"""The soft state of a shard: what a worker remembers between micro-batches, and how it catches up with the log.
+"""A worker's cache of a shard's state between micro-batches, and how it catches up with the log.
 
-What a worker process remembers is valid only for the token that it claims: a worker that has missed some
-micro-batches applies just those deltas; one whose last attempt did not become durable starts from the log.
+The cache is valid only for its token. A worker that has missed some micro-batches applies only their deltas; a worker
+whose last attempt did not become durable loads the whole log.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class ShardState:
 
     Attributes:
         shard: the engines.
-        meta: the rest.
-        token: of the micro-batch that it stands after.
-        known: by record of the log, the keys in it.
-        how: whether the cache was `"fresh"`, `"behind"` or `"void"` this time.
+        meta: the rest of the state.
+        token: the token of the micro-batch after which this is the state.
+        known: the keys in each record of the log.
+        how: whether the cache was `"fresh"`, `"behind"` or `"void"` when it was opened.
     """
 
     shard: StageShard
@@ -47,16 +47,16 @@ class ShardState:
 
     @classmethod
     def open(cls, task: Task, depth: int, label: int, store: StateStore) -> ShardState:
-        """Return the shard as of its durable state; the worker has forgotten it until `commit` hands it back.
+        """Return the shard in its durable state, and remove it from the worker's cache until `commit` returns it.
 
         Raises:
-            CheckpointMismatch: when another version of the package wrote the durable state, in another format.
-            StateCorruption: when it is damaged.
+            CheckpointMismatch: if another version of the package wrote the durable state in another format.
+            StateCorruption: if it is damaged.
         """
         program = task.program
         log = StateLog(store, f"shard {label} of stage {depth}")
         token = log.open()
-        if not token and program.seed is not None:  # as if a micro-batch before the first had written it
+        if not token and program.seed is not None:  # as if a micro-batch had written it before the first one
             index = program.labels.index(label)
             delta = program.seed.of_shard(program, cls._new(program, depth).shard, index)
             token = log.append(delta, delta.entries.__getitem__, [])
@@ -88,8 +88,8 @@ class ShardState:
         )
 
     def commit(self, task: Task, depth: int, label: int) -> None:
-        """Make what has changed durable, then let the worker have it, or its functions go if nothing is to come."""
-        assert self._log is not None  # noqa: S101 - opened
+        """Make the changes durable; then return the shard to the cache, or tear it down if the input has ended."""
+        assert self._log is not None  # noqa: S101 - `open` sets it
         entries: dict[tuple[str, bytes], Any] = {}
         for name, engine in self.shard.engines.items():
             position, whole = engine.position(), engine.whole()
@@ -119,7 +119,7 @@ class ShardState:
         task.worker.keep_shard(task.program, depth, label, self)
 
     def catch_up(self, log: StateLog, deltas: list[Delta], *, whole: bool) -> None:
-        """Apply the deltas that lead to the log's head; `whole` when they are all there are."""
+        """Apply the deltas that lead to the log's head; with `whole` they are the entire log."""
         for delta in deltas:
             self.meta = delta.meta
             by_owner: dict[str, dict[bytes, Any]] = {}
@@ -127,7 +127,7 @@ class ShardState:
                 by_owner.setdefault(name, {})[encoded] = entry
             for name, changes in by_owner.items():
                 self.shard.engines[name].apply(changes)
-        # Which keys each record holds: those of records that were just read are known, the others keep theirs.
+        # The keys in each record: those of records just read are known, the others are unchanged.
         if whole:
             self.known = keys_of(deltas)
         else:
@@ -151,6 +151,6 @@ class ShardState:
         return self.shard.engines[name].stored(encoded)
 
     def let_go(self) -> None:
-        """Tear down what was only remembered; its errors are not those of the run that takes its place."""
+        """Tear down a cached shard, ignoring errors, which do not concern the run that replaces it."""
         with contextlib.suppress(Exception):
             self.shard.tear_down()

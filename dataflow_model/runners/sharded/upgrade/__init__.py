@@ -1,1 +1,1 @@
-"""What a stopped run has kept, carried into a new checkpoint."""
+"""Upgrades: the state of a stopped run, carried into a new checkpoint."""

@@ -1,4 +1,4 @@
-"""A new run that begins from what an old one had kept: what fits goes on, nothing else is lost unless it is named."""
+"""A new run that starts from the state of an old one: state that fits continues, and none is lost unless named."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["adopt", "seed_in", "upgrade_command"]
 
 
-def seed_in(ours: str) -> pathlib.Path:
-    """Return where a checkpoint has its seed, if it has one.
+def seed_in(folder: str) -> pathlib.Path:
+    """Return the place of a checkpoint's seed, whether or not it has one.
 
     Args:
-        ours: our part of the checkpoint.
+        folder: our part of the checkpoint.
     """
-    return pathlib.Path(ours, "seed")
+    return pathlib.Path(folder, "seed")
 
 
 def upgrade_command(old: str, drop: Iterable[str] = ()) -> str:
-    """Return the command that carries a checkpoint's state over.
+    """Return the command that upgrades a checkpoint.
 
     Example:
         >>> upgrade_command("checkpoints/delays", ["the sums"])
@@ -48,20 +48,20 @@ def upgrade_command(old: str, drop: Iterable[str] = ()) -> str:
     return shlex.join(words)
 
 
-def adopt(path: str, ours: str, staged: StagedPlan, record: RunRecord) -> RunRecord | None:
-    """Return the record of a run that begins from a seed; `None` where there is no seed.
+def adopt(path: str, folder: str, staged: StagedPlan, record: RunRecord) -> RunRecord | None:
+    """Return the record of a run that starts from a seed; `None` if there is no seed.
 
     Args:
         path: the checkpoint, as the user has named it.
-        ours: our part of it.
+        folder: our part of it.
         staged: the new run's plan.
-        record: what would be written for a run that begins from nothing.
+        record: the record of a run that starts without state.
 
     Raises:
-        CheckpointMismatch: if something that was kept fits no transform of the plan, and may not be dropped.
+        CheckpointMismatch: if some of the state fits no transform of the plan and may not be dropped.
         StateCorruption: if the seed is damaged.
     """
-    manifest = Manifest.read(seed_in(ours))
+    manifest = Manifest.read(seed_in(folder))
     if manifest is None:
         return None
     fits = {
@@ -80,7 +80,7 @@ def adopt(path: str, ours: str, staged: StagedPlan, record: RunRecord) -> RunRec
             + upgrade_command(manifest.old, [*manifest.drop, *lost]),
         )
     sources = {node.label for node in staged.sources}
-    # A source whose watermark is made otherwise keeps its place.
+    # A source whose watermark is estimated differently keeps its position.
     anew = {label for label in sources & fits if record.fingerprint[label] != manifest.fingerprint[label]}
     return attrs.evolve(
         record,
@@ -97,24 +97,24 @@ def adopt(path: str, ours: str, staged: StagedPlan, record: RunRecord) -> RunRec
 
 
 def _kept(manifest: Manifest) -> list[str]:
-    """Return the transforms of the old pipeline that had kept something."""
+    """Return the transforms of the old pipeline that have state."""
     keyed = [label for label in manifest.keys if manifest.keys[label] or manifest.waiting[label]]
     return [*keyed, *manifest.offset["begun"]]
 
 
 def _loss(label: str, manifest: Manifest, record: RunRecord) -> str:
     if label in manifest.keys:
-        what = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} buffered elements"
+        state = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} buffered elements"
     else:
         rows = rows_read(manifest.offset, label)
-        what = f"its position in the source ({rows:,} rows read)"
+        state = f"its position in the source ({rows:,} rows read)"
     was, now = manifest.fingerprint[label], record.fingerprint.get(label)
     change = f"is gone; it was: {was}" if now is None else f"was: {was}; it is: {now}"
-    return f"{label!r} {change}; lost: {what}"
+    return f"{label!r} {change}; lost: {state}"
 
 
 def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
-    """Refuse other scripts than before: their steps have places in the whole."""
+    """Reject scripts that differ from before, since the steps of all scripts form one sequence."""
     before = {
         label for label, line in manifest.fingerprint.items() if line.startswith(f"source {ScriptSource.__name__},")
     }
@@ -130,6 +130,6 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
 
 
 def _offset(offset: dict[str, Any], labels: set[str]) -> dict[str, Any]:
-    """Return where the sources stand, without those that are gone or begin again."""
+    """Return the offset without sources that no longer exist or start again."""
     by_source = {name: {label: known for label, known in offset[name].items() if label in labels} for name in BY_SOURCE}
     return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": False}

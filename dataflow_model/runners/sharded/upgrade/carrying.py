@@ -1,4 +1,4 @@
-"""Carry what a stopped run has kept into a new checkpoint, from which a changed pipeline goes on."""
+"""Carry the state of a stopped run into a new checkpoint, from which a changed pipeline continues."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 __all__ = ["Upgraded", "carry_over", "write_seed"]
 
 _ALONG: Final = ("inputs", "collected")
-"""What a run keeps beside its state, and a new one goes on with as it is."""
+"""The folders of a checkpoint apart from state, which a new run continues to use unchanged."""
 
 
 @attrs.frozen
 class Upgraded:
-    """What an upgrade has carried.
+    """The summary of an upgrade.
 
     Attributes:
-        keys: by transform with state, how many keys it had; windows of side inputs, if it had these.
-        waiting: by transform with state, how many elements waited for it: their instant was not complete.
-        rows: by source, how many rows of its files it had read; 0 for one that is no file.
-        dropped: the transforms whose state is left behind because you said so.
+        keys: the number of keys (or of windows of side inputs) of each transform with state.
+        waiting: the number of buffered elements of each transform with state, whose instant was not complete.
+        rows: the number of rows that each source had read from its files; 0 for a source without files.
+        dropped: the transforms whose state was dropped at your request.
         batch: the old run's last committed micro-batch, from 0.
     """
 
@@ -56,13 +56,13 @@ class Upgraded:
 
 
 def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str] = ()) -> Upgraded:
-    """Carry a stopped run over; see `upgrade`.
+    """Carry the state of a stopped run into a new checkpoint; see `upgrade`.
 
     Args:
-        old: its checkpoint.
-        new: the new one.
-        stopped: the part of the old one that belongs to what hosted the run.
-        drop: labels of transforms whose state is to be lost.
+        old: the old checkpoint.
+        new: the new checkpoint.
+        stopped: the part of the old checkpoint that belongs to the host of the run.
+        drop: the labels of transforms whose state may be lost.
     """
     before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
     record = RunRecord.read(str(before / "dataflow"))
@@ -94,9 +94,9 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
 
 
 def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, dict[str, Any]]:
-    """Return the last committed micro-batch and where the sources stood, or refuse a run that cannot be left there."""
-    ours = str(before / "dataflow")
-    who = who_runs(ours)
+    """Return the last committed micro-batch and its offset; raise if the run cannot be upgraded from there."""
+    folder = str(before / "dataflow")
+    who = who_runs(folder)
     if who is not None:
         raise _refusal(f"the run in {old!r} is running, in {who}", "stop it first: result.stop()")
     for request in ("drained", "drain"):
@@ -111,8 +111,8 @@ def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int,
             f"the run in {old!r} has not committed anything that could be carried over",
             "start the new pipeline with a new checkpoint, or upgrade the original checkpoint again",
         )
-    # A micro-batch that has begun and published nothing never was; its rows are read again. One that has published,
-    # or has begun to, only its own pipeline can finish.
+    # A micro-batch that has started but published nothing is ignored; its rows are read again. If it has started to
+    # publish, only its own pipeline can finish it.
     published = stopped.half_published()
     if published is not None:
         raise _refusal(
@@ -156,27 +156,27 @@ def write_seed(
     offset: dict[str, Any],
     drop: Collection[str],
 ) -> Manifest:
-    """Write our part of a new checkpoint, in which no run has begun, and return what it holds.
+    """Write our part of a new checkpoint, in which no run has started, and return its manifest.
 
     Args:
-        shards: what each shard of the old run has kept.
+        shards: the state of each shard of the old run.
         before: the old checkpoint.
-        fresh: the directory of the new one.
-        record: of the old run.
+        fresh: the directory of the new checkpoint.
+        record: the record of the old run.
         batch: its last committed micro-batch.
-        offset: where its sources stood then.
-        drop: the labels of transforms whose state is to be lost.
+        offset: the offset of its sources at that time.
+        drop: the labels of transforms whose state may be lost.
     """
-    old, ours = before / "dataflow", fresh / "dataflow"
-    writer = SeedWriter(seed_in(str(ours)))
+    old, target = before / "dataflow", fresh / "dataflow"
+    writer = SeedWriter(seed_in(str(target)))
     keys = {label: 0 for stage in record.stages for label in stage}
     metas: dict[int, dict[int, ShardMeta]] = {}
-    for found in shards:
-        metas.setdefault(found.depth, {})[found.index] = found.meta
-        for label, entries in found.entries.items():
+    for shard in shards:
+        metas.setdefault(shard.depth, {})[shard.index] = shard.meta
+        for label, entries in shard.entries.items():
             keys[label] += count_keys(entries)
             if label not in drop:
-                writer.keys(label, found.index, entries)
+                writer.keys(label, shard.index, entries)
     stages = {depth: [of[index] for index in sorted(of)] for depth, of in metas.items()}
     carried = gather(stages, dict(enumerate(record.stages, 1)))
     for label, join in carried.joins.items():
@@ -199,16 +199,16 @@ def write_seed(
     )
     for name in _ALONG:
         if (old / name).is_dir():
-            shutil.copytree(old / name, ours / name)
-    copy_signals(old / "requests", ours / "requests")
+            shutil.copytree(old / name, target / name)
+    copy_signals(old / "requests", target / "requests")
     progress = read_progress(str(old))
-    if progress:  # micro-batches are numbered anew
-        write_progress(str(ours), {**progress, "batch": -1})
+    if progress:  # micro-batches are numbered from 0 again
+        write_progress(str(target), {**progress, "batch": -1})
     return manifest
 
 
 def _waiting(carried: Carried) -> dict[str, int]:
-    """Return how many elements wait for each transform."""
+    """Return the number of buffered elements of each transform."""
     counts: dict[str, int] = {}
     for _, packed in carried.waiting:
         label = owner_of_cut(packed.cut)

@@ -1,4 +1,4 @@
-"""Read what a stopped run has kept, whatever hosted it; the checkpoint stays as it is."""
+"""Read the state of a stopped run, on any host, without changing its checkpoint."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class StoppedRun(Protocol):
         ...
 
     def half_published(self) -> int | None:
-        """Return the micro-batch that was published in part, or may have been; only its own pipeline can finish it."""
+        """Return the micro-batch that may have been published in part; only its own pipeline can finish it."""
         ...
 
     def offset(self, batch: int) -> tuple[Offset, int]:
-        """Return where our sources stood after a committed micro-batch, and how many others the host reads."""
+        """Return our sources' offset after a committed micro-batch, and the number of sources that the host reads."""
         ...
 
     def shards(self, batch: int, record: RunRecord) -> Iterator[ShardFound]:
-        """Yield every shard's state as of a committed micro-batch; one at a time is in memory.
+        """Yield every shard's state after a committed micro-batch; only one at a time is in memory.
 
         Raises:
             StateCorruption: if a shard's state is missing or damaged.
@@ -45,12 +45,12 @@ class StoppedRun(Protocol):
 
 @attrs.frozen
 class ShardFound:
-    """What one shard of one stage has kept.
+    """The state of one shard of one stage.
 
     Attributes:
         depth: the stage, from 1.
-        index: which shard, from 0.
-        meta: what it kept beside its keys.
+        index: the index of the shard, from 0.
+        meta: the state apart from keys.
         entries: the stored entries, by transform and key.
     """
 
@@ -61,12 +61,12 @@ class ShardFound:
 
 
 def read_shard(record: RunRecord, labels: Sequence[int], label: int, store: StateStore) -> ShardFound:
-    """Return what one shard has kept, whichever stage it is of.
+    """Return the state of one shard of any stage.
 
     Args:
-        record: of the run.
-        labels: of all shards.
-        label: the shard's.
+        record: the record of the run.
+        labels: the labels of all shards.
+        label: the label of the shard.
         store: its durable state.
 
     Raises:
@@ -83,14 +83,14 @@ def read_shard(record: RunRecord, labels: Sequence[int], label: int, store: Stat
             else:
                 entries.setdefault(name, {})[encoded] = entry
     meta: ShardMeta = deltas[-1].meta
-    # A host may number the stages as it likes; which one a shard is of, the transforms that it counts for tell.
+    # A host may number the stages differently; the transforms in its counters identify a shard's stage.
     depths = [depth for depth, stage in enumerate(record.stages, 1) if set(stage) <= meta.counters.keys()]
     return ShardFound(depths[0], labels.index(label), meta, entries)
 
 
 @attrs.frozen
 class Snapshot:
-    """A state store that is only read."""
+    """A read-only state store."""
 
     head: bytes
     log: Mapping[tuple[int, int], bytes]
@@ -104,13 +104,13 @@ class Snapshot:
         return self.log.get((sequence, part))
 
     def put_head(self, head: bytes) -> None:
-        """Refuse."""
+        """Raise, since the store is read-only."""
         raise AssertionError(f"a snapshot is read-only, got a head of {len(head)} bytes")
 
     def put(self, sequence: int, part: int, payload: bytes) -> None:
-        """Refuse."""
+        """Raise, since the store is read-only."""
         raise AssertionError(f"a snapshot is read-only, got part {part} of {sequence}: {len(payload)} bytes")
 
     def remove(self, sequence: int, part: int) -> None:
-        """Refuse."""
+        """Raise, since the store is read-only."""
         raise AssertionError(f"a snapshot is read-only, got the removal of part {part} of {sequence}")

@@ -1,8 +1,8 @@
-"""The seed of an upgraded run: what an old run had kept, in files that know no pipeline, shards or stages.
+"""The seed of an upgraded run: the state of an old run, in files that do not depend on its pipeline, shards or stages.
 
-`manifest.json` says what there is, with a checksum for each file; `carried.pickle` is what the shards kept beside their
-keys; `keys/<label>/<old shard>.pickle` holds the stored entries of one transform. The shards of the new run take from
-it what is theirs when they begin.
+`manifest.json` lists the contents, with a checksum for each file; `carried.pickle` is the shards' state apart from
+keys; `keys/<label>/<old shard>.pickle` contains the stored entries of one transform. When the shards of the new run
+start, each takes its share.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ _CARRIED: Final = "carried.pickle"
 
 @attrs.frozen
 class Manifest:
-    """What a seed holds.
+    """The contents of a seed.
 
     Attributes:
-        old: the checkpoint that it was made from.
-        run_id: of the old run, which goes on.
-        edition: of the run that begins from it.
-        shards: how many shards the old run had.
+        old: the checkpoint from which it was made.
+        run_id: the id of the old run, which the new run keeps.
+        edition: the edition of the new run.
+        shards: the number of shards of the old run.
         batch: the old run's last committed micro-batch.
-        fingerprint, definitions: of the old pipeline.
-        percentiles: of the watermark, those that the old pipeline asked for.
+        fingerprint, definitions: those of the old pipeline.
+        percentiles: the percentiles of the watermark that the old pipeline used.
         columns: the groupings that kept their state in columns.
-        keys: by transform, how many keys it has.
-        waiting: by transform, how many elements wait for it.
-        offset: where the sources stood.
-        drop: the transforms whose state is to go.
-        checksums: by file.
-        format: of the files.
+        keys: the number of keys of each transform.
+        waiting: the number of buffered elements of each transform.
+        offset: the offset of the sources.
+        drop: the transforms whose state may be lost.
+        checksums: the checksum of each file.
+        format: the format of the files.
     """
 
     old: str
@@ -81,10 +81,10 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> Self | None:
-        """Return what a folder's manifest says; `None` where there is none.
+        """Return the manifest in a folder; `None` if there is none.
 
         Raises:
-            CheckpointMismatch: if another version of the package wrote it, in another format.
+            CheckpointMismatch: if another version of the package wrote it in another format.
             StateCorruption: if it cannot be read.
         """
         path = folder / _MANIFEST
@@ -100,7 +100,7 @@ class Manifest:
 
 @attrs.define
 class SeedWriter:
-    """Writes a seed; it is one only when `finish` has written the manifest."""
+    """Writes a seed, which is complete only when `finish` has written the manifest."""
 
     folder: pathlib.Path
     checksums: dict[str, int] = attrs.field(init=False, factory=dict)
@@ -110,7 +110,7 @@ class SeedWriter:
         self._write(_place_of(label, shard), dict(entries))
 
     def finish(self, carried: Carried, **manifest: Any) -> Manifest:
-        """Write the rest; the manifest last."""
+        """Write the other files, the manifest last."""
         self._write(_CARRIED, carried)
         document = Manifest(checksums=self.checksums, **manifest)
         write_file(self.folder / _MANIFEST, json.dumps(attrs.asdict(document), indent=1).encode())
@@ -126,12 +126,12 @@ class SeedWriter:
 
 @attrs.frozen
 class Seed:
-    """A seed as the shards of a new run see it.
+    """A seed, as the shards of a new run use it.
 
     Attributes:
-        folder: where it is.
-        known: the labels of transforms that go on with what they had.
-        anew: of them the sources whose watermark begins anew.
+        folder: its folder.
+        known: the labels of transforms that continue with their state.
+        anew: the sources among them whose watermark starts again.
     """
 
     folder: str
@@ -139,12 +139,12 @@ class Seed:
     anew: frozenset[str] = frozenset()
 
     def of_shard(self, program: Program, stage: StageShard, index: int) -> Delta:
-        """Return what a shard of the new run begins with.
+        """Return the initial state of a shard of the new run.
 
         Args:
-            program: the new run's.
-            stage: the shard's engines, new ones.
-            index: which shard, from 0.
+            program: the program of the new run.
+            stage: the shard's new engines.
+            index: the index of the shard, from 0.
 
         Raises:
             StateCorruption: if a file is missing or damaged.
@@ -154,15 +154,15 @@ class Seed:
             raise _damaged(pathlib.Path(self.folder, _MANIFEST), "it is missing")
         carried: Carried = self._read(manifest, _CARRIED)
         carried.restrict(self.known, self.anew, awaited_percentiles(program.staged.plan), manifest.percentiles)
-        mine = Share(index, len(program.labels))
+        own_share = Share(index, len(program.labels))
 
         def entries(label: str) -> Iterator[Mapping[bytes, Any]]:
             for shard in range(manifest.shards):
                 name = _place_of(label, shard)
-                if label in self.known and name in manifest.checksums and mine.meets(shard, manifest.shards):
+                if label in self.known and name in manifest.checksums and own_share.meets(shard, manifest.shards):
                     yield self._read(manifest, name)
 
-        return share(carried, program, stage, mine, entries)
+        return share(carried, program, stage, own_share, entries)
 
     def _read(self, manifest: Manifest, name: str) -> Any:
         path = pathlib.Path(self.folder, name)
@@ -179,8 +179,8 @@ def _place_of(label: str, shard: int) -> str:
     return f"keys/{quote(label, safe='')}/{shard:04d}.pickle"
 
 
-def _damaged(path: pathlib.Path, what: str) -> StateCorruption:
+def _damaged(path: pathlib.Path, problem: str) -> StateCorruption:
     return StateCorruption(
-        f"the initial state of an upgraded run is damaged in {str(path)!r}: {what}",
+        f"the initial state of an upgraded run is damaged in {str(path)!r}: {problem}",
         hint="upgrade the old checkpoint again into a new directory; it was not modified",
     )
