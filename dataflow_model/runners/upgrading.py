@@ -23,7 +23,7 @@ __all__ = ["needs_spark", "upgrade"]
 def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSession | None = None) -> Upgraded:
     """Carry the state of a stopped streaming run into a new checkpoint, from which a changed pipeline continues.
 
-    `SparkRunner` and `LocalRunner` can each continue from the other's checkpoint. The next run with `checkpoint=new` may
+    Each of `SparkRunner` and `LocalRunner` can continue from the other's state. The next run with `checkpoint=new` may
     have other groupings, other sources and another number of shards. Transforms that keep their label and definition
     continue where they were, without loss or repetition; new transforms start with the rows that are read from then on.
     If state would be lost, that run is rejected when it starts, unless `drop` names the transform.

@@ -1,4 +1,4 @@
-"""Bounded DataFrames in a stream: Spark cannot union the two, so their rows are kept in a file of the run."""
+"""Bounded DataFrames in a stream: Spark cannot union the two, so the run keeps their rows in a file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BYTES", "CollectedSource", "collect_bounded"]
 
 MOST_BYTES: Final = 64 << 20
-"""How large a bounded input of a stream may be that is no file."""
+"""The maximum size of a bounded DataFrame in a stream."""
 _ONLY: Final = "dataframe"
 _ROWS: Final = 65_536
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class CollectedSource(ColumnSource):
-    """The rows of a bounded DataFrame, in an Arrow file that driver and executors can reach."""
+    """The rows of a bounded DataFrame, in an Arrow file that the driver and the executors can read."""
 
     path: str
     event_time: str | Arrival | None = ARRIVAL
@@ -46,7 +46,7 @@ class CollectedSource(ColumnSource):
     id_columns: tuple[str, ...] = ()
 
     def origins(self) -> list[Origin]:
-        """Return the one that there is."""
+        """Return the only origin."""
         return [Origin(_ONLY, self._table().num_rows)]
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
@@ -57,7 +57,7 @@ class CollectedSource(ColumnSource):
         yield from table.slice(start, end - start).to_batches(_ROWS)
 
     def schema(self) -> pa.Schema:
-        """Return the file's."""
+        """Return the schema of the file."""
         return self._table().schema
 
     def _table(self) -> pa.Table:
@@ -66,11 +66,11 @@ class CollectedSource(ColumnSource):
 
 
 def collect_bounded(plan: Plan, directory: str) -> Plan:
-    """Return a plan in which each bounded DataFrame is a source of kept rows; a resumed run has them kept already.
+    """Return a plan in which bounded DataFrames are replaced by files with their rows; a resumed run reuses the files.
 
     Args:
         plan: the plan.
-        directory: the run's own, beside Spark's checkpoint.
+        directory: the run's own directory, next to Spark's checkpoint.
 
     Raises:
         UnsupportedOnRunner: for a DataFrame of more than 64 MB.
@@ -100,7 +100,7 @@ def _collected(node: Any, directory: str) -> Any:
 
 
 def _size(frame: DataFrame) -> int:
-    """Return how many bytes the rows take in Arrow's form, without collecting them."""
+    """Return the size of the rows in Arrow format, in bytes, without collecting them."""
 
     def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"size": pa.array([sum(batch.nbytes for batch in batches)], pa.int64())})
@@ -109,7 +109,7 @@ def _size(frame: DataFrame) -> int:
 
 
 def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
-    """Return the rows in the order in which they were seen, as far as columns tell."""
+    """Return the rows in the order in which they were observed, as far as columns determine it."""
     names = [name for name in (source.processing_time, source.origin, source.sequence) if name is not None]
     if not names:
         return table

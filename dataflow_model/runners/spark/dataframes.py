@@ -1,4 +1,4 @@
-"""DataFrames as sources: Spark reads them, and their rows join those of our own source at stage 0."""
+"""DataFrames as sources: Spark reads them, and their rows join those of the other sources at stage 0."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 __all__ = ["check_streaming", "frame_rows", "with_dataframes"]
 
 _ARRIVED: Final = "__dataflow_model_arrived__"
-"""A column that is added to a stream's rows: the timestamp of their micro-batch."""
+"""The column that is added to a stream's rows, with the timestamp of their micro-batch."""
 
 
 def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
-    """Refuse what a streaming DataFrame cannot give.
+    """Reject options that a streaming DataFrame does not support.
 
     Raises:
-        InvalidArgument: for a replay clock on rows that do not say where they come from.
-        UnsupportedOnRunner: for `until="drained"`: only Spark knows how far the stream reaches now.
+        InvalidArgument: for a replay clock on rows without an origin column.
+        UnsupportedOnRunner: for `until="drained"`, since only Spark knows the current end of the stream.
     """
     for read in reads:
         source = read.source.as_dataframe
@@ -64,12 +64,12 @@ def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
 
 
 def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgram) -> DataFrame:
-    """Return the rows of our own source with those of the DataFrames among the sources.
+    """Return the rows of our source together with those of the DataFrame sources.
 
     Args:
-        frame: our own source's rows.
-        reads: the sources as the user has given them, with their DataFrames.
-        packed: the program, which has the sources without DataFrames.
+        frame: the rows of our source.
+        reads: the user's sources, with their DataFrames.
+        packed: the program, whose sources have no DataFrames.
     """
     from pyspark.sql import functions
 
@@ -77,10 +77,10 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
         source = read.source.as_dataframe
         if source is None:
             continue
-        given = source.dataframe
-        if given.isStreaming:
-            given = given.withColumn(_ARRIVED, functions.current_timestamp())
-        frame = frame.union(given.mapInArrow(_stage_0(packed, read.label), SCHEMA_DDL))
+        rows = source.dataframe
+        if rows.isStreaming:
+            rows = rows.withColumn(_ARRIVED, functions.current_timestamp())
+        frame = frame.union(rows.mapInArrow(_stage_0(packed, read.label), SCHEMA_DDL))
     return frame
 
 
@@ -94,7 +94,7 @@ def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordB
 
 
 def _rows_of(task: Task, label: str, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    """Yield what goes on; in a bounded job, what goes to sinks is written on the spot."""
+    """Yield the rows for later stages; in a bounded job, output to sinks is written immediately."""
     if not task.program.staged.source(label).is_bounded:
         yield from frame_rows(task, label, batches)
         return
@@ -106,16 +106,16 @@ def _rows_of(task: Task, label: str, batches: Iterable[pa.RecordBatch]) -> Itera
 def frame_rows(
     task: Task, label: str, batches: Iterable[pa.RecordBatch], writer: PendingWriter | None = None
 ) -> Iterator[Row]:
-    """Run stage 0 on one partition of a DataFrame, and yield its elements packed by shard, then what was observed.
+    """Run stage 0 on one partition of a DataFrame, and yield its elements packed by shard, then its observations.
 
-    Under the wall clock a task cannot know the tick of its micro-batch: its elements stand at `NOW`, and the shard
-    that takes them knows. Where arrival is the event time, it is Spark's timestamp of the micro-batch.
+    With the wall clock a task does not know the tick of its micro-batch: its elements are stamped `NOW`, which the
+    receiving shard replaces. If arrival is the event time, it is Spark's timestamp of the micro-batch.
 
     Args:
-        task: the task; its part is the origin of rows that name none.
+        task: the task; its part is the origin of rows without an origin column.
         label: the source's label.
         batches: the partition's rows.
-        writer: takes what goes to sinks, if that is done on the spot.
+        writer: receives output to sinks, if it is written immediately.
     """
     program = task.program
     read = program.staged.read(label)
@@ -128,7 +128,7 @@ def frame_rows(
         arrived = program.wall
         if _ARRIVED in batch.schema.names:
             arrived = _micros(batch.column(_ARRIVED)) if batch.num_rows else arrived
-            batch = batch.drop_columns([_ARRIVED])  # noqa: PLW2901 - the column is ours, not the user's
+            batch = batch.drop_columns([_ARRIVED])  # noqa: PLW2901 - this package added the column, not the user
         decoded = source.decode(batch)
         count = len(decoded.values)
         produced = [arrived] * count if decoded.clock is None else decoded.clock.tolist()
@@ -159,7 +159,7 @@ def frame_rows(
         return
     if not program.staged.stages or not row:
         return
-    if not observers:  # bad rows only: the counts are told all the same
+    if not observers:  # only bad rows: their counts are reported nevertheless
         observers[origin] = Observer(label, origin, source)
         observers[origin].pass_over(np.array([NOW[0]] if source.processing_time is None else [], np.int64))
     for _, observer in sorted(observers.items()):
@@ -171,7 +171,7 @@ def frame_rows(
 def _observe(
     observers: dict[str, Observer], program: Program, label: str, origin: str, bundle: Bundle, *, replayed: bool
 ) -> None:
-    """Note what a partition has seen: by origin under a replay clock, else at the micro-batch's own tick."""
+    """Record a partition's observations: by origin with a replay clock, else at the micro-batch's own tick."""
     source = program.staged.source(label)
     rows: dict[str, list[int]] = {}
     if replayed:
@@ -179,19 +179,19 @@ def _observe(
             rows.setdefault(origin_of(order), []).append(row)
     elif bundle:
         rows[origin] = list(range(len(bundle)))
-    for name, some in rows.items():
+    for name, indices in rows.items():
         if name not in observers:
             observers[name] = Observer(label, name, source, program.awaited.percentiles)
-        ticks = [bundle.produced[row] if replayed else NOW[0] for row in some]
-        times = [bundle.times[row] for row in some]
-        values = NamedRows([bundle.values[row] for row in some])
+        ticks = [bundle.produced[row] if replayed else NOW[0] for row in indices]
+        times = [bundle.times[row] for row in indices]
+        values = NamedRows([bundle.values[row] for row in indices])
         observers[name].take(np.array(ticks, np.int64), np.array(times, np.int64), values)
 
 
 def _orders(
     source: DataFrameSource, label: str, origin: str, batch: pa.RecordBatch, row: int, decoded: DecodedRows
 ) -> list[Order]:
-    """Return where each good row stands: in the columns that the user names, else in the partition."""
+    """Return the order of each good row, by the columns that the user names, else by its position in the partition."""
     places = decoded.positions.tolist()
     names: str | list[str] = name_of_origin(label, origin)
     if source.origin is not None:

@@ -1,4 +1,4 @@
-"""Errors on their way through Spark: what a task raises, and what the driver finds in Spark's own exception."""
+"""Errors on their way through Spark: raised by tasks, and extracted by the driver from Spark's exceptions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _OURS: Final = re.compile(
 
 
 def find_our_error(error: BaseException) -> BaseException:
-    r"""Return the error of this package that made Spark fail, or Spark's own where there is none.
+    r"""Return the error of this package that made Spark fail, or Spark's own error if there is none.
 
-    Spark's own error, whose stack of the JVM and of the workers runs to hundreds of lines, is not shown with it: it is
-    the error's `__context__`, it is written to the log file of this process, and a note of the error names that file.
+    Spark's own error, whose stack has hundreds of lines, is not shown with it. It is available as the error's
+    `__context__` and in the log file of this process, which a note of the error names.
 
     Example:
         >>> find_our_error(RuntimeError("Job aborted\ndataflow_model.errors.SinkError: no room\n\n\tat org.apache"))
@@ -50,16 +50,16 @@ def find_our_error(error: BaseException) -> BaseException:
     kind = getattr(errors, name, None)
     if not isinstance(kind, type) or not issubclass(kind, DataflowError):
         return error
-    ours = kind(message.rstrip())
-    ours.__context__, ours.__suppress_context__ = error, True
+    own_error = kind(message.rstrip())
+    own_error.__context__, own_error.__suppress_context__ = error, True
     kept = _keep(error)
     if kept is not None:
-        ours.add_note(f"Spark's own error, with its stack: {kept}")
-    return ours
+        own_error.add_note(f"Spark's own error, with its stack: {kept}")
+    return own_error
 
 
 def _keep(error: BaseException) -> pathlib.Path | None:
-    """Append an error to the log file; return the file, or `None` where it cannot be written."""
+    """Append an error to the log file; return the file, or `None` if it cannot be written."""
     path = log_file()
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -70,15 +70,15 @@ def _keep(error: BaseException) -> pathlib.Path | None:
 
 
 def log_file() -> pathlib.Path:
-    """Return where this process keeps what Spark says about failures, in full."""
+    """Return the file to which this process writes Spark's full error messages."""
     return pathlib.Path(tempfile.gettempdir(), f"dataflow_model-spark-{os.getpid()}.log")
 
 
 def reported(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorate what Spark's workers call, a function or a generator, so that whatever it raises can be reported.
+    """Decorate a function or generator that Spark's workers call, so that any error it raises can be reported.
 
-    A worker sends the traceback as UTF-8. A lone surrogate in it, as in names of files that are no valid text, makes
-    the worker die while it reports, and the JVM waits for ever.
+    A worker sends the traceback as UTF-8. A lone surrogate in it, as in file names that are not valid text, would kill
+    the worker while it reports the error, and the JVM would wait forever.
     """
 
     @functools.wraps(function)
@@ -108,15 +108,15 @@ def _encodable_errors() -> Iterator[None]:
 
 
 def _encodable(error: BaseException) -> BaseException:
-    """Return an error with the same text, escaped, and the same traceback."""
+    """Return an error with the same text, escaped, and with the same traceback."""
     text = encodable(str(error))
-    ours = isinstance(error, DataflowError)
-    copy = type(error)(text) if ours else RuntimeError(f"{type(error).__name__}: {text}")
+    is_own = isinstance(error, DataflowError)
+    copy = type(error)(text) if is_own else RuntimeError(f"{type(error).__name__}: {text}")
     return copy.with_traceback(error.__traceback__)
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return what made an error happen, all the way down, with escaped texts."""
+    """Return the chain of causes of an error, with escaped texts."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is None:
         return None
@@ -126,19 +126,19 @@ def _cause(error: BaseException) -> BaseException | None:
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Tell whether a session can run nothing any more."""
+    """Return whether a session has been stopped."""
     session: Any = spark
     try:
         if hasattr(session, "is_stopped"):  # through Spark Connect
             return bool(session.is_stopped)
-        java_context = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public way to ask
+        java_context = session.sparkContext._jsc  # noqa: SLF001 - PySpark has no public API for this
         return java_context is None or bool(java_context.sc().isStopped())
-    except Exception:  # noqa: BLE001 - Py4J's, of many kinds, once the JVM is gone
+    except Exception:  # noqa: BLE001 - Py4J raises many kinds of errors once the JVM is gone
         return True
 
 
 def session_stopped(hint: str, cause: BaseException | None = None) -> SessionStopped:
-    """Return the error of a run whose session was stopped."""
+    """Return the error for a run whose session was stopped."""
     error = SessionStopped("the Spark session was stopped before the run ended", hint=hint)
     error.__cause__ = cause
     return error

@@ -1,4 +1,4 @@
-"""What Spark needs on this machine: PySpark, an extra of the package, and Java."""
+"""The requirements of Spark on this machine: PySpark, an extra of the package, and Java."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from dataflow_model.errors import UnsupportedOnRunner, explain
 __all__ = ["OLDEST_PYSPARK", "Missing", "check_pyspark", "missing_for_spark"]
 
 OLDEST_PYSPARK: Final = {"batch": (4, 0), "streaming": (4, 2)}
-"""The oldest PySpark that each kind of run was tested on. Before 4.2, Spark does not tell a source where it stands."""
+"""The oldest PySpark on which each kind of run was tested; before 4.2, sources do not get their start offset."""
 _INSTALL_PYSPARK: Final = "run pip install 'dataflow-model[spark]'"
 
 
 @attrs.frozen
 class Missing:
-    """What is missing to start Spark, and how to get it."""
+    """A missing requirement of Spark, and how to install it."""
 
     problem: str
     hint: str
 
 
 def check_pyspark(kind: str = "batch") -> None:
-    """Check that there is a PySpark that can do a kind of run, `"batch"` or `"streaming"`.
+    """Check that PySpark is installed and supports a kind of run, `"batch"` or `"streaming"`.
 
     Raises:
         ModuleNotFoundError: if PySpark is not installed.
-        UnsupportedOnRunner: if it is older than `OLDEST_PYSPARK` says.
+        UnsupportedOnRunner: if it is older than `OLDEST_PYSPARK`.
     """
     if not _pyspark_is_there():
         raise ModuleNotFoundError(
@@ -50,9 +50,9 @@ def check_pyspark(kind: str = "batch") -> None:
 
 
 def missing_for_spark() -> Missing | None:
-    """Return what is missing to start Spark in this process, if anything: PySpark, or Java.
+    """Return the missing requirement for Spark in this process, PySpark or Java; `None` if nothing is missing.
 
-    Which version of Java it is Spark checks itself.
+    Spark itself checks the version of Java.
     """
     if not _pyspark_is_there():
         return Missing("PySpark is not installed", _INSTALL_PYSPARK)

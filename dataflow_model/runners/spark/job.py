@@ -1,4 +1,4 @@
-"""A keyed stage in a bounded job: buckets one at a time, per key in event-time order, the watermark following."""
+"""A keyed stage in a bounded job: one bucket at a time, each key in event-time order, with the watermark following."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORTH_A_TASK: Final = 50_000
 
 
 class JobWork(InputPartition):
-    """What one task of stage 0 does: row ranges, or the static source of this label."""
+    """The work of one task of stage 0: row ranges, or the static source with this label."""
 
     def __init__(self, number: int, parts: list[Slice] | None = None, label: str | None = None) -> None:
         self.number = number
@@ -45,7 +45,7 @@ class JobWork(InputPartition):
 
 
 def plan_work(program: Program, parallelism: int) -> list[JobWork]:
-    """Cut all sources into tasks; runs where the pipeline is started."""
+    """Divide all sources into tasks; runs in the process that starts the pipeline."""
     static: list[str] = []
     origins: list[tuple[str, Origin]] = []
     for read in program.staged.sources:
@@ -61,13 +61,17 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
         cuts = -(-rows // fair)
         bounds = [rows * part // cuts for part in range(cuts + 1)] if cuts else []
         parts += [Slice(label, origin.name, first, last) for first, last in itertools.pairwise(bounds)]
-    works: list[tuple[list[Slice], str | None]] = [(some, None) for some in share_out(parts, parallelism)]
+    works: list[tuple[list[Slice], str | None]] = [
+        (parts_of_task, None) for parts_of_task in share_out(parts, parallelism)
+    ]
     works += [([], label) for label in static]
-    return [JobWork(number, some, label) for number, (some, label) in enumerate(works)] or [JobWork(0)]
+    return [JobWork(number, parts_of_task, label) for number, (parts_of_task, label) in enumerate(works)] or [
+        JobWork(0)
+    ]
 
 
 def do_work(task: Task, work: JobWork) -> Iterator[Row]:
-    """Read what one task reads, packed by shard and bucket."""
+    """Yield the rows of one task, packed by shard and bucket."""
     counts: dict[str, Counter[str]] = {}
     with PendingWriter(task) as writer:
         if work.label is not None:
@@ -76,7 +80,7 @@ def do_work(task: Task, work: JobWork) -> Iterator[Row]:
         for part in work.parts:
             seen: dict[str, int] = {}
             for row in read_slice(task, part, None, writer):
-                if row.kind == Kind.SEEN:  # watermarks do not count here; the rows that were read do
+                if row.kind == Kind.SEEN:  # only the number of rows is used here, not the watermarks
                     seen = load(row.payload)[1]
                 else:
                     yield row
@@ -100,7 +104,7 @@ def _elements(task: Task, label: str, writer: PendingWriter) -> Iterator[Row]:
 
 
 def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run one partition of a keyed stage; its rows come sorted by stage and bucket."""
+    """Run one partition of a keyed stage, whose rows are sorted by stage and bucket."""
     program = task.program
     stage = StageShard(program.staged, depth, program.side_values, lifts=program.lifts, follow=True)
     with PendingWriter(task) as writer:

@@ -1,4 +1,4 @@
-"""Shard labels that Spark's own hash spreads evenly: one label for each shuffle partition."""
+"""Shard labels that Spark's hash distributes evenly: one label for each shuffle partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder for one bounded job, on the machine that starts it, which goes with the job's result."""
+"""A folder for one bounded job, on the machine that starts it, which is deleted with the job's result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["RunFolder"]
 
 
 class RunFolder:
-    """A temporary folder that lives as long as this object, and no longer than the process.
+    """A temporary folder that exists as long as this object, and at most as long as the process.
 
     Example:
         >>> folder = RunFolder()
@@ -30,5 +30,5 @@ class RunFolder:
 
 
 def _remove(path: pathlib.Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child that ends has its parent's finalizers too
+    if os.getpid() == owner:  # a forked child also runs its parent's finalizers
         shutil.rmtree(path, ignore_errors=True)

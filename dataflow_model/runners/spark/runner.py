@@ -30,28 +30,29 @@ class SparkRunner:
     """Run a pipeline on Spark.
 
     Args:
-        spark: the session; classic, on a cluster, or through Spark Connect.
-        mode: `"batch"` runs bounded sources as a job: per key in event-time order, with the watermark following the
-            data; clocks and estimators do not count, so nothing is early by the clock and nothing late.
-            `"streaming"` runs one query with one checkpoint for the whole pipeline. `"microbatch"` does so in rounds of
-            the source clock, at whose end every window that has changed emits an early, accumulating pane, whatever its
-            trigger; nothing expires before the input ends.
-        checkpoint: in streaming, a directory that driver and executors can reach; a run that is started again with the
-            same directory goes on where it stopped.
-        trigger_interval: in streaming, how often a micro-batch starts; by default as soon as the last has ended.
-        shards: how many shards own the state; by default the session's shuffle partitions, at most 64. A run keeps
-            the number that it began with.
-        interval: in microbatch, how long a round is.
-        max_rows_per_batch: in streaming, how many rows of files a micro-batch reads at most (steps of a script
-            likewise).
-        productions: in streaming, `"strong"` publishes what a micro-batch has produced when all of its state is
-            durable. `"weak"` publishes it before, from the tasks that produce it: sooner, but a task or micro-batch
-            that fails is run again, and what it has published by then is published again. For idempotent work only.
+        spark: the Spark session: local, on a cluster, or through Spark Connect.
+        mode: `"batch"` runs bounded sources as a job. Each key's elements are processed in event-time order with the
+            watermark following them; clocks and watermark estimators are ignored, so no element is late and no pane
+            fires early by the clock. `"streaming"` runs one query with one checkpoint for the whole pipeline.
+            `"microbatch"` does the same in rounds of the clock: at the end of each round every window that has changed
+            emits an early, accumulating pane, whatever its trigger, and nothing expires before the input ends.
+        checkpoint: in streaming modes, a directory that the driver and the executors can reach; a run that is started
+            again with the same directory continues where it stopped.
+        trigger_interval: in streaming modes, the interval at which micro-batches start; by default each starts as soon
+            as the previous one has ended.
+        shards: the number of shards that own the state; by default the session's number of shuffle partitions, at most
+            64. A run keeps its initial number.
+        interval: in microbatch mode, the length of a round.
+        max_rows_per_batch: in streaming modes, the maximum number of rows of files (or steps of a script) that a
+            micro-batch reads.
+        productions: in streaming modes, `"strong"` publishes the output of a micro-batch when all of its state is
+            durable. `"weak"` publishes it earlier, from the tasks that produce it; but a task or micro-batch that fails
+            is run again, and its output may be published twice. Use it only for idempotent output.
 
     Raises:
         InvalidArgument: for an unknown mode, a missing checkpoint or interval, or numbers out of range; for weak
             productions of a bounded job, which publishes once, at its end.
-        ModuleNotFoundError: where PySpark is not installed.
+        ModuleNotFoundError: if PySpark is not installed.
         UnsupportedOnRunner: for a PySpark that is too old.
 
     Source: Beam's SparkRunner, whose Python pipelines cannot stream.
@@ -87,8 +88,8 @@ class SparkRunner:
                 hint="pass a separate directory such as checkpoint='/data/checkpoints/flights'",
             )
         for name, value in (("max_rows_per_batch", max_rows_per_batch), ("shards", shards)):
-            given: object = value
-            if given is not None and (not isinstance(given, int) or given < 1):
+            number: object = value
+            if number is not None and (not isinstance(number, int) or number < 1):
                 raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}", hint="use a number such as 8")
         if productions not in _PRODUCTIONS:
             raise InvalidArgument(
@@ -111,12 +112,12 @@ class SparkRunner:
         self._shards = shards
 
     def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
-        """Start the plan and return at once.
+        """Start a run of the plan and return its result immediately.
 
         Raises:
-            PlanError: for a sink that cannot take a stream, weak productions of values that may be taken back, or
+            PlanError: for a sink that does not accept a stream, weak productions of values that may be retracted, or
                 functions that cannot be pickled.
-            UnsupportedOnRunner: for what `runners.spark.support` says that the mode lacks.
+            UnsupportedOnRunner: for a feature that the mode does not support; see `runners.spark.support`.
             CheckpointMismatch: for a checkpoint of another pipeline.
         """
         from dataflow_model.runners.sharded.unpicklable import check_functions
@@ -133,12 +134,12 @@ class SparkRunner:
             from dataflow_model.runners.spark import batch
 
             return batch.start(self, cut_into_stages(plan))
-        from dataflow_model.runners.spark import streaming  # which a PySpark that can do batch alone cannot import
+        from dataflow_model.runners.spark import streaming  # a PySpark that supports only batch cannot import it
 
         return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
 
     def shards(self) -> int:
-        """Return how many shards a new run gets."""
+        """Return the number of shards of a new run."""
         return self._shards or min(int(str(self.spark.conf.get("spark.sql.shuffle.partitions", "2"))), _MOST_SHARDS)
 
     def __repr__(self) -> str:

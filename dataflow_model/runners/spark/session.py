@@ -1,4 +1,4 @@
-"""A session that suits the runner; any other works too, where the streaming mode finds RocksDB state."""
+"""A session with suitable settings; any other session works too, if it has RocksDB state for streaming."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["ROCKSDB", "STREAM_SETTINGS", "local_session", "settings_of"]
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 STREAM_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
-    # From 2 on state files have ids of their own, so that an attempt thought dead cannot overwrite another's.
+    # From version 2 on, state files have unique ids, so that an attempt believed dead cannot overwrite another's files.
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
-"""How a stream's state is written, and read."""
+"""The settings with which a stream's state is written and read."""
 
 
 @contextlib.contextmanager
 def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Have a session take settings, such as a query takes with it when it starts; the user's come back after that."""
+    """Change settings of a session in the `with` block, such as while a query starts, and restore them afterwards."""
     before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
     try:
         for name, value in settings.items():
@@ -44,16 +44,16 @@ def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 
 
 def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | None = None) -> SparkSession:
-    """Return a Spark session in this process, with one shuffle partition a core.
+    """Return a Spark session in this process, with one shuffle partition per core.
 
     Args:
-        app_name: what Spark calls it.
-        cores: how many threads run tasks.
-        log: a file for what Spark and its workers say. By default they say it on standard error, where an error of
-            Spark's takes one line; its stack is in `dataflow_model-spark-PID.log` in the folder of temporary files.
+        app_name: the name of the application.
+        cores: the number of threads that run tasks.
+        log: a file for the output of Spark and its workers. By default they write to standard error, where an error of
+            Spark takes one line; its stack is in `dataflow_model-spark-PID.log` in the folder for temporary files.
 
     Raises:
-        ModuleNotFoundError: where PySpark is not installed.
+        ModuleNotFoundError: if PySpark is not installed.
         UnsupportedOnRunner: for a PySpark that is too old.
 
     Example:
@@ -62,7 +62,7 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
     check_pyspark()
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take whatever python3 is on the PATH
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers use the python3 on the PATH
     builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(app_name)
@@ -82,14 +82,14 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
 
 
 def _short_errors() -> str:
-    """Return the options of a JVM that logs an error in one line, and its stack to a file."""
+    """Return JVM options that log an error in one line, and its stack to a file."""
     settings = pathlib.Path(__file__).with_name("log4j2.properties").as_uri()
     return f'-Dlog4j2.configurationFile="{settings}" -Ddataflow_model.log="{log_file()}"'
 
 
 @contextlib.contextmanager
 def _standard_error_to(path: str | None) -> Iterator[None]:
-    """Have a process that is started here, such as the JVM, write its standard error to a file."""
+    """Redirect the standard error of processes started in the `with` block, such as the JVM, to a file."""
     if path is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The package ships itself: executors that do not have it are sent it as a zip, and so is Spark's planner."""
+"""Send the package as a zip to executors that do not have it, and to Spark's planner."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _shipped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _PACKAGE: Final = pathlib.Path(__file__).resolve().parents[2]
 
 MOST_ALONG: Final = 1 << 20
-"""How many bytes of a program travel with each command; Spark itself broadcasts commands that are larger."""
+"""The maximum size in bytes of a program inside each command; Spark broadcasts larger commands."""
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Send the package to a session's executors, once a session; in local mode they have it already."""
-    if _shipped.get(id(spark)) is spark:  # another session may have come to stand where one was
+    """Send the package to a session's executors, once per session; in local mode they already have it."""
+    if _shipped.get(id(spark)) is spark:  # another session may have the same id
         return
     _shipped[id(spark)] = spark
     if _is_local(spark):
@@ -44,14 +44,14 @@ def ship_package(spark: SparkSession) -> None:
 
 
 def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Path, *, shared: bool) -> PackedProgram:
-    """Return a program in the form in which commands carry it; a large one is left in a file, which each worker loads.
+    """Return a program in the form for commands; a large program is written to a file, which each worker loads.
 
-    Every stage, source and sink has a command of its own, and the JVM holds several copies of each.
+    Every stage, source and sink has its own command, and the JVM holds several copies of each.
 
     Args:
         spark: the session.
         packed: the program.
-        folder: where the file goes.
+        folder: the folder of the file.
         shared: whether the session's executors can reach the folder; otherwise Spark distributes the file.
     """
     if len(packed.blob) <= MOST_ALONG:
@@ -67,17 +67,17 @@ def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Pat
 
 @attrs.frozen
 class DistributedProgram(PackedProgram):
-    """A program in a file that Spark distributes to its workers, by its name alone."""
+    """A program in a file that Spark distributes to its workers, identified by its name."""
 
     def path(self) -> pathlib.Path:
-        """Return where Spark has put the file on this machine."""
+        """Return the path of the distributed file on this machine."""
         from pyspark import SparkFiles
 
         return pathlib.Path(SparkFiles.get(self.file))
 
 
 def register(spark: SparkSession, provider: type[DataSource]) -> None:
-    """Register a provider; Spark's planner, which sees no artifacts, is given the package along with it."""
+    """Register a provider together with the package, since Spark's planner does not see artifacts."""
     spark.dataSource.register(provider if _is_local(spark) else _travelling(provider, _zipped()))
 
 
@@ -91,18 +91,18 @@ def _zipped() -> bytes:
 
 
 def processor(spark: SparkSession, kind: type[StatefulProcessor], *arguments: Any) -> StatefulProcessor:
-    """Make a stateful processor; the driver's worker, which sees no artifacts, is given the package along with it."""
+    """Create a stateful processor together with the package, since the driver's worker does not see artifacts."""
     if _is_local(spark):
         return kind(*arguments)
     return _travelling_processor(kind, pickle.dumps(arguments), _zipped())
 
 
-# The classes below are local to their functions, so they are pickled by value; nothing in them may refer to a name of
-# this module, which is not there where they are unpickled.
+# The classes below are local to their functions, so they are pickled by value; they must not refer to names of this
+# module, which is not available where they are unpickled.
 
 
 def _finder(owner: type, package: bytes) -> Callable[[], Any]:
-    """Return a function that imports a class of this package, from its zip where there is no other."""
+    """Return a function that imports a class of this package, from the zip if the package is not installed."""
     module, place = owner.__module__, owner.__name__
 
     def find() -> Any:
@@ -123,7 +123,7 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
 
 
 def _travelling(provider: type[DataSource], package: bytes) -> type[DataSource]:
-    """Return a provider that brings the package along."""
+    """Return a provider that contains the package."""
     from pyspark.sql.datasource import DataSource
 
     title, find = provider.name(), _finder(provider, package)
@@ -149,7 +149,7 @@ def _travelling(provider: type[DataSource], package: bytes) -> type[DataSource]:
 
 
 def _travelling_processor(kind: type[StatefulProcessor], arguments: bytes, package: bytes) -> StatefulProcessor:
-    """Return a processor that brings the package along."""
+    """Return a processor that contains the package."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     find = _finder(kind, package)

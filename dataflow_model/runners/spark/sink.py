@@ -1,4 +1,4 @@
-"""The sink of a streaming query; a bounded job has none, and runs on a PySpark that lacks what this one needs."""
+"""The sink of a streaming query. Bounded jobs do not use it, and so run on a PySpark without the classes it needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Message(WriterCommitMessage):
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    """Writes all sinks of a pipeline: what tasks write is pending until one commit publishes it."""
+    """Writes to all sinks of a pipeline: the output of tasks is pending until one commit publishes it."""
 
     def __init__(self, packed: PackedProgram, options: dict[str, str]) -> None:
         self.packed = packed
@@ -55,7 +55,7 @@ def _pending(messages: list[Any]) -> list[Pending]:
 
 
 class SinkProvider(DataSource):
-    """The sink that Spark is given."""
+    """The sink, as Spark's data source API expects it."""
 
     @classmethod
     def name(cls) -> str:
@@ -63,6 +63,6 @@ class SinkProvider(DataSource):
         return OUR_SINK
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
-        """Return what writes in a stream."""
+        """Return the writer of a stream."""
         del schema, overwrite
         return _StreamWriter(value_of(self.options, "program"), dict(self.options))

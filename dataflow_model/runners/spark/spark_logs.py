@@ -1,4 +1,4 @@
-"""Spark's logs of offsets and commits, as far as an upgrade has to read them: how far a run came, and what it read."""
+"""Spark's logs of offsets and commits, which an upgrade reads to learn how far a run has progressed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataflow_model.runners.sharded.checkpoint.durable import check_format
 __all__ = ["HOST", "is_input_over", "last_committed", "offset_of"]
 
 HOST: Final = "spark"
-"""Names Spark's part of a checkpoint."""
+"""The name of Spark's part of a checkpoint."""
 
 
 def last_committed(spark: str) -> int | None:
-    """Return the number of the last micro-batch that Spark has committed; `None` if there is none.
+    """Return the number of the last micro-batch that Spark committed; `None` if there is none.
 
     Args:
         spark: Spark's part of a checkpoint.
@@ -25,36 +25,36 @@ def last_committed(spark: str) -> int | None:
 
 
 def is_input_over(spark: str) -> bool:
-    """Tell whether the last micro-batch that has begun ends the input."""
+    """Return whether the last micro-batch that has started ends the input."""
     last = _last(spark, "offsets")
     return last is not None and bool(offset_of(spark, last)[0]["last"])
 
 
 def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
-    """Return where our own source stood after a micro-batch, and how many sources beside it Spark knew.
+    """Return the offset of our source after a micro-batch, and the number of Spark's other sources.
 
     Raises:
         CheckpointMismatch: if the log cannot be read, or another version of the package wrote it in another format.
     """
     path = pathlib.Path(spark, "offsets", str(batch))
-    found: list[dict[str, Any]] = []
+    own_offsets: list[dict[str, Any]] = []
     others = 0
     try:
-        for line in path.read_text(encoding="utf-8").splitlines()[2:]:  # a version, then what Spark itself remembers
+        for line in path.read_text(encoding="utf-8").splitlines()[2:]:  # after the version and Spark's own metadata
             text = line[line.index("{") :] if "{" in line else "null"
             offset = json.loads(text)
             if isinstance(offset, dict) and {"rows", "totals", "step"} <= offset.keys():
-                found.append(offset)
+                own_offsets.append(offset)
             else:
                 others += 1
-        (ours,) = found
+        (own,) = own_offsets
     except (OSError, ValueError) as error:
         raise CheckpointMismatch(
             f"the offsets of micro-batch {batch} in {str(path)!r} cannot be read: {error}",
             hint="restore the file from a backup of the checkpoint, or start with a new checkpoint",
         ) from error
-    check_format(ours.get("format"), repr(str(path)))
-    return ours, others
+    check_format(own.get("format"), repr(str(path)))
+    return own, others
 
 
 def _last(spark: str, log: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What Spark calls in a query: the source and the keyed stages."""
+"""The parts of a query that Spark calls: the source and the keyed stages."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ __all__ = ["OUR_SOURCE", "KeyedStage", "SourceProvider", "option_of", "program_o
 OUR_SOURCE: Final = "dataflow_model_source"
 
 
-def program_options(packed: PackedProgram, **more: str) -> dict[str, str]:
-    """Return the options that carry a program to our source and sink."""
-    return {"program": option_of(packed), **more}
+def program_options(packed: PackedProgram, **options: str) -> dict[str, str]:
+    """Return the options that contain a program, for our source and sink."""
+    return {"program": option_of(packed), **options}
 
 
 def option_of(value: Any) -> str:
@@ -55,7 +55,7 @@ def option_of(value: Any) -> str:
 
 
 def value_of(options: Any, name: str) -> Any:
-    """Return a value from the text of an option."""
+    """Return the value in the text of an option."""
     return load(base64.b64decode(options[name]))
 
 
@@ -79,7 +79,7 @@ class _JobReader(DataSourceReader):
 
     @reported
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, JobWork)  # noqa: S101 - as `partitions` made it
+        assert isinstance(partition, JobWork)  # noqa: S101 - `partitions` creates it
         task = attrs.evolve(this_task(self.packed), part=partition.number)
         return arrow_batches(counting(task, do_work(task, partition)))
 
@@ -122,18 +122,18 @@ class _StreamReader(DataSourceStreamReader):
 
     @reported
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Part)  # noqa: S101 - as `partitions` made it
+        assert isinstance(partition, _Part)  # noqa: S101 - `partitions` creates it
         task = attrs.evolve(this_task(self.packed), part=partition.number)
         return arrow_batches(counting(task, read_work(task, partition.work)))
 
     @reported
     def commit(self, end: dict[str, Any]) -> None:
-        """Forget the requests that were taken; the sources keep what they have."""
+        """Delete the requests that were taken."""
         forget_signals(self.requests, end["signals"])
 
 
 class SourceProvider(DataSource):
-    """The source that Spark is given."""
+    """The source, as Spark's data source API expects it."""
 
     @classmethod
     def name(cls) -> str:
@@ -145,33 +145,33 @@ class SourceProvider(DataSource):
         return SCHEMA_DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads in a bounded job."""
+        """Return the reader of a bounded job."""
         del schema
         return _JobReader(value_of(self.options, "program"), value_of(self.options, "works"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return what reads in a stream."""
+        """Return the reader of a stream."""
         del schema
         return _StreamReader(value_of(self.options, "program"), dict(self.options))
 
 
 class _SparkStore:
-    """The state store of one shard behind `StateStore`."""
+    """The state store of one shard, in Spark's state variables; see `StateStore`."""
 
     def __init__(self, head: Any, log: Any) -> None:
         self.head = head
         self.log = log
 
     def get_head(self) -> bytes | None:
-        found = self.head.get()
-        return None if found is None else bytes(found[0])
+        row = self.head.get()
+        return None if row is None else bytes(row[0])
 
     def put_head(self, head: bytes) -> None:
         self.head.update((head,))
 
     def get(self, sequence: int, part: int) -> bytes | None:
-        found = self.log.getValue((sequence, part))
-        return None if found is None else bytes(found[0])
+        row = self.log.getValue((sequence, part))
+        return None if row is None else bytes(row[0])
 
     def put(self, sequence: int, part: int, payload: bytes) -> None:
         self.log.updateValue((sequence, part), (payload,))
@@ -198,7 +198,7 @@ class KeyedStage(StatefulProcessor):
     @reported
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Run one micro-batch of one shard."""
-        import pandas as pd  # the other processes that load this module have no use for it
+        import pandas as pd  # other processes that load this module do not need it
 
         del timerValues
         out = list(run_shard(this_task(self.packed), self.depth, int(key[0]), _rows_of(rows), self._store))
@@ -213,7 +213,7 @@ class KeyedStage(StatefulProcessor):
         )
 
     def close(self) -> None:
-        """Do nothing: the cache outlives the micro-batch."""
+        """Do nothing, since the cache outlives the micro-batch."""
 
 
 def _rows_of(frames: Iterator[pd.DataFrame]) -> Iterator[Row]:

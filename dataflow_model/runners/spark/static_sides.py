@@ -1,4 +1,4 @@
-"""Static side inputs under Spark: small ones are computed in process, large ones by a bounded job of their own."""
+"""Static side inputs on Spark: small ones are computed in process, large ones by a bounded job of their own."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def spark_side_values(
 ) -> Mapping[SideInput, Callable[[Window], Any]]:
     """Return the lookups of the static side inputs.
 
-    A side input that reads a DataFrame, or files of more than 64 MB, is computed by Spark; its result travels with the
-    program all the same, so it should be small.
+    A side input that reads a DataFrame, or files of more than 64 MB, is computed by Spark. Its result is still sent
+    with the program, so it should be small.
 
     Args:
         runner: the runner.
@@ -53,7 +53,7 @@ def spark_side_values(
 def _needs_spark(part: Plan) -> bool:
     sources = [node.source for node in part.nodes if isinstance(node, Read)]
     if any(source.as_script is not None for source in sources):
-        return False  # a few steps, and their order counts
+        return False  # scripts are small, and the order of their steps matters
     if any(source.as_dataframe is not None for source in sources):
         return True
     return sum(source.size() for source in sources) > MOST_BYTES

@@ -1,4 +1,4 @@
-"""Read what a stopped run on Spark has kept, through Spark's state data source."""
+"""Read the state of a stopped run on Spark, through Spark's state data source."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class StoppedSparkRun:
     """Spark's part of a stopped run's checkpoint; see `StoppedRun`.
 
     Args:
-        path: of that part.
-        spark: any session that can reach the checkpoint; one on this machine by default.
+        path: the path of that part.
+        spark: any session that can reach the checkpoint; by default one on this machine.
     """
 
     path: str
@@ -44,11 +44,11 @@ class StoppedSparkRun:
         return last_committed(self.path)
 
     def half_published(self) -> int | None:
-        """Return the micro-batch whose publishing has begun and whose commit Spark has not logged."""
+        """Return the micro-batch whose publishing has started but whose commit Spark has not logged."""
         return half_published(str(pathlib.Path(self.path).parent / "dataflow"), self.last_committed())
 
     def offset(self, batch: int) -> tuple[Offset, int]:
-        """Return where our sources stood, and how many streaming DataFrames there were."""
+        """Return our sources' offset, and the number of streaming DataFrames."""
         return offset_of(self.path, batch)
 
     def shards(self, batch: int, record: RunRecord) -> Iterator[ShardFound]:
@@ -66,7 +66,7 @@ class StoppedSparkRun:
                         f"the state in {self.path!r} lacks the shards {sorted(missing)} after micro-batch {batch}",
                         hint="run the old pipeline for one more micro-batch, or restore the checkpoint from a copy",
                     )
-                # A partition holds one shard.
+                # A partition contains one shard.
                 for label, rows in itertools.groupby(parts.toLocalIterator(), key=_shard):
                     records = {(row[1][0], row[1][1]): bytes(row[2][0]) for row in rows}
                     yield read_shard(record, labels, label, Snapshot(heads[label], records))

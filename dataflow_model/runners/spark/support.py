@@ -1,4 +1,4 @@
-"""What SparkRunner supports and what it does not, by mode."""
+"""The features that SparkRunner supports, and those that it does not, by mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task of Spark is to the sharded runtime."""
+"""A task of Spark, as the sharded runtime sees it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 __all__ = ["WORKER", "this_task"]
 
 WORKER: Final = Worker()
-"""What this process of Python remembers; Spark gives no other place to keep anything between tasks."""
+"""The cache of this Python process; Spark has no other place to keep anything between tasks."""
 
 
 def this_task(packed: PackedProgram) -> Task:
-    """Return the task that this process runs now; outside Spark's tasks, part 0 of micro-batch 0."""
+    """Return the current task of this process; outside Spark's tasks, part 0 of micro-batch 0."""
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
