@@ -47,6 +47,22 @@ BENCHMARKS: Final = {
             function=lambda pair: (pair[0], pair[1] * 2 + 1),
         ),
         Benchmark(
+            "spark_vectorized",
+            "batch: a function on columns, the same one element at a time",
+            "batch_vectorized",
+            "batch_one_by_one",
+            0.2,
+            parquet=True,
+        ),
+        Benchmark(
+            "streaming_vectorized",
+            "streaming: a function on columns, the same one element at a time",
+            "streaming_vectorized",
+            "streaming_one_by_one",
+            0.2,
+            parquet=True,
+        ),
+        Benchmark(
             "streaming_sum", "streaming: sum per key and window, aggregation", "streaming_sums", "streaming_sums", 0.8
         ),
         Benchmark(
@@ -80,6 +96,14 @@ BENCHMARKS: Final = {
             memory=True,
         ),
         _local("local_map", "three functions in a row, a comprehension", "maps", "comprehension", 2, keys=20_000),
+        _local(
+            "local_vectorized",
+            "a function on columns, the same one element at a time",
+            "vectorized",
+            "one_by_one",
+            0.2,
+            keys=20_000,
+        ),
         _local(
             "local_triggered",
             "sum with early and late panes, a dict loop",

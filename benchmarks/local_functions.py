@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 import dataflow_model as dm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Statistics", "Summary", "as_pair", "buckets", "doubled"]
+__all__ = ["Statistics", "Summary", "as_pair", "buckets", "doubled", "scaled", "scaled_columns"]
 
 _BUCKETS: Final = 100
 
@@ -36,6 +39,16 @@ def doubled(pair: tuple[int, int]) -> tuple[int, int]:
 def buckets(pair: tuple[int, int]) -> tuple[int, int]:
     """Put a pair's key into one of a hundred buckets."""
     return pair[0] % _BUCKETS, pair[1]
+
+
+def scaled(row: Any) -> tuple[int, int]:
+    """Return the key of a row and its value, doubled and with 1 added."""
+    return row.key, row.value * 2 + 1
+
+
+def scaled_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Do so for all rows of a batch."""
+    return pa.record_batch({"key": batch["key"], "value": pc.add(pc.multiply(batch["value"], 2), 1)})
 
 
 class Statistics(dm.CombineFn[int, tuple[int, int, int, int], Summary]):

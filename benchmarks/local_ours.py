@@ -13,13 +13,24 @@ import pyarrow as pa
 
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
-from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled
+from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled, scaled, scaled_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["group_by_key", "maps", "on_time", "python", "sessions", "stateful", "triggered", "user_trigger"]
+__all__ = [
+    "group_by_key",
+    "maps",
+    "on_time",
+    "one_by_one",
+    "python",
+    "sessions",
+    "stateful",
+    "triggered",
+    "user_trigger",
+    "vectorized",
+]
 
 _BEHIND: Final = "2 seconds"
 _SUMS: Final = pa.schema({"key": pa.int64(), "value": pa.int64()})
@@ -72,6 +83,16 @@ def maps(events: Events, out: Path) -> None:
         rows = pipeline | _read(events, DELAY, replay=False)
         mapped = rows | "pair" >> dm.Map(as_pair) | "double" >> dm.Map(doubled) | "bucket" >> dm.Map(buckets)
         _ = mapped | dm.io.WriteParquet(str(out), schema=_SUMS)
+
+
+def vectorized(events: Events, out: Path) -> None:
+    """Call a function on columns."""
+    _map(events, out, dm.Map(scaled_columns, vectorized=True))
+
+
+def one_by_one(events: Events, out: Path) -> None:
+    """Call the function of one element that says the same."""
+    _map(events, out, dm.Map(scaled))
 
 
 def triggered(events: Events, out: Path) -> None:
@@ -128,6 +149,12 @@ def stateful(events: Events, out: Path) -> None:
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
         pairs = pipeline | _read(events, DELAY, replay=False) | dm.WithKeys("key", value="value")
         _ = pairs | dm.Window.into(_WINDOWS) | dm.ParDo(CountInWindow()) | _write(out)
+
+
+def _map(events: Events, out: Path, mapping: Any) -> None:
+    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+        mapped = pipeline | _read(events, DELAY, replay=False) | mapping
+        _ = mapped | dm.io.WriteParquet(str(out), schema=_SUMS)
 
 
 def _read(events: Events, delay: str, *, replay: bool) -> Any:

@@ -1,7 +1,8 @@
 """The alternatives in process: loops and comprehensions, Polars, and Beam's DirectRunner.
 
 Each takes the events and the folder to write Parquet to. A loop reads the same file, calls the same functions and
-writes the final answer of each key and window, once.
+writes the final answer of each key and window, once. A function on columns is compared with our own pipeline one
+element at a time.
 """
 
 # Neither Polars nor Beam need be installed.
@@ -20,13 +21,24 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled
+from benchmarks.local_ours import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from benchmarks.data import Events
 
-__all__ = ["beam_triggered", "combines", "comprehension", "counts", "lists", "polars_sums", "session_sums", "sums"]
+__all__ = [
+    "beam_triggered",
+    "combines",
+    "comprehension",
+    "counts",
+    "lists",
+    "one_by_one",
+    "polars_sums",
+    "session_sums",
+    "sums",
+]
 
 _WINDOW: Final = 10_000_000
 _GAP: Final = 5_000_000

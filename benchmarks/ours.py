@@ -6,6 +6,7 @@ columns more than theirs. Without one they go to the `Discard` sink on the worke
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,14 +15,24 @@ import pyarrow as pa
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
 from benchmarks.discard import Discard
+from benchmarks.local_functions import scaled, scaled_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-__all__ = ["batch_map", "batch_sessions", "batch_sums", "streaming_sums"]
+__all__ = [
+    "batch_map",
+    "batch_one_by_one",
+    "batch_sessions",
+    "batch_sums",
+    "batch_vectorized",
+    "streaming_one_by_one",
+    "streaming_sums",
+    "streaming_vectorized",
+]
 
 _TIMEOUT: Final = 1800.0
 
@@ -44,22 +55,59 @@ def batch_map(spark: SparkSession, events: Events, out: Path | None, function: C
         _ = _pairs(pipeline, events) | dm.Map(function) | _sink(events, out, panes=False)
 
 
+def batch_vectorized(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Call a function on columns."""
+    _batch_map(spark, events, out, dm.Map(scaled_columns, vectorized=True))
+
+
+def batch_one_by_one(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Call the function of one element that says the same."""
+    _batch_map(spark, events, out, dm.Map(scaled))
+
+
+def streaming_vectorized(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Call a function on columns, in micro-batches of a file's size, until the input is drained."""
+    _streaming_map(spark, events, out, dm.Map(scaled_columns, vectorized=True))
+
+
+def streaming_one_by_one(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Call the function of one element that says the same."""
+    _streaming_map(spark, events, out, dm.Map(scaled))
+
+
 def streaming_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Sum per key and 10-second window, in micro-batches of a file's size, until the input is drained."""
+    with _drained(spark, events) as pipeline:
+        _sums(pipeline, events, dm.FixedWindows("10 seconds"), out)
+
+
+@contextlib.contextmanager
+def _drained(spark: SparkSession, events: Events) -> Iterator[dm.Pipeline]:
+    """Run what is built in micro-batches of a file's size, until the input is drained."""
     with tempfile.TemporaryDirectory() as checkpoint:
         runner = dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=events.rows_per_file)
         pipeline = dm.Pipeline(runner=runner)
-        _sums(pipeline, events, dm.FixedWindows("10 seconds"), out)
+        yield pipeline
         pipeline.run(until="drained").wait_until_finish(_TIMEOUT)
 
 
-def _pairs(pipeline: Any, events: Events) -> Any:
+def _batch_map(spark: SparkSession, events: Events, out: Path | None, mapping: Any) -> None:
+    with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
+        _ = _rows(pipeline, events) | mapping | _sink(events, out, panes=False)
+
+
+def _streaming_map(spark: SparkSession, events: Events, out: Path | None, mapping: Any) -> None:
+    with _drained(spark, events) as pipeline:
+        _ = _rows(pipeline, events) | mapping | _sink(events, out, panes=False)
+
+
+def _rows(pipeline: Any, events: Events) -> Any:
     watermark = dm.BoundedOutOfOrderness(DELAY)
-    return (
-        pipeline
-        | dm.io.ReadParquet(events.events, event_time="event_time", watermark=watermark)
-        | dm.WithKeys("key", value="value")
-    )
+    return pipeline | dm.io.ReadParquet(events.events, event_time="event_time", watermark=watermark)
+
+
+def _pairs(pipeline: Any, events: Events) -> Any:
+    return _rows(pipeline, events) | dm.WithKeys("key", value="value")
 
 
 def _sums(pipeline: Any, events: Events, windows: Any, out: Path | None) -> None:

@@ -1,7 +1,8 @@
 """The hand-written alternatives: what a Spark programmer would write without this package.
 
 Each takes the session, the events, and the folder to write Parquet to; without a folder the result is consumed by
-Spark's `noop` sink, which takes every row and keeps none.
+Spark's `noop` sink, which takes every row and keeps none. A function on columns is compared with our own pipeline one
+element at a time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from benchmarks.data import DELAY, Events
+from benchmarks.ours import batch_one_by_one, streaming_one_by_one
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +30,15 @@ if TYPE_CHECKING:
         TimerValues,
     )
 
-__all__ = ["batch_sessions", "batch_sums", "map_in_arrow", "per_key_processor", "streaming_sums"]
+__all__ = [
+    "batch_one_by_one",
+    "batch_sessions",
+    "batch_sums",
+    "map_in_arrow",
+    "per_key_processor",
+    "streaming_one_by_one",
+    "streaming_sums",
+]
 
 _WINDOW_MICROS: Final = 10_000_000
 

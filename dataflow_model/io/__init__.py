@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataflow_model.io.dataframes import ReadDataFrame
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet, ReadText
-from dataflow_model.io.schemas import schema_from_type
 from dataflow_model.io.table_source import ReadTable
 from dataflow_model.io.write import (
     Collect,
@@ -17,6 +16,7 @@ from dataflow_model.io.write import (
     WriteTable,
     WriteText,
 )
+from dataflow_model.plan.schemas import schema_from_type
 
 __all__ = [
     "Collect",

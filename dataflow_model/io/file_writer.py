@@ -14,8 +14,14 @@ from dataflow_model.errors import SinkError, shown
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.publishing import pending_directory, safe_name, sync_pending
 from dataflow_model.io.schemas import RETRACTION_FIELD
-from dataflow_model.io.shapes import Misfit, fit, fit_places, infer_schema_of_values
-from dataflow_model.plan.sinks import Record, SinkWriter, values_of
+from dataflow_model.io.shapes import (
+    Misfit,
+    fit,
+    fit_places,
+    infer_schema_of_columns,
+    infer_schema_of_values,
+)
+from dataflow_model.plan.sinks import Record, SinkWriter, columns_of, values_of
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
@@ -69,7 +75,7 @@ class FileSinkWriter(SinkWriter):
             self._unseen.append(records)
             if sum(map(len, self._unseen)) >= _BUFFERED_ROWS:
                 self._infer()
-        elif records:
+        elif records and not self._add_columns(records):
             sink = self._sink
             self._add_fitting(records, panes=sink.panes, retractions=sink.retractions)
 
@@ -80,7 +86,7 @@ class FileSinkWriter(SinkWriter):
         Rows whose types are not those of the schema take the way of `write`.
         """
         if self._sink.retractions and RETRACTION_FIELD.name not in table.column_names:
-            table = table.append_column(RETRACTION_FIELD, pa.repeat(pa.scalar(value=False), table.num_rows))
+            table = _not_retracted(table)
         if self._schema is None:
             self._infer()
         if self._schema is None:
@@ -120,13 +126,38 @@ class FileSinkWriter(SinkWriter):
 
     def _infer(self) -> None:
         unseen, self._unseen = self._unseen, []
-        values = [value for records in unseen for value in values_of(records)]
-        self._schema = infer_schema_of_values(values, panes=self._sink.panes, retractions=self._sink.retractions)
+        self._schema = self._inferred(unseen)
         for records in unseen:
             if self._schema is not None:
                 self.write(records)
             else:  # not one of them has a shape
                 self._bury(fit(records, pa.schema([]), panes=False)[1])
+
+    def _inferred(self, unseen: Sequence[Sequence[Record]]) -> pa.Schema | None:
+        """Return the schema of some records; those in columns are not looked at one by one if their types tell it."""
+        sink = self._sink
+        tables = [] if sink.panes else [columns_of(records) for records in unseen]
+        schemas = [
+            None if table is None else infer_schema_of_columns(table, retractions=sink.retractions) for table in tables
+        ]
+        if schemas and schemas[0] is not None and all(schema == schemas[0] for schema in schemas):
+            return schemas[0]
+        values = [value for records in unseen for value in values_of(records)]
+        return infer_schema_of_values(values, panes=sink.panes, retractions=sink.retractions)
+
+    def _add_columns(self, records: Sequence[Record]) -> bool:
+        """Write records whose values are columns of the schema's types; tell whether they are."""
+        sink = self._sink
+        table = None if sink.panes else columns_of(records)
+        if table is None or (sink.retractions and RETRACTION_FIELD.name in table.column_names):
+            return False
+        cast = _cast(_not_retracted(table) if sink.retractions else table, self._schema)
+        batches = [] if cast is None else cast.to_batches()
+        if cast is None or any(map(sink.misfits, batches)):
+            return False
+        for batch in batches:
+            self._add(batch)
+        return True
 
     def _add_fitting(self, records: Sequence[Record], *, panes: bool, retractions: bool) -> None:
         batch, kept, misfits = fit_places(records, self._schema, panes=panes, retractions=retractions)
@@ -200,6 +231,11 @@ class _Explained:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError):
             raise SinkError(f"{self.problem}: {error}", hint="check free space and permissions") from error
+
+
+def _not_retracted(table: pa.Table) -> pa.Table:
+    """Return rows of which none takes a value back with the column that says so."""
+    return table.append_column(RETRACTION_FIELD, pa.repeat(pa.scalar(value=False), table.num_rows))
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:

@@ -1,20 +1,12 @@
-"""Arrow schemas from type hints: what a sink's columns are when a collection's element type says so."""
+"""The columns of a sink: those of the rows, and those that the sink adds."""
 
 from __future__ import annotations
 
-import collections.abc
-import dataclasses
-import datetime as dt
-import types
-import typing
-from typing import TYPE_CHECKING, Any, Final, Union
+from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidType, PlanError, SinkError
-from dataflow_model.time import Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,30 +16,11 @@ __all__ = [
     "RETRACTION_FIELD",
     "checked_schema",
     "full_schema",
-    "schema_from_type",
     "unified_schema",
     "unknown_columns",
 ]
 
 _MICROS: Final = pa.timestamp("us", "UTC")
-_SCALARS: Final[dict[Any, pa.DataType]] = {
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-    dt.datetime: _MICROS,
-    dt.date: pa.date32(),
-    dt.time: pa.time64("us"),
-    dt.timedelta: pa.duration("us"),
-    EventTime: _MICROS,
-    ProcessingTime: _MICROS,
-    Duration: pa.duration("us"),
-    np.int32: pa.int32(),
-    np.int64: pa.int64(),
-    np.float32: pa.float32(),
-    np.float64: pa.float64(),
-}
 PANE_FIELDS: Final = (
     pa.field("window_start", _MICROS),
     pa.field("window_end", _MICROS),
@@ -57,34 +30,6 @@ PANE_FIELDS: Final = (
 """The columns of `panes=True`; the bounds are null where they are infinite."""
 RETRACTION_FIELD: Final = pa.field("is_retraction", pa.bool_())
 """The last column wherever values may be taken back: true in the rows that do."""
-
-
-def schema_from_type(element_type: Any) -> pa.Schema | None:
-    """Return the columns of elements of a type, or `None` where the hints do not tell.
-
-    A named tuple, typed dict, attrs class or dataclass gives its fields; a pair `tuple[K, V]` gives `key`, then `value`
-    or the value's fields; anything else that is known gives `value`.
-
-    Example:
-        >>> schema_from_type(tuple[str, float])
-        key: string
-        value: double
-        >>> schema_from_type(object) is None
-        True
-    """
-    fields = _fields(element_type)
-    if fields is None and _is_pair(element_type):
-        key, value = typing.get_args(element_type)
-        inner = _fields(value)
-        fields = {"key": key, **({"value": value} if inner is None else inner)}
-        if inner is not None and "key" in inner:
-            return None
-    if fields is None:
-        fields = {"value": element_type}
-    types = {name: _arrow_type(hint) for name, hint in fields.items()}
-    if any(kind is None for kind in types.values()):
-        return None
-    return pa.schema([pa.field(name, kind) for name, kind in types.items()])
 
 
 def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Schema:
@@ -141,56 +86,3 @@ def unknown_columns(label: str) -> PlanError:
         f"the columns of {label!r} are not known, and a stream cannot infer them from its rows",
         hint="pass schema=pa.schema({…}), or add .with_output_types(tuple[str, float]) to the step before",
     )
-
-
-def _is_pair(hint: Any) -> bool:
-    arguments = typing.get_args(hint)
-    return typing.get_origin(hint) is tuple and len(arguments) == 2 and ... not in arguments  # noqa: PLR2004
-
-
-def _fields(hint: Any) -> dict[str, Any] | None:
-    if not isinstance(hint, type):
-        return None
-    named = issubclass(hint, tuple) and hasattr(hint, "_fields")
-    if not (named or typing.is_typeddict(hint) or attrs.has(hint) or dataclasses.is_dataclass(hint)):
-        return None
-    try:
-        hints = typing.get_type_hints(hint)
-    except (NameError, TypeError):
-        hints = {}
-    if attrs.has(hint):
-        names = [field.name for field in attrs.fields(hint)]
-    elif dataclasses.is_dataclass(hint):
-        names = [field.name for field in dataclasses.fields(hint)]
-    else:
-        names = list(getattr(hint, "_fields", hints))
-    return {name: hints.get(name, Any) for name in names}
-
-
-def _arrow_type(hint: Any) -> pa.DataType | None:
-    if hint in _SCALARS:
-        return _SCALARS[hint]
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in {Union, types.UnionType}:
-        kinds = {_arrow_type(argument) for argument in arguments if argument is not type(None)}
-        return kinds.pop() if len(kinds) == 1 else None
-    if origin in {list, set, frozenset, collections.abc.Sequence} and len(arguments) == 1:
-        inner = _arrow_type(arguments[0])
-        return None if inner is None else pa.list_(inner)
-    if origin is tuple and len(arguments) == 2 and arguments[1] is ...:  # noqa: PLR2004
-        inner = _arrow_type(arguments[0])
-        return None if inner is None else pa.list_(inner)
-    if origin is tuple and arguments:
-        return _struct({f"_{place}": argument for place, argument in enumerate(arguments, 1)})
-    if origin is dict:
-        key, value = (_arrow_type(argument) for argument in arguments)
-        return None if key is None or value is None else pa.map_(key, value)
-    fields = _fields(hint)
-    return _struct(fields) if fields else None
-
-
-def _struct(fields: dict[str, Any]) -> pa.DataType | None:
-    types = {name: _arrow_type(hint) for name, hint in fields.items()}
-    if any(kind is None for kind in types.values()):
-        return None
-    return pa.struct([pa.field(name, kind) for name, kind in types.items()])

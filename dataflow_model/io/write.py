@@ -10,9 +10,10 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.bundles import ArrowTableSink, CollectSink, ForeachBundleSink
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
-from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, schema_from_type
+from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD
 from dataflow_model.io.table_sinks import TableSink
 from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.schemas import schema_from_type
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.endpoints import Write
 

@@ -15,6 +15,8 @@ from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import pyarrow as pa
+
     from dataflow_model.time import Duration, InstantLike
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "MapFn",
     "TaggedOutput",
     "TimestampedValue",
+    "VectorizedFilterFn",
+    "VectorizedMapFn",
 ]
 
 
@@ -128,6 +132,8 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
             buffered until the watermark has passed it by the allowed lateness; elements that arrive later are dropped
             and counted.
 
+    A class may define `process_batch` instead of `process`, or both; see there.
+
     A class with `StateSpec`s or `TimerSpec`s as attributes is stateful: it takes pairs, and its functions name states
     and timers as parameters; see `TimerSpec`, `on_timer` and `on_window_expiry(self, …)`, which runs just before a
     window's state is cleared.
@@ -171,6 +177,41 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
         """Return the outputs for one element."""
         raise NotImplementedError(f"{type(self).__name__} must define `process(self, element, …)`")
 
+    def process_batch(self, batch: pa.RecordBatch, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
+        """Turn a batch of elements into a batch of as many outputs: the function on columns.
+
+        It is given a `pyarrow.RecordBatch` with a row for each element and yields one `RecordBatch` or `Table`, whose
+        rows are the outputs, or one Arrow or NumPy array, whose values are the outputs. Row `i` of what it yields is
+        the output of row `i` of the batch, and has its event time, window and pane, and takes back what that takes
+        back. A batch is never empty. Where batches begin and end is up to the runner, so an output must depend on its
+        own row alone; `testing.check_vectorized` checks that.
+
+        The columns are those that `WriteParquet` would write: the fields of a record; `key` and `value` (or its
+        fields) of a pair; `value` otherwise. Their types come from the type of the elements, so that they are the same
+        in every batch: `int` is `int64`, `float` is `float64`, instants are in UTC. What a source reads, and what such
+        a function gives to another one behind it, stays in columns.
+
+        A class that defines `process` too has it called for elements that are not in columns. Both must give the same.
+
+        Further parameters are arguments given to `ParDo`. Metadata, side inputs, state and timers, tagged outputs and
+        memoised outputs need a function that sees the elements one by one, and are rejected when the pipeline is
+        built.
+
+        Source: Beam's `process_batch`, which chooses the type of the batch by the type hint of the parameter.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> import pyarrow.compute as pc
+            >>> class Hours(dm.DoFn):
+            ...     def process_batch(self, batch):
+            ...         yield pc.divide(batch["value"], 60.0)
+            >>> with dm.Pipeline() as p:
+            ...     _ = p | dm.Create([90, 30]) | dm.ParDo(Hours()) | dm.io.Collect()
+            >>> [record.value for record in p.result.collected("Collect")]
+            [1.5, 0.5]
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `process_batch(self, batch, …)`")
+
     def finish_bundle(self) -> Iterable[TimestampedValue] | None:
         """End a bundle."""
 
@@ -189,7 +230,17 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
 
     def user_function(self) -> Callable[..., Any]:
         """Return the user's function, for its parameters and source lines."""
-        return self.process
+        return self.process if self.takes_elements else self.process_batch
+
+    @property
+    def takes_elements(self) -> bool:
+        """Whether it has a function for one element; one that has neither is asked for `process`."""
+        return type(self).process is not DoFn.process or not self.takes_batches
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether it has a function on columns."""
+        return type(self).process_batch is not DoFn.process_batch
 
     def title(self) -> str:
         """Return the DoFn's name in explanations."""
@@ -235,3 +286,27 @@ class FilterFn(CallableDoFn):
         """Yield the element if the function returns true."""
         if self.fn(element, *args, **kwargs):
             yield element
+
+
+class VectorizedMapFn(CallableDoFn):
+    """One output for each row of a batch."""
+
+    def process_batch(self, batch: pa.RecordBatch, *args: Any, **kwargs: Any) -> Iterable[Any]:
+        """Yield the function's result."""
+        yield self.fn(batch, *args, **kwargs)
+
+    def title(self) -> str:
+        """Return what explanations call it."""
+        return "MapFn"
+
+
+class VectorizedFilterFn(CallableDoFn):
+    """The elements themselves for whose rows the function says true."""
+
+    def process_batch(self, batch: pa.RecordBatch, *args: Any, **kwargs: Any) -> Iterable[Any]:
+        """Yield the function's result: which rows stay."""
+        yield self.fn(batch, *args, **kwargs)
+
+    def title(self) -> str:
+        """Return what explanations call it."""
+        return "FilterFn"

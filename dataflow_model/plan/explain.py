@@ -139,6 +139,8 @@ def _par_do(node: ParDo, *, keeps: bool) -> str:
         kind = called.lstrip("_").removesuffix("Fn")
         called = kind if name.startswith("_") else f"{kind}({name})"
     extras = [f"by key and window, with {node.declaration.describe()}"] if node.is_stateful else []
+    if node.fn.takes_batches:
+        extras.append("on columns" if not node.fn.takes_elements else "on columns where there are columns")
     if keeps:
         extras.append("outputs kept by input value, for retractions")
     if node.side_inputs:

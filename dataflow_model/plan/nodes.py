@@ -13,6 +13,8 @@ from dataflow_model.plan.parameters import metadata_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import pyarrow as pa
+
     from dataflow_model.plan.dofn import DoFn
     from dataflow_model.plan.sinks import Sink
     from dataflow_model.plan.sources import Source
@@ -87,6 +89,7 @@ class ParDo:
         args, kwargs: further arguments, including `SideInput`s.
         retractable: whether the DoFn may run on retractions, or its outputs are kept for them; by default the DoFn's.
         late_data_horizon: how far an output's event time may be before its input's; by default the DoFn's.
+        columns: the columns that a function on columns is given; `None` if it takes those that its input has, or none.
     """
 
     label: str
@@ -98,6 +101,7 @@ class ParDo:
     dead_letters: str | None = None
     retractable: bool | Literal["memoised"] = attrs.Factory(lambda node: node.fn.retractable, takes_self=True)
     late_data_horizon: Duration | None = attrs.Factory(lambda node: node.fn.late_data_horizon, takes_self=True)
+    columns: pa.Schema | None = None
 
     @property
     def side_inputs(self) -> tuple[SideInput, ...]:

@@ -29,6 +29,7 @@ __all__ = [
     "Sink",
     "SinkWriter",
     "TabularSink",
+    "columns_of",
     "values_of",
 ]
 
@@ -66,6 +67,12 @@ def values_of(records: Sequence[Record]) -> list[Any]:
     """
     values = getattr(records, "values", None)
     return values if isinstance(values, list) else [record.value for record in records]
+
+
+def columns_of(records: Sequence[Record]) -> pa.Table | None:
+    """Return the records' values as columns, `None` where they are Python objects or some take values back."""
+    columns: pa.Table | None = getattr(records, "columns", None)
+    return columns
 
 
 @attrs.frozen

@@ -11,6 +11,7 @@ from dataflow_model.testing.proof import LawBroken, prove
 from dataflow_model.testing.scripts import panes_of, run_script
 from dataflow_model.testing.streams import TestStream
 from dataflow_model.testing.trigger_checks import check_trigger
+from dataflow_model.testing.vectorized_checks import check_vectorized
 from dataflow_model.testing.window_fns import check_window_fn
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "assert_that",
     "check_combine_fn",
     "check_trigger",
+    "check_vectorized",
     "check_window_fn",
     "equal_to",
     "panes_of",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Never, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, overload
 
-from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, VectorizedFilterFn, VectorizedMapFn
 from dataflow_model.plan.typevars import ElementT, ElementT_contra, InputT, OutputT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser
@@ -28,6 +29,9 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
     Args:
         fn: called with the element and the further arguments; may name metadata parameters as a `DoFn` may.
         args, kwargs: further arguments, side inputs among them.
+        vectorized: whether `fn` is called with a `pyarrow.RecordBatch` of elements instead. It then returns a
+            `RecordBatch` or a `Table`, whose rows are the outputs, or an array of Arrow or NumPy, whose values are
+            the outputs: one for each row. `DoFn.process_batch` says what the columns are, and what `fn` may not do.
 
     Raises:
         InvalidType: for something that is not callable, or when an annotation rules out the elements.
@@ -39,7 +43,19 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
         >>> p = dm.Pipeline()
         >>> p | dm.Create([1, 2]) | "as text" >> dm.Map(str)
         PCollection('as text', element_type=str)
+
+        On columns; the type of the outputs has to be declared for whoever needs to know it:
+
+        >>> import pyarrow.compute as pc
+        >>> hours = dm.Map(lambda batch: pc.divide(batch["value"], 60.0), vectorized=True).with_output_types(float)
+        >>> p | "minutes" >> dm.Create([90, 30]) | "hours" >> hours
+        PCollection('hours', element_type=float)
     """
+
+    @overload
+    def __init__(
+        self: Map[Any, Any], fn: Callable[..., Any], *args: Any, vectorized: Literal[True], **kwargs: Any
+    ) -> None: ...
 
     @overload
     def __init__(self: Map[ElementT, Any], fn: Function[ElementT, Unknown]) -> None: ...
@@ -58,12 +74,15 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
         self, fn: Callable[Concatenate[InputT, ...], OutputT], *args: Any, **kwargs: Any
     ) -> None: ...
 
-    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        super().__init__(MapFn(_callable(fn, self)), *args, **kwargs)
+    def __init__(self, fn: Callable[..., Any], *args: Any, vectorized: bool = False, **kwargs: Any) -> None:
+        kind = VectorizedMapFn if _checked_flag(vectorized) else MapFn
+        super().__init__(kind(_callable(fn, self)), *args, **kwargs)
 
     def output_type(self, element_type: Any) -> Any:
-        """Return what the function's annotation says."""
+        """Return what the function's annotation says; that of a function on columns does not say it."""
         del element_type
+        if not self.fn.takes_elements:
+            return Any
         return typehints.unwrapped(typehints.return_type(self.fn.user_function()))
 
 
@@ -101,13 +120,32 @@ class FlatMap(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
 class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
     """Keep the elements for which the function returns true.
 
+    Args:
+        fn: called with the element and the further arguments; may name metadata parameters as a `DoFn` may.
+        args, kwargs: further arguments, side inputs among them.
+        vectorized: whether `fn` is called with a `pyarrow.RecordBatch` of elements instead; see
+            `DoFn.process_batch`. It then returns an array of booleans, of Arrow or NumPy: for each row whether its
+            element is kept. Null counts as false.
+
     Source: Beam's `Filter`.
 
     Example:
         >>> import dataflow_model as dm
         >>> dm.Pipeline() | dm.Create([1, 2]) | dm.Filter(lambda x: x > 1)
         PCollection('Filter', element_type=int)
+
+        On columns:
+
+        >>> import pyarrow.compute as pc
+        >>> large = dm.Filter(lambda batch: pc.greater(batch["value"], 1), vectorized=True)
+        >>> (dm.Pipeline() | dm.Create([1, 2]) | large).head()
+        [2]
     """
+
+    @overload
+    def __init__(
+        self: Filter[Any], fn: Callable[..., Any], *args: Any, vectorized: Literal[True], **kwargs: Any
+    ) -> None: ...
 
     @overload
     def __init__(self, fn: Function[ElementT_contra, object]) -> None: ...
@@ -120,8 +158,9 @@ class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
         self, fn: Callable[Concatenate[ElementT_contra, ...], object], *args: Any, **kwargs: Any
     ) -> None: ...
 
-    def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        super().__init__(FilterFn(_callable(fn, self)), *args, **kwargs)
+    def __init__(self, fn: Callable[..., Any], *args: Any, vectorized: bool = False, **kwargs: Any) -> None:
+        kind = VectorizedFilterFn if _checked_flag(vectorized) else FilterFn
+        super().__init__(kind(_callable(fn, self)), *args, **kwargs)
 
     def output_type(self, element_type: Any) -> Any:
         """Return the type of the elements, which stay as they are."""
@@ -147,6 +186,11 @@ class MapTuple(Map[Any, OutputT]):
     """
 
     def __init__(self, fn: SpreadFunction[OutputT], *args: Any, **kwargs: Any) -> None:
+        if "vectorized" in kwargs:
+            raise InvalidArgument(
+                f"MapTuple calls its function with the parts of one tuple, got vectorized={kwargs['vectorized']!r}",
+                hint="use dm.Map(…, vectorized=True), whose function takes a batch with a column for each part",
+            )
         super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
 
     def output_type(self, element_type: Any) -> Any:
@@ -172,6 +216,15 @@ class FlatMapTuple(FlatMap[Any, OutputT]):
         """Return what the function's annotation says."""
         del element_type
         return typehints.item_type(_spread_type(self))
+
+
+def _checked_flag(vectorized: object) -> bool:
+    if not isinstance(vectorized, bool):
+        raise InvalidType(
+            f"`vectorized` must be True or False, got {vectorized!r}",
+            hint="an argument of the function needs another name; bind this one with functools.partial",
+        )
+    return vectorized
 
 
 class _Spread(CallsUser):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
+import attrs
+
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
@@ -19,6 +21,7 @@ from dataflow_model.transforms.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
 from dataflow_model.transforms.state import check_named_percentiles, check_stateful_input
+from dataflow_model.transforms.vectorized import check_vectorized, columns_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -95,7 +98,9 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         self.fn: DoFn = fn
         self.args, by_name = filled_by_place(fn.user_function(), args)
         self.kwargs: Mapping[str, Any] = {**by_name, **kwargs}
-        _check_arguments(fn, self.args, self.kwargs)
+        _check_arguments(fn, fn.user_function(), self.args, self.kwargs)
+        if fn.takes_elements and fn.takes_batches:
+            _check_arguments(fn, fn.process_batch, self.args, self.kwargs)
 
     if TYPE_CHECKING:
 
@@ -223,8 +228,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         return f"{self.default_label()}({code_name(self.fn.fn if isinstance(self.fn, CallableDoFn) else self.fn)})"
 
     def output_type(self, element_type: Any) -> Any:
-        """Return the type of the main output's elements, from the hints."""
+        """Return the type of the main output's elements, from the hints; those of a function on columns do not say."""
         del element_type
+        if not self.fn.takes_elements:
+            return Any
         return typehints.item_type(typehints.return_type(self.fn.user_function()))
 
     def expand(self, pcoll: PCollection[InputT], /) -> ResultT:
@@ -236,7 +243,8 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
                 f"the dead letters of {label!r} need a tag that no other output has, got {self._dead_letters!r}",
                 hint="use .with_exception_handling('failed'), for example",
             )
-        typehints.check_first_parameter(self.fn.user_function(), pcoll.element_type, label)
+        if self.fn.takes_elements:
+            typehints.check_first_parameter(self.fn.user_function(), pcoll.element_type, label)
         if declaration_of(type(self.fn)).is_stateful:
             check_stateful_input(pcoll, label)
         node = nodes.ParDo(
@@ -250,6 +258,9 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             retractable=self.fn.retractable if self._retractable is None else self._retractable,
             late_data_horizon=self.fn.late_data_horizon if self._late_data_horizon is None else self._late_data_horizon,
         )
+        if self.fn.takes_batches:
+            check_vectorized(node)
+            node = attrs.evolve(node, columns=columns_given(pcoll, node))
         known = self._output_type if self._output_type is not None else self.output_type(pcoll.element_type)
         types: dict[str, Any] = {nodes.MAIN: known}
         if self._dead_letters is not None:
@@ -281,8 +292,7 @@ def _check_retractable(how: object, name: str) -> None:
         )
 
 
-def _check_arguments(fn: DoFn, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    user = fn.user_function()
+def _check_arguments(fn: DoFn, user: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     specs = declaration_of(type(fn)).specs
     metadata = metadata_of(user, given=tuple(kwargs), positional=len(args), specs=specs)
     check_callbacks(fn, tuple(kwargs))

@@ -21,7 +21,8 @@ from dataflow_model.plan.strategy import WindowingStrategy
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
-from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable, from_ipc, to_ipc
+from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
+from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_rows

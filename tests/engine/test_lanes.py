@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.lanes import (
+    ColumnValues,
     Integers,
     Intervals,
     Lane,
@@ -52,6 +54,7 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
         lambda: Intervals(numbers, numbers + 5),
         lambda: RowValues(pa.table({"number": numbers, "other": others})),
         lambda: Pairs(pa.chunked_array([numbers]), pa.chunked_array([others])),
+        lambda: ColumnValues(pa.chunked_array([numbers])),
         lambda: RowOrders.of_origin("origin", numbers),
         lambda: RowOrders(("b", "a"), np.abs(numbers) % 2, others, np.abs(others), (1,), (-1,)),
     ]
@@ -67,11 +70,23 @@ def test_a_lane_is_cut_as_its_list_is(lane: Lane[Any], data: st.DataObject) -> N
     assert part(lane, start, stop) == items[start:stop] == lane[start:stop]
     rows = data.draw(st.lists(st.integers(0, len(items) - 1))) if items else []
     assert taken(lane, rows) == [items[row] for row in rows] == taken(items, np.array(rows, np.int64))
+    assert pickle.loads(pickle.dumps(part(lane, start, stop))) == items[start:stop]
+
+
+@pytest.mark.parametrize("kind", [RowValues, Pairs, ColumnValues])
+def test_the_pickle_of_a_part_of_columns_holds_that_part_alone(kind: Any) -> None:
+    column = pa.chunked_array([np.arange(100_000)])
+    lane = {
+        RowValues: RowValues(pa.table({"n": column})),
+        Pairs: Pairs(column, column),
+        ColumnValues: ColumnValues(column),
+    }[kind]
+    assert len(pickle.dumps(lane.part(5, 9))) < 2_000
 
 
 @given(st.data())
 def test_lanes_and_lists_are_joined_as_lists_are(data: st.DataObject) -> None:
-    kind = data.draw(st.integers(0, 6))
+    kind = data.draw(st.integers(0, 7))
     lane, other = data.draw(lanes(kind)), data.draw(lanes(kind) | lanes())
     items, more = list(lane), list(other)
     assert joined(lane, other) == items + more

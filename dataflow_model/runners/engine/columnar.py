@@ -22,7 +22,8 @@ from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.columns.accumulators import column, finish
 from dataflow_model.runners.engine.columns.chunks import partials_by_instant
-from dataflow_model.runners.engine.columns.panes import PaneTable, from_ipc, to_ipc
+from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
+from dataflow_model.runners.engine.columns.panes import PaneTable
 from dataflow_model.runners.engine.columns.partials import concat, merge_partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions
 from dataflow_model.runners.engine.lanes import array_of

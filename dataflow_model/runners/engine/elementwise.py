@@ -32,11 +32,12 @@ from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.chunks import assigned_columns
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Lane, Pairs, RowValues, taken
+from dataflow_model.runners.engine.lanes import Integers, Intervals, Lane, Pairs, RowValues, columns_of, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import numbered_by_cause
 from dataflow_model.runners.engine.record_ids import record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
+from dataflow_model.runners.engine.vectorized import run_on_columns
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
 from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair
 
@@ -94,6 +95,10 @@ class _Flow:
         own.causes.append(cause)
         own.times.append(time)
         own.windows.append(windows)
+
+    def listed(self) -> _Flow:
+        """Return the elements in lists, which can be added to."""
+        return _Flow(list(self.values), list(self.causes), list(self.times), list(self.windows))
 
     def taken(self, rows: Sequence[int]) -> _Flow:
         """Return the elements at these places, in this order."""
@@ -249,6 +254,8 @@ class Fragment:
             lifetime = Lifetime(node.label, node.fn)
             lifetime.set_up()
             self._lifetimes[node.label] = lifetime
+        if node.fn.takes_batches and not (node.fn.takes_elements and columns_of(flow.values) is None):
+            return self._on_columns(node, flow)
         plain = not (self._told[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
         if plain and isinstance(node.fn, MapFn):
             mapped = _map(node, flow)
@@ -257,6 +264,21 @@ class Fragment:
         if plain and isinstance(node.fn, FilterFn):
             return {MAIN: _filter(node, flow)}
         return self._par_do_each(node, flow)
+
+    def _on_columns(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
+        with life_cycle(node.label, "start_bundle"):
+            node.fn.start_bundle()
+        ran = run_on_columns(node, flow.values)
+        answered = flow if ran.rows is None else flow.taken(ran.rows)
+        outputs = {MAIN: _Flow(ran.values, answered.causes, answered.times, answered.windows)}
+        if node.dead_letters is not None:
+            letters = flow.taken([row for row, _ in ran.failed])
+            letters.values = [
+                dead_letter(error, node.label, value)
+                for value, (_, error) in zip(letters.values, ran.failed, strict=True)
+            ]
+            outputs[node.dead_letters] = letters
+        return self._finish_bundle(node, flow, outputs)
 
     def _par_do_each(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
         outputs = {
@@ -277,8 +299,14 @@ class Fragment:
                     if node.dead_letters is None:
                         raise user_error(error, node.label, value) from error
                     outputs[node.dead_letters].append(dead_letter(error, node.label, value), cause, time, seen)
+        return self._finish_bundle(node, flow, outputs)
+
+    def _finish_bundle(self, node: ParDo, flow: _Flow, outputs: dict[str, _Flow]) -> dict[str, _Flow]:
+        """End the bundle `flow`, and return its outputs with what the function gives at its end."""
         with life_cycle(node.label, "finish_bundle"):
             finished: list[Any] = list(node.fn.finish_bundle() or ())
+        if finished:
+            outputs = {tag: output.listed() for tag, output in outputs.items()}
         for result in finished:
             # A plain value stands where the bundle's last element does; one with an event time of its own may go back
             # as far as the bundle's first, which is as far as the watermark is known to be held.

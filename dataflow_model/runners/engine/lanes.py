@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.rows import rows_of, values_of
+from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
 from dataflow_model.values import GLOBAL_WINDOW, Window
 from dataflow_model.values import interval as interval_of
 
@@ -23,7 +24,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Integers", "Intervals", "Lane", "Pairs", "Repeated", "RowValues", "array_of", "joined", "part", "taken"]
+__all__ = [
+    "ColumnValues",
+    "Integers",
+    "Intervals",
+    "Lane",
+    "Pairs",
+    "Repeated",
+    "RowValues",
+    "array_of",
+    "columns_of",
+    "joined",
+    "part",
+    "taken",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -236,6 +250,9 @@ class RowValues(Lane[Any]):
             return RowValues(pa.concat_tables([self.table, other.table]))
         return None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (RowValues, to_ipc(self.table))
+
     def _made(self) -> list[Any]:
         if self._rows is None:
             self._rows = [row for batch in self.table.to_batches() for row in rows_of(batch)]
@@ -251,6 +268,9 @@ class Pairs(Lane["tuple[Any, Any]"]):
 
     def __init__(self, keys: pa.ChunkedArray, values: pa.ChunkedArray) -> None:
         self.keys, self.values = keys, values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (Pairs, to_ipc(pa.table({"key": self.keys, "value": self.values})))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -280,6 +300,66 @@ class Pairs(Lane["tuple[Any, Any]"]):
         columns = ((self.keys, other.keys), (self.values, other.values))
         keys, values = (pa.chunked_array([*mine.chunks, *theirs.chunks], mine.type) for mine, theirs in columns)
         return Pairs(keys, values)
+
+
+class ColumnValues(Lane[Any]):
+    """Plain values in a column, which are Python values when they are looked at.
+
+    Attributes:
+        column: the values.
+
+    Example:
+        >>> ColumnValues(pa.chunked_array([[3, None]])).taken([1, 0])
+        [None, 3]
+    """
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self.column = column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpacked, (ColumnValues, to_ipc(pa.table({"value": self.column})))
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def items(self) -> Iterator[Any]:
+        """Return an iterator over the values."""
+        return iter(_values(self.column))
+
+    def item(self, row: int) -> Any:
+        """Return a value."""
+        [value] = self.part(row, row + 1)
+        return value
+
+    def part(self, start: int, stop: int) -> ColumnValues:
+        """Return the values `[start, stop)`."""
+        return ColumnValues(self.column.slice(start, stop - start))
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> ColumnValues:
+        """Return the values at these places."""
+        return ColumnValues(self.column.take(pa.array(np.asarray(rows, np.int64))))
+
+    def joined(self, other: Lane[Any]) -> ColumnValues | None:
+        """Return the values of both."""
+        if not isinstance(other, ColumnValues) or other.column.type != self.column.type:
+            return None
+        return ColumnValues(pa.chunked_array([*self.column.chunks, *other.column.chunks], self.column.type))
+
+
+def columns_of(values: Sequence[Any]) -> pa.Table | None:
+    """Return elements as columns under the names that sinks give them; `None` where they are Python objects.
+
+    Example:
+        >>> columns_of(ColumnValues(pa.chunked_array([[3, 5]]))).to_pydict(), columns_of([3, 5])
+        ({'value': [3, 5]}, None)
+    """
+    if isinstance(values, RowValues):
+        return values.table
+    if isinstance(values, ColumnValues):
+        return pa.table({"value": values.column})
+    if isinstance(values, Pairs) and not pa.types.is_struct(values.values.type):  # whose fields would be the columns
+        return pa.table({"key": values.keys, "value": values.values})
+    return None
 
 
 def part(items: Sequence[T], start: int, stop: int) -> Sequence[T]:
@@ -333,3 +413,9 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 def _equal(mine: object, other: object) -> bool:
     return bool(mine == other)
+
+
+def _unpacked(kind: type[Any], content: bytes) -> Any:
+    """Make a lane of columns from its pickle."""
+    table = from_ipc(content)
+    return kind(table) if kind is RowValues else kind(*table.columns)

@@ -8,7 +8,10 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from dataflow_model.plan.sinks import Record, values_of
+import pyarrow as pa
+
+from dataflow_model.plan.sinks import Record, columns_of, values_of
+from dataflow_model.runners.engine import lanes
 from dataflow_model.runners.engine.lanes import Intervals, Repeated, taken
 from dataflow_model.runners.engine.order import at_instant
 from dataflow_model.time import EventTime, ProcessingTime
@@ -68,17 +71,24 @@ class BundleRecords(LazyRecords):
     Args:
         bundle: the elements, each in one window.
         instants: the instant of each element.
-
-    Attributes:
-        values: the elements.
     """
 
     def __init__(self, bundle: Bundle, instants: Sequence[At]) -> None:
         self._bundle, self._instants = bundle, instants
-        self.values: list[Any] = bundle.values if isinstance(bundle.values, list) else list(bundle.values)
+
+    @functools.cached_property
+    def values(self) -> list[Any]:
+        """The elements."""
+        values = self._bundle.values
+        return values if isinstance(values, list) else list(values)
+
+    @property
+    def columns(self) -> pa.Table | None:
+        """The elements as columns, if they are columns and none takes a value back."""
+        return None if self._bundle.updates else lanes.columns_of(self._bundle.values)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self._bundle)
 
     def made(self) -> list[Record]:
         """Return a record for each element."""
@@ -126,6 +136,15 @@ class JoinedRecords(LazyRecords):
     def values(self) -> list[Any]:
         """The elements."""
         return list(itertools.chain.from_iterable(map(values_of, self.chunks)))
+
+    @functools.cached_property
+    def columns(self) -> pa.Table | None:
+        """The elements as columns, if all are columns of the same types and none takes a value back."""
+        tables = [table for table in map(columns_of, self.chunks) if table is not None]
+        if not tables or len(tables) < len(self.chunks):
+            return None
+        alike = all(table.schema.equals(tables[0].schema) for table in tables)
+        return pa.concat_tables(tables) if alike else None
 
     def __len__(self) -> int:
         return sum(map(len, self.chunks))

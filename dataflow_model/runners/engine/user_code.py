@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import Window
 
-__all__ = ["at_window", "check_tag", "column_error", "dead_letter", "life_cycle", "listed", "user_error"]
+__all__ = ["at_window", "batch_error", "check_tag", "column_error", "dead_letter", "life_cycle", "listed", "user_error"]
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
 _HINT: Final = (
@@ -38,6 +38,21 @@ def column_error(error: Exception, label: str, times: NDArray[np.int64]) -> User
     """Return the error to raise in place of what user code raised for a column of event times."""
     span = f", from {format_instant(int(times.min()))} to {format_instant(int(times.max()))}" if len(times) else ""
     return _report(error, f"  transform: {label!r}\n  event times: {len(times)}{span}", None)
+
+
+def batch_error(error: Exception, label: str, count: int, first: Any, *, hint: str | None = _HINT) -> UserCodeError:
+    """Return the error to raise in place of what user code raised for a batch of rows; an error's own hint comes first.
+
+    Args:
+        error: what it raised.
+        label: the transform's.
+        count: how many rows the batch had.
+        first: the element in the first of them.
+        hint: the way out.
+    """
+    if count == 1:
+        return user_error(error, label, first, hint=hint)
+    return _report(error, f"  transform: {label!r}\n  elements: {count}, the first of them {shown(first)}", hint)
 
 
 @attrs.frozen

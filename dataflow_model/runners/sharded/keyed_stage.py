@@ -12,7 +12,7 @@ import attrs
 from dataflow_model.metrics.collecting import counted_rows
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.columns.panes import from_ipc
+from dataflow_model.runners.engine.columns.ipc import from_ipc
 from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.reporting import state_sizes

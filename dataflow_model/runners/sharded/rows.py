@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import pyarrow as pa
 
-from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable, from_ipc
+from dataflow_model.runners.engine.columns.ipc import from_ipc
+from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:

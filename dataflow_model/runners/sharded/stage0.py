@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref, Write
-from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
-from dataflow_model.runners.engine.columns.panes import to_ipc
+from dataflow_model.runners.engine.columns.ipc import to_ipc
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
+from dataflow_model.runners.engine.lanes import Integers, Pairs, Repeated, RowValues
 from dataflow_model.runners.engine.observing import GoodRows, Observer
-from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, of_rows, pass_stages
+from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, pass_stages
 from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.row_orders import RowOrders
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.sources import Step
+    from dataflow_model.runners.engine.lanes import Lane
     from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.engine.shard import Arrivals, StageShard
     from dataflow_model.runners.sharded.publishing import PendingWriter
     from dataflow_model.runners.sharded.task import Task
+
+_T = TypeVar("_T")
 
 __all__ = [
     "FIRST",
@@ -167,7 +171,8 @@ class _Reading:
         if table is None:
             skip = program.all_but(lift.label)
             for rows in held:
-                bundle = self._bundle(rows_of(_with_column(rows.batch, lift.unread)), rows)
+                batch = _with_column(rows.batch, lift.unread)
+                bundle = self._bundle(RowValues(pa.Table.from_batches([batch])), rows)
                 yield from _through(self._task, self._label, MAIN, bundle, skip=skip)
             return
         elements = len(chunk.event_times)
@@ -182,16 +187,14 @@ class _Reading:
     def _elements(self, rows: GoodRows) -> Iterator[Row]:
         pairs = self._pairs
         names = rows.batch.schema.names
-        values: list[Any] | None = None
+        table = pa.Table.from_batches([rows.batch])
+        values: Lane[Any] = RowValues(table)
         producer = self._label
         if pairs is not None and pairs.key in names and pairs.value in names:
-            columns = [values_of(rows.batch.column(str(field))) for field in (pairs.key, pairs.value)]
-            values, producer = list(zip(*columns, strict=True)), pairs.label
-        if values is None:
-            values = rows_of(rows.batch)
+            values, producer = Pairs(table[str(pairs.key)], table[str(pairs.value)]), pairs.label
         line = self._line if (pairs is None) == (producer == self._label) else None
         if line is not None and self._writer is not None:
-            ran = line.run(values)
+            ran = line.run(list(values))
             if ran is not None:
                 found = FreshRecords(ran[0], rows.event_times, rows.clock, ran[1], self._order(rows))
                 self._writer.write(line.sink, found)
@@ -203,10 +206,9 @@ class _Reading:
         stages = len(self._task.program.staged.stages)
         return lambda row: pass_stages([numbered(of_row(self.name, int(rows.positions[row])), 0)], stages)[0]
 
-    def _bundle(self, values: list[Any], rows: GoodRows) -> Bundle:
-        orders = of_rows(self.name, rows.positions.tolist())
-        times, produced = rows.event_times.tolist(), rows.clock.tolist()
-        return Bundle.fresh(values, times, orders, produced)
+    def _bundle(self, values: Lane[Any], rows: GoodRows) -> Bundle:
+        orders: Any = RowOrders.of_origin(self.name, rows.positions)
+        return Bundle.fresh(values, Integers(rows.event_times), orders, Integers(rows.clock))
 
 
 def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:
@@ -265,22 +267,48 @@ def pack_arrivals(
         if isinstance(at, tuple):
             places: list[At] | At = at
         else:
-            places = [(tick, 0) for tick in bundle.produced] if at is None else at[cut]
+            places = _ticks(bundle.produced) if at is None else at[cut]
         if isinstance(node, Write) and writer is not None:
             writer.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
             continue
         if isinstance(node, Write):
             yield Row(task.home, stage, Kind.OUTPUT, _dump_elements(PackedBundle(cut, places, bundle)))
             continue
+        kept = _in_lists(bundle)
         if cut in program.staged.owners:  # every shard sees a side input whole
-            payload = _dump_elements(PackedBundle(cut, places, bundle))
+            payload = _dump_elements(PackedBundle(cut, places, kept))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
-        for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
-            some = bundle if len(rows) == len(bundle) else bundle.take(rows)
+        for slot, rows in rows_by_shard(node, kept, len(program.labels) * program.buckets).items():
+            some = kept if len(rows) == len(kept) else kept.take(rows)
             mine = places if isinstance(places, tuple) else [places[row] for row in rows]
             bucket, index = divmod(slot, len(program.labels))
             yield Row(program.labels[index], stage, Kind.DATA, _dump_elements(PackedBundle(cut, mine, some)), bucket)
+
+
+def _in_lists(bundle: Bundle) -> Bundle:
+    """Return a bundle for a keyed node in lists: a shard may have to keep it until its tick is complete."""
+    return attrs.evolve(
+        bundle,
+        values=_listed(bundle.values),
+        times=_listed(bundle.times),
+        windows=_listed(bundle.windows),
+        panes=_listed(bundle.panes),
+        orders=_listed(bundle.orders),
+        produced=_listed(bundle.produced),
+    )
+
+
+def _listed(items: Sequence[_T]) -> Sequence[_T]:
+    return items if isinstance(items, list | Repeated) else list(items)
+
+
+def _ticks(produced: Sequence[int]) -> list[At] | At:
+    """Return the instant of each element, one for all under the wall clock."""
+    clock = produced.array if isinstance(produced, Integers) else None
+    if clock is not None and len(clock) and (clock == clock[0]).all():
+        return int(clock[0]), 0
+    return [(tick, 0) for tick in produced]
 
 
 def _dump_elements(packed: PackedBundle) -> bytes:

@@ -12,7 +12,7 @@ from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import events_of
 from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.chunk import Bucket
-from dataflow_model.runners.engine.columns.panes import from_ipc
+from dataflow_model.runners.engine.columns.ipc import from_ipc
 from dataflow_model.runners.engine.in_program import script_bundle
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.shard import StageShard, route

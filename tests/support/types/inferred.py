@@ -55,6 +55,10 @@ def named(word: str, *, by: int) -> str:
     return word * by
 
 
+def column(batch: Any) -> Any:
+    return batch["value"]
+
+
 def timed(word: str) -> dm.TimestampedValue[str]:
     return dm.TimestampedValue(word, 3)
 
@@ -101,6 +105,10 @@ def elements(words: Words) -> None:
     numbers, failed = words | dm.Map(int).with_exception_handling()
     assert_type(numbers, dm.PCollection[int])
     assert_type(failed, dm.PCollection[dm.DeadLetter])
+    on_columns = dm.Map(column, vectorized=True)
+    assert_type(words | "as they come" >> on_columns, dm.PCollection[Any])
+    assert_type(words | on_columns.with_output_types(int), dm.PCollection[int])
+    assert_type(words | "on columns" >> dm.Filter(column, vectorized=True), dm.PCollection[str])
     typed = dm.Map(lambda word: (word, 1)).with_output_types(tuple[str, int])
     assert_type(words | typed, dm.PCollection[tuple[str, int]])
     assert_type(words | CountWords(), dm.PCollection[tuple[str, int]])

@@ -20,23 +20,9 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.order import At, Order
 
-__all__ = ["PaneRecords", "PaneTable", "from_ipc", "to_ipc"]
+__all__ = ["PaneRecords", "PaneTable"]
 
 _MICROS = pa.timestamp("us", "UTC")
-
-
-def to_ipc(table: pa.Table) -> bytes:
-    """Return a table as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
-
-
-def from_ipc(content: bytes) -> pa.Table:
-    """Read what `to_ipc` wrote, without a copy of the columns."""
-    return pa.ipc.open_stream(pa.BufferReader(content)).read_all()
 
 
 @attrs.frozen(eq=False)

@@ -1,0 +1,272 @@
+"""The columns of elements: which an element has, and whether its values fit their types."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.errors import shown
+from dataflow_model.time import Duration, Instant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["MISSING", "columns_of_values", "fields_of", "fitted_columns", "inferred_type"]
+
+_PAIR: Final = 2
+_DEEPEST: Final = 100
+
+
+class _Missing:
+    """Marks a field that one record lacks and others have."""
+
+
+MISSING: Final = _Missing()
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return an element's columns: a record's fields; `key` and `value` (or its fields) of a pair; else `value`.
+
+    Raises:
+        ValueError: for a pair whose value has a field `key` too.
+
+    Example:
+        >>> fields_of(("UA", {"delay": 4}))
+        {'key': 'UA', 'delay': 4}
+        >>> fields_of(("UA", 4)), fields_of("UA")
+        ({'key': 'UA', 'value': 4}, {'value': 'UA'})
+    """
+    record = _record_fields(value)
+    if record is not None:
+        return record
+    if type(value) is not tuple or len(value) != _PAIR:
+        return {"value": value}
+    inner = _record_fields(value[1])
+    if inner is None:
+        return {"key": value[0], "value": value[1]}
+    if "key" in inner:
+        raise ValueError("the value of a pair must not have a field 'key', which is the name of the key's column")
+    return {"key": value[0], **inner}
+
+
+def columns_of_values(values: list[Any]) -> tuple[dict[str, list[Any]], list[int], list[tuple[int, str]]]:
+    """Return columns by name, which elements they hold, and which elements have no shape, each with the reason."""
+    columns = _columns_of_alike(values)
+    if columns is not None:
+        return columns, list(range(len(values))), []
+    columns = {}
+    kept: list[int] = []
+    misfits: list[tuple[int, str]] = []
+    for place, value in enumerate(values):
+        try:
+            fields = fields_of(value)
+        except ValueError as error:
+            misfits.append((place, str(error)))
+            continue
+        for name, inner in fields.items():
+            if name not in columns:
+                columns[name] = [MISSING] * len(kept)
+            columns[name].append(inner)
+        for name, column in columns.items():
+            if name not in fields:
+                column.append(MISSING)
+        kept.append(place)
+    return columns, kept, misfits
+
+
+def fitted_columns(
+    columns: Mapping[str, list[Any]], count: int, schema: pa.Schema, bad: dict[int, str]
+) -> pa.RecordBatch:
+    """Return columns in the types of a schema, with null for each value that does not fit.
+
+    A field that an element lacks is null.
+
+    Args:
+        columns: the values by name, with `MISSING` where an element lacks a field.
+        count: how many elements there are.
+        schema: all columns.
+        bad: takes the places of the elements that do not fit, each with the reason: a field that the schema lacks, a
+            null where there may be none, or a value that the column's type cannot hold without loss.
+
+    Example:
+        >>> bad = {}
+        >>> batch = fitted_columns({"delay": [4, 0.5]}, 2, pa.schema({"delay": pa.int64()}), bad)
+        >>> batch["delay"].to_pylist(), bad
+        ([4, None], {1: "column 'delay' is int64 and cannot hold 0.5 of type float"})
+    """
+    for name in (name for name in columns if name not in schema.names):
+        for row, value in enumerate(columns[name]):
+            if value is not MISSING:
+                bad.setdefault(row, f"the schema has no column {name!r}; it has {', '.join(schema.names)}")
+    ragged = len(columns) > 1 and any(_Missing in set(map(type, values)) for values in columns.values())
+    arrays = []
+    for field in schema:
+        values = columns.get(field.name)
+        if values is None:
+            values = [None] * count
+        elif ragged:
+            values = [None if value is MISSING else value for value in values]
+        array = _array(values, field)
+        if array is None:
+            array = _fitting(values, field, bad)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f.with_nullable(nullable=True) for f in schema]))
+
+
+def inferred_type(values: list[Any]) -> pa.DataType:
+    """Return the type of a column of values; text where only nulls are seen."""
+    known = [value for value in values if value is not None and value is not MISSING]
+    if known and all(isinstance(value, Instant) for value in known):
+        return pa.timestamp("us", "UTC")
+    if known and all(isinstance(value, Duration) for value in known):
+        return pa.duration("us")
+    plain = [shape for shape in map(_plain_if_shallow, known) if shape is not None]
+    kind = pa.null()
+    try:
+        kind = pa.infer_type(plain)
+    except (pa.ArrowException, OverflowError):  # mixed: the first value decides
+        for value in plain[:1]:
+            try:
+                kind = pa.infer_type([value])
+            except (pa.ArrowException, OverflowError):
+                kind = pa.null()
+    return pa.string() if pa.types.is_null(kind) else kind
+
+
+def _record_fields(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        return None if names is None else dict(zip(names, value, strict=True))
+    if isinstance(value, dict):
+        return {str(name): inner for name, inner in value.items()}
+    kind = type(value)
+    if attrs.has(kind):
+        return {field.name: getattr(value, field.name) for field in attrs.fields(kind)}
+    if dataclasses.is_dataclass(kind):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+    return None
+
+
+def _columns_of_alike(values: list[Any]) -> dict[str, list[Any]] | None:
+    """Turn values of one type into columns at once, where that is possible: named tuples, pairs, plain values."""
+    kinds = set(map(type, values))
+    if len(kinds) != 1:
+        return None
+    kind = kinds.pop()
+    if issubclass(kind, tuple):
+        names = getattr(kind, "_fields", None)
+        if names:
+            return {name: _items(values, place) for place, name in enumerate(names)}
+        if kind is not tuple or set(map(len, values)) != {_PAIR}:
+            return None
+        keys, inner = _items(values, 0), _items(values, 1)
+        if any(_is_record(inner_type) for inner_type in set(map(type, inner))):
+            columns = _columns_of_alike(inner) if type(inner[0]) is not tuple else None
+            return None if columns is None or "key" in columns else {"key": keys, **columns}
+        return {"key": keys, "value": inner}
+    return None if _is_record(kind) else {"value": values}
+
+
+def _items(values: list[Any], place: int) -> list[Any]:
+    """Return one item of each tuple; a `zip(*values)` would make an iterator of each, which is several times slower.
+
+    Rows look keys up by name as well, in Python, so their own `row[0]` is slower than that of `tuple`.
+    """
+    return list(map(tuple.__getitem__, values, itertools.repeat(place)))
+
+
+def _is_record(kind: type[Any]) -> bool:
+    named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return named or issubclass(kind, dict) or attrs.has(kind) or dataclasses.is_dataclass(kind)
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
+    """Return the values as a column, or `None` when one does not fit."""
+    kind = field.type
+    kinds = set(map(type, values))
+    if any(test(kind) and any(issubclass(one, lossy) for one in kinds) for test, lossy in _LOSSY):
+        return None
+    try:
+        if pa.types.is_nested(kind):
+            values = [_plain(value, kind) for value in values]
+        if pa.types.is_timestamp(kind) and kind.unit != "us":
+            array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind, safe=kind.unit != "ns")
+        else:
+            array = pa.array(values, kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
+        return None
+    return None if array.null_count and not field.nullable else array
+
+
+# What Arrow would take, and round or change in meaning.
+_LOSSY: Final = (
+    (pa.types.is_integer, (float, np.floating, decimal.Decimal)),
+    (pa.types.is_floating, (bool, np.bool_)),
+    (pa.types.is_timestamp, (float, np.floating)),
+    (pa.types.is_date, (dt.datetime, int)),
+)
+
+
+def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Array:
+    """Return a column with null where a value does not fit, and say which."""
+    good: list[Any] = []
+    for row, value in enumerate(values):
+        if _array([value], field) is None:
+            why = "must not be null" if value is None else f"is {field.type} and cannot hold {_shown(value)}"
+            bad.setdefault(row, f"column {field.name!r} {why}")
+            good.append(None)
+        else:
+            good.append(value)
+    array = _array(good, field.with_nullable(nullable=True))
+    if array is None:  # each fits alone, so all do
+        raise AssertionError(field)
+    return array
+
+
+def _shown(value: Any) -> str:
+    return f"{shown(value)} of type {type(value).__name__}"
+
+
+def _plain_if_shallow(value: Any) -> Any:
+    """Return a value as Arrow takes it, or `None` for one that no column can hold."""
+    try:
+        return _plain(value, None)
+    except ValueError:
+        return None
+
+
+def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
+    """Turn records and tuples inside a value into what Arrow takes for structs, lists and maps.
+
+    Raises:
+        ValueError: for a value with other fields than its column, and for one that is nested more than 100 deep.
+    """
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    if kind is not None and pa.types.is_list(kind) and isinstance(value, tuple | list | set | frozenset):
+        return [_plain(item, kind.value_type, depth + 1) for item in value]
+    if kind is not None and pa.types.is_map(kind) and isinstance(value, dict):
+        return [
+            (_plain(key, kind.key_type, depth + 1), _plain(item, kind.item_type, depth + 1))
+            for key, item in value.items()
+        ]
+    fields = _record_fields(value)
+    if fields is None and isinstance(value, tuple):
+        fields = {f"_{place}": item for place, item in enumerate(value, 1)}
+    if fields is not None:
+        if kind is None or not pa.types.is_struct(kind):
+            return {name: _plain(item, None, depth + 1) for name, item in fields.items()}
+        inner = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
+        if fields.keys() - inner.keys():
+            raise ValueError(f"a value has the fields {list(fields)}, but its column has {list(inner)}")
+        return {name: _plain(item, inner[name], depth + 1) for name, item in fields.items()}
+    if isinstance(value, set | frozenset | list):
+        return [_plain(item, None, depth + 1) for item in value]
+    return value

@@ -1,0 +1,229 @@
+"""Functions on columns: elements as record batches, and what a function gives for a batch as columns again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.errors import DataflowError, InvalidType
+from dataflow_model.metrics.collecting import in_scratch
+from dataflow_model.plan.dofn import VectorizedFilterFn
+from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.shapes import columns_of_values, fitted_columns
+from dataflow_model.runners.engine.lanes import ColumnValues, RowValues, columns_of, taken
+from dataflow_model.runners.engine.user_code import batch_error, listed, user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.nodes import ParDo
+
+__all__ = ["OnColumns", "run_on_columns"]
+
+_BATCHES: Final = (pa.RecordBatch, pa.Table, pa.Array, pa.ChunkedArray, np.ndarray)
+
+
+@attrs.frozen
+class OnColumns:
+    """What a function has given for some elements.
+
+    Attributes:
+        values: the outputs.
+        rows: the place of the element that each belongs to; `None` where each element has its output.
+        failed: the places of the elements for which the function raised, each with what it raised.
+    """
+
+    values: Sequence[Any]
+    rows: list[int] | None
+    failed: list[tuple[int, Exception]]
+
+
+def run_on_columns(node: ParDo, values: Sequence[Any]) -> OnColumns:
+    """Call a function on columns for some elements, of which there is at least one.
+
+    Where dead letters are kept, a batch for which the function raises is halved until the rows that it cannot take
+    stand alone: an output depends on its row only, whatever the batch.
+
+    Raises:
+        UserCodeError: for what the function raises, unless dead letters are kept; for an element that does not have the
+            columns; and for a result that has not one output for each row.
+    """
+    table, misfits = _conformed(values, node)
+    if misfits and node.dead_letters is None:
+        place, reason = misfits[0]
+        raise user_error(reason, node.label, values[place]) from reason
+    bad = {place for place, _ in misfits}
+    rows = [row for row in range(len(values)) if row not in bad] if bad else range(len(values))
+    calls = _Calls(node, rows, values)
+    start = 0
+    for batch in table.combine_chunks().to_batches():
+        calls.run(batch, start)
+        start += batch.num_rows
+    failed = sorted([*misfits, *calls.failed], key=lambda one: one[0])
+    if isinstance(node.fn, VectorizedFilterFn):
+        kept = list(itertools.chain.from_iterable(calls.results))
+        return OnColumns(taken(values, kept), kept, failed)
+    answered = list(itertools.chain.from_iterable(calls.answered)) if failed else None
+    return OnColumns(_together(calls.results), answered, failed)
+
+
+class _Calls:
+    """Calls of a function on batches.
+
+    Args:
+        node: the function's transform.
+        rows: the place of each row of the batches among the elements.
+        values: the elements.
+
+    Attributes:
+        results: of each batch its outputs; the places of those that stay if the function is a filter.
+        answered: of each batch the places of its elements.
+        failed: the places of the elements for which it raised, with what it raised.
+    """
+
+    def __init__(self, node: ParDo, rows: Sequence[int], values: Sequence[Any]) -> None:
+        self._node, self._rows, self._values = node, rows, values
+        self.results: list[Any] = []
+        self.answered: list[Sequence[int]] = []
+        self.failed: list[tuple[int, Exception]] = []
+
+    def run(self, batch: pa.RecordBatch, start: int) -> None:
+        """Call the function for a batch whose first row is row `start`; halve it where the function raises."""
+        node, count = self._node, batch.num_rows
+        try:
+            with in_scratch() as keep:  # what is called again counts once
+                given = _given(node, batch)
+                keep()
+        except Exception as error:
+            first = self._rows[start]
+            if node.dead_letters is None:
+                raise batch_error(error, node.label, count, self._values[first]) from error
+            if count == 1:
+                self.failed.append((first, error))
+                return
+            half = count // 2
+            self.run(batch.slice(0, half), start)
+            self.run(batch.slice(half), start + half)
+            return
+        rows = self._rows[start : start + count]
+        try:
+            columns = _outputs(given, count, node.label)
+            is_filter = isinstance(node.fn, VectorizedFilterFn)
+            self.results.append([rows[place] for place in _true(columns)] if is_filter else columns)
+        except DataflowError as error:  # no row is to blame
+            raise batch_error(error, node.label, count, self._values[rows[0]], hint=None) from error
+        self.answered.append(rows)
+
+
+def _conformed(values: Sequence[Any], node: ParDo) -> tuple[pa.Table, list[tuple[int, Exception]]]:
+    """Return elements as the columns that a function is given, and the places of those that do not have them."""
+    columns, schema = columns_of(values), node.columns
+    if schema is None:
+        if columns is not None:
+            return columns, []
+        raise InvalidType(
+            f"{node.label!r} works on columns, but the outputs of the step before it have no common type",
+            hint="let that step return the same columns for each batch, or declare them: .with_output_types(T)",
+        )
+    if columns is not None:
+        cast = _cast(columns, schema)
+        if cast is not None:
+            return cast, []
+    elements = list(values)
+    by_name, kept, shapeless = columns_of_values(elements)
+    named = {name: column for name, column in by_name.items() if name in schema.names}
+    reasons: dict[int, str] = {}
+    batch = fitted_columns(named, len(kept), schema, reasons)
+    misfits = dict(shapeless) | {kept[row]: reason for row, reason in reasons.items()}
+    if reasons:
+        batch = batch.take(pa.array([row for row in range(len(kept)) if row not in reasons], pa.int64()))
+    hint = "declare the type of the elements with .with_output_types(T) on the step before"
+    return pa.Table.from_batches([batch]), [
+        (place, InvalidType(f"the element does not have the columns of {node.label!r}: {reason}", hint=hint))
+        for place, reason in sorted(misfits.items())
+    ]
+
+
+def _cast(columns: pa.Table, schema: pa.Schema) -> pa.Table | None:
+    """Return the columns of a schema in its types; `None` if one is missing, or some value does not fit."""
+    if not set(schema.names) <= set(columns.column_names):
+        return None
+    try:
+        return pa.table([columns[field.name].cast(field.type) for field in schema], schema.names)
+    except pa.ArrowException:
+        return None
+
+
+def _given(node: ParDo, batch: pa.RecordBatch) -> Any:
+    """Return what a function gives for a batch; a generator is run to its end here, where errors are caught."""
+    results: Any = node.fn.process_batch(batch, *node.args, **node.kwargs)
+    return list(results) if isinstance(results, Iterator) else results
+
+
+def _outputs(given: Any, count: int, label: str) -> RowValues | ColumnValues:
+    """Return what a function has given for a batch of `count` rows as columns."""
+    if isinstance(given, _BATCHES):
+        raise InvalidType(
+            f"process_batch of {label!r} must yield its batch, but returned it", hint="write `yield`, not `return`"
+        )
+    batches = listed(given, label, "let process_batch yield one batch")
+    if len(batches) != 1:
+        raise InvalidType(
+            f"it yielded {len(batches)} batches for a batch of {count} rows",
+            hint="let process_batch yield one batch, with one row for each row that it was given",
+        )
+    [result] = batches
+    if isinstance(result, np.ndarray) and result.ndim == 1:
+        try:
+            result = pa.array(result)
+        except pa.ArrowException as error:
+            raise InvalidType(
+                f"Arrow cannot hold the values of {result!r}: {error}",
+                hint="return an array of numbers, texts or instants",
+            ) from error
+    if not isinstance(result, pa.RecordBatch | pa.Table | pa.Array | pa.ChunkedArray):
+        raise InvalidType(
+            f"it gave {type(result).__name__} for a batch of {count} rows",
+            hint="return a pyarrow.RecordBatch or Table for rows, or one array of Arrow or NumPy for plain values",
+        )
+    if len(result) != count:
+        raise InvalidType(
+            f"it gave {len(result)} outputs for a batch of {count} rows",
+            hint="give one output for each row; use Filter(…, vectorized=True) to drop rows, and FlatMap for several",
+        )
+    if isinstance(result, pa.RecordBatch | pa.Table):
+        row_type(result.schema)  # which raises for two columns of one name
+        return RowValues(pa.Table.from_batches([result]) if isinstance(result, pa.RecordBatch) else result)
+    if pa.types.is_struct(result.type):
+        raise InvalidType(
+            f"it gave an array of {result.type} for a batch of {count} rows",
+            hint="return rows: pa.RecordBatch.from_struct_array(array)",
+        )
+    return ColumnValues(result if isinstance(result, pa.ChunkedArray) else pa.chunked_array([result]))
+
+
+def _true(mask: RowValues | ColumnValues) -> list[int]:
+    """Return the places at which a mask is true; null is not."""
+    if not isinstance(mask, ColumnValues) or not pa.types.is_boolean(mask.column.type):
+        kind = mask.column.type if isinstance(mask, ColumnValues) else "rows"
+        raise InvalidType(f"it gave {kind} to filter by", hint="return an array of booleans: which rows to keep")
+    places: list[int] = np.flatnonzero(mask.column.fill_null(fill_value=False).to_numpy()).tolist()
+    return places
+
+
+def _together(results: Sequence[RowValues | ColumnValues]) -> Sequence[Any]:
+    """Return the outputs of several batches as one; columns where their types agree."""
+    rows = [one.table for one in results if isinstance(one, RowValues)]
+    arrays = [one.column for one in results if isinstance(one, ColumnValues)]
+    if len(results) == 1:
+        return results[0]
+    if rows and len(rows) == len(results) and all(table.schema.equals(rows[0].schema) for table in rows):
+        return RowValues(pa.concat_tables(rows))
+    if arrays and len(arrays) == len(results) and all(array.type == arrays[0].type for array in arrays):
+        return ColumnValues(pa.chunked_array([chunk for array in arrays for chunk in array.chunks], arrays[0].type))
+    return list(itertools.chain.from_iterable(results))
