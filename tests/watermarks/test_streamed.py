@@ -13,11 +13,10 @@ from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import DataFrameSource, Source
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.sharded.feed.pacing import held_back
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.rows import Kind, load
-from dataflow_model.runners.sharded.state.shard import ShardState
+from dataflow_model.runners.sharded.state.log import StateLog
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.dataframes import frame_rows
 from dataflow_model.testing import TestStream
@@ -29,6 +28,8 @@ from tests.support.watermarks.scripts import DAY, EARLY, FIXED, paper_script
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from dataflow_model.runners.engine.cells import KeyState
 
 BY_PERCENTILE = BY_TEN.trigger(EARLY)
 
@@ -120,9 +121,13 @@ def most_open(streamed: Streamed) -> int:
 def _open_windows(streamed: Streamed) -> int:
     open_windows = 0
     for (depth, shard), store in streamed.stores.items():
-        state = ShardState.open(Task(streamed.program, Worker()), depth, shard, store)
-        engines = [engine for engine in state.shard.engines.values() if isinstance(engine, GroupingEngine)]
-        open_windows += sum(len(engine.state.every_window()) for engine in engines)
+        log = StateLog(store, f"shard {shard} of stage {depth}")
+        log.open()
+        entries: dict[Any, Any] = {}
+        for delta in log.since("") or []:
+            entries.update(delta.entries)
+        states: list[KeyState] = [load(entry.state) for entry in entries.values() if entry is not None]
+        open_windows += sum(len(state.windows()) for state in states)
     return open_windows
 
 

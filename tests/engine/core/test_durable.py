@@ -20,12 +20,15 @@ from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.testing import strategies
+from dataflow_model.time import EventTime
+from dataflow_model.triggers.composites import MET
+from tests.support import scripting
 from tests.support.core_driving import by_instant, chunk_of, instants_of, joined, with_keys_that_vary
 from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.runners.engine.cells import Cell, KeyState
@@ -42,6 +45,7 @@ PERCENTILES = tuple(sorted(float(one) for one in strategies.PERCENTILES))
 FAST = int(os.environ.get("CORE_CASES", "200"))
 MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
 PARTS = 10
+KEPT = 1_000
 TURNS = ["go on", "go on", "go on", "core", "objects", "elsewhere"]
 
 
@@ -120,8 +124,13 @@ def objects_of(node: GroupByKeyAndWindow) -> GroupingEngine:
     return GroupingEngine(node, LateData.DROP, pickle.loads, PERCENTILES)
 
 
-def core_of(node: GroupByKeyAndWindow, kept: int) -> DurableMachine:
+def core_of(node: GroupByKeyAndWindow, kept: int = KEPT) -> DurableMachine:
     return DurableMachine(node, LateData.DROP, pickle.loads, PERCENTILES, kept=kept)
+
+
+def keys_in_columns(machine: Machine) -> int:
+    assert isinstance(machine, DurableMachine)
+    return machine._core.keys.in_use()
 
 
 def in_full(watermarks: Watermarks) -> tuple[int, tuple[int, ...]]:
@@ -142,7 +151,7 @@ def _plain(cell: Cell) -> Cell:
 
 
 def _says_nothing(tag: str, value: Any) -> bool:
-    return (tag == "met" and not value) or (type(value) is int and value == 0)
+    return (tag == MET and not value) or (type(value) is int and value == 0)
 
 
 def check(pick: Pick, script: TestStream, strategy: WindowingStrategy) -> None:
@@ -154,12 +163,29 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy) -> None:
     if pick([False, False, True]):
         instants = [with_keys_that_vary(now) for now in instants]
     cuts = {pick(range(1, len(instants) + 1)) for _ in range(pick([1, 3, 6, 20]))} - {len(instants)}
-    kept = pick([0, 3, 1_000])
+    kept = pick([0, 3, KEPT])
     objects = Run(node, kept, objects_of(node))
     drawn = Run(node, kept, pick([objects_of(node), core_of(node, kept)]))
     for begin, end in itertools.pairwise([0, *sorted(cuts), len(instants)]):
         drawn.take_turns(pick(TURNS))
         assert drawn.run(instants[begin:end]) == objects.run(instants[begin:end])
+
+
+def check_script(text: str, windowing: dm.WindowInto, combine: Any = None, *, scale: Any = 1) -> None:
+    """Run a short script, as in tests/support/scripting.py, an instant a micro-batch, by machines that take turns."""
+    node = GroupByKeyAndWindow(
+        label="sums", input=Ref("script"), strategy=windowing.strategy, combine=combine or dm.Sum()
+    )
+    instants = [
+        attrs.evolve(now, elements=tuple(attrs.evolve(one, value=one.value * scale) for one in now.elements))
+        for now in instants_of(scripting.script(text), windowing.strategy, PERCENTILES)
+    ]
+    makers: list[Callable[[GroupByKeyAndWindow], Machine]] = [objects_of, core_of]
+    for make, turns in itertools.product(makers, [["go on"], ["core"], ["objects", "core"]]):
+        objects, other = Run(node, KEPT, objects_of(node)), Run(node, KEPT, make(node))
+        for now, turn in zip(instants, itertools.cycle(turns), strict=False):
+            other.take_turns(turn)
+            assert other.run([now]) == objects.run([now])
 
 
 def by_draws(data: st.DataObject) -> Pick:
@@ -182,7 +208,7 @@ def check_seeds(seeds: range) -> None:
 
 
 def test_scripts_drawn_on_a_grid() -> None:
-    check_seeds(range(FAST))
+    check_seeds(range(FAST // 2))
 
 
 @pytest.mark.slow
@@ -202,3 +228,80 @@ def test_any_windows_under_any_trigger(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy, retracting: bool
 ) -> None:
     check(by_draws(data), script, attrs.evolve(strategy, retracting=retracting and strategy.accumulates))
+
+
+@pytest.mark.parametrize("scale", [2**58, -(2**61), 2**70, 1.5])
+def test_sums_of_any_size_and_kind_are_read_back(scale: Any) -> None:
+    windowing = scripting.sessions(dm.Repeatedly(dm.AfterCount(2)), lateness=60).accumulating_and_retracting()
+    check_script("e 1@1, e 2@2, e 3@17, e 4@18, w 25, e 5@10, e 6@11, w 50, w +inf", windowing, scale=scale)
+
+
+def test_windows_that_late_data_have_reopened_are_read_back() -> None:
+    windowing = scripting.fixed(dm.DefaultTrigger()).late_data("duplicate_window")
+    check_script("e 1@1, w 10, e 2@2, e 3@4, e 4@12, w 15, e 5@3, w 30, e 6@11, w +inf, e 7@3", windowing)
+
+
+TEN = dm.Duration(10_000_000)
+
+
+@attrs.frozen(repr=False)
+class Coloured(dm.IntervalWindow):
+    """A window with a field of its own."""
+
+    colour: str
+
+
+@attrs.frozen
+class ByColour(dm.WindowFn):
+    """Two windows of the same bounds for each element."""
+
+    def assign(self, timestamp: dm.EventTime, element: Any) -> list[Any]:
+        del element
+        start = EventTime(int(timestamp) // int(TEN) * int(TEN))
+        return [Coloured(start, start + TEN, colour) for colour in ("red", "blue")]
+
+
+def test_windows_of_users_classes_are_read_back_with_their_fields() -> None:
+    windowing = dm.Window.into(ByColour()).trigger(dm.Repeatedly(dm.AfterCount(2))).accumulating_and_retracting()
+    check_script("e 1@1, e 2@12, e 4@3, w 10, e 8@14, w 20, e 16@22, w +inf", windowing)
+
+
+def test_many_windows_of_users_classes_are_forgotten() -> None:
+    windowing = dm.Window.into(ByColour())
+    node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=windowing.strategy, combine=dm.Sum())
+    run = Run(node, 5, core_of(node, 5))
+    script = ", ".join(f"e 1@{at}, w {at}" for at in range(0, 300, 10))
+    for now in instants_of(scripting.script(script), windowing.strategy, PERCENTILES):
+        run.run([now])
+        assert isinstance(run.machine, DurableMachine)
+        assert len(run.machine._core._windows) <= 5
+
+
+def test_keys_without_windows_leave_nothing_in_memory() -> None:
+    strategy = scripting.fixed(dm.DefaultTrigger()).strategy
+    node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
+    run = Run(node, KEPT, core_of(node))
+    instants = list(instants_of(scripting.script("e 1@1, e 2@12, e 3@15, w 10, w 20, w 30"), strategy, PERCENTILES))
+    keys = []
+    for now in instants:
+        run.run([attrs.evolve(now, elements=tuple(attrs.evolve(one, key=one.number) for one in now.elements))])
+        keys.append((len(run.entries), keys_in_columns(run.machine)))
+    assert keys == [(1, 1), (2, 2), (3, 3), (2, 2), (0, 0), (0, 0), (0, 0), (0, 0)]
+
+
+def test_a_key_is_read_back_when_it_is_touched_and_no_sooner() -> None:
+    strategy = scripting.fixed(dm.DefaultTrigger()).strategy
+    node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
+    run = Run(node, KEPT, core_of(node))
+    instants = list(instants_of(scripting.script("e 1@1, e 2@12, e 3@25, w 5, e 4@26, w 20"), strategy, PERCENTILES))
+    by_key = [
+        attrs.evolve(now, elements=tuple(attrs.evolve(one, key=one.time // 10_000_000) for one in now.elements))
+        for now in instants
+    ]
+    keys = []
+    for place, now in enumerate(by_key[:6]):
+        if place == 3:
+            run.take_turns("core")
+        run.run([now])
+        keys.append(keys_in_columns(run.machine))
+    assert keys == [1, 2, 3, 0, 1, 1]

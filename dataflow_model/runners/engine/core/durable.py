@@ -155,7 +155,7 @@ class _DurableGrouping(CoreGrouping):
         """
         self.recycle()
         encoded = {number: key for key in self._touched if (number := self.keys.find(key)) is not None}
-        changes: dict[bytes, StoredKey | None] = dict.fromkeys(self._touched.intersection(self._stored.entries))
+        changes: dict[bytes, StoredKey | None] = {key: None for key in self._touched if key in self._stored.entries}
         for number, state in states_of(self, self._trees, encoded).items():
             dues = [state.dues(window, self._strategy, self.percentiles) for window in state.windows()]
             changes[encoded[number]] = StoredKey.of(freeze(state), [of for of in dues if of is not None])
