@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import dataflow_model as dm
 
@@ -48,7 +47,7 @@ def scaled(row: Any) -> tuple[int, int]:
 
 def scaled_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Do so for all rows of a batch."""
-    return pa.record_batch({"key": batch["key"], "value": pc.add(pc.multiply(batch["value"], 2), 1)})
+    return pa.record_batch({"key": batch["key"], "value": batch["value"].to_numpy() * 2 + 1})
 
 
 class Statistics(dm.CombineFn[int, tuple[int, int, int, int], Summary]):

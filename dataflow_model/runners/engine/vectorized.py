@@ -177,15 +177,7 @@ def _outputs(given: Any, count: int, label: str) -> RowValues | ColumnValues:
             f"it yielded {len(batches)} batches for a batch of {count} rows",
             hint="let process_batch yield one batch, with one row for each row that it was given",
         )
-    [result] = batches
-    if isinstance(result, np.ndarray) and result.ndim == 1:
-        try:
-            result = pa.array(result)
-        except pa.ArrowException as error:
-            raise InvalidType(
-                f"Arrow cannot hold the values of {result!r}: {error}",
-                hint="return an array of numbers, texts or instants",
-            ) from error
+    result = _in_arrow(batches[0])
     if not isinstance(result, pa.RecordBatch | pa.Table | pa.Array | pa.ChunkedArray):
         raise InvalidType(
             f"it gave {type(result).__name__} for a batch of {count} rows",
@@ -205,6 +197,19 @@ def _outputs(given: Any, count: int, label: str) -> RowValues | ColumnValues:
             hint="return rows: pa.RecordBatch.from_struct_array(array)",
         )
     return ColumnValues(result if isinstance(result, pa.ChunkedArray) else pa.chunked_array([result]))
+
+
+def _in_arrow(result: Any) -> Any:
+    """Return an array of NumPy as one of Arrow if it has one dimension, and anything else as it is."""
+    if not isinstance(result, np.ndarray) or result.ndim != 1:
+        return result
+    try:
+        return pa.array(result)
+    except pa.ArrowException as error:
+        raise InvalidType(
+            f"Arrow cannot hold the values of {result!r}: {error}",
+            hint="return an array of numbers, texts or instants",
+        ) from error
 
 
 def _true(mask: RowValues | ColumnValues) -> list[int]:
