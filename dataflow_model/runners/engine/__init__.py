@@ -1,1 +1,1 @@
-"""The engine: grouping, merging, triggering, accumulation, state and timers; it knows nothing of Spark."""
+"""The engine: grouping, merging, triggering, accumulation, state and timers; it knows nothing about Spark."""

@@ -1,4 +1,4 @@
-"""A Bloom filter: tells of most things that were never added that they were not, in a bit or so for each."""
+"""A Bloom filter, which rejects most absent ids at about one bit each."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["BloomFilter"]
 
 _BITS: Final = 10
 _PROBES: Final = 7
-"""With ten bits for each thing at least, seven probes call one stranger of a hundred known, or fewer."""
+"""With at least ten bits per hash, seven probes accept at most one absent hash in a hundred."""
 _LOW: Final = (1 << 32) - 1
 
 
 class BloomFilter:
-    """A set of hashes that may say yes wrongly, never no.
+    """A set of hashes that may wrongly report a hash as present, but never as absent.
 
-    Written here, since what is added are hashes in an array already, and one call takes them all; libraries take one
-    object a call.
+    It is implemented here because the hashes are already in an array, which one call can process; libraries take one
+    object per call.
 
     Args:
-        capacity: how many hashes it is made for; more make it say yes more often.
+        capacity: the number of hashes for which it is sized; with more hashes there are more false positives.
 
     Attributes:
-        capacity: as given.
-        added: how many have been added, repeated ones too.
+        capacity: the capacity.
+        added: the number of hashes added, including repeated ones.
 
     Source: the MillWheel paper, section 6.1.1; the probes are Kirsch and Mitzenmacher's.
 
@@ -51,7 +51,7 @@ class BloomFilter:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The size of the filter in memory, in bytes."""
         return len(self._bits)
 
     def add(self, hashes: NDArray[np.uint64]) -> None:
@@ -61,14 +61,14 @@ class BloomFilter:
             np.bitwise_or.at(self._array, places >> np.uint64(3), _bit(places))
 
     def may_hold(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Tell of each hash whether it may have been added."""
+        """Return, for each hash, whether it may have been added."""
         may = np.ones(len(hashes), np.bool_)
         for places in self._probes(hashes):
             may &= (self._array[places >> np.uint64(3)] & _bit(places)) != 0
         return may
 
     def may_hold_one(self, hashed: int) -> bool:
-        """Tell of one hash whether it may have been added: for a few, quicker than an array."""
+        """Return whether one hash may have been added; for a few hashes this is faster than an array."""
         place, step = hashed & _LOW, hashed >> 32 | 1
         bits, mask = self._bits, self._mask
         for _ in range(_PROBES):

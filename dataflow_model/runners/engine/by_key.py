@@ -1,4 +1,4 @@
-"""A bucket of a bounded job: keys one after the other, each in event-time order, the watermark following."""
+"""A bucket of a bounded job: one key after the other, each in event-time order, with the watermark following."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["NEVER", "run_by_key"]
 
 NEVER: Final = int(MIN_TIMESTAMP)
-"""Where the clock of a bounded job stands: it has no processing time."""
+"""The clock of a bounded job, which has no processing time."""
 
 
 class _ByKey(Protocol):
-    """A machine whose keys have nothing to do with one another."""
+    """A machine that processes each key independently."""
 
     label: str
 
     def stand_at(self, *, watermark: int, clock: int) -> None: ...
 
     def follow(self, elements: Bundle) -> None:
-        """Take the elements of one key in order; the watermark follows their event times."""
+        """Process the elements of one key in order; the watermark follows their event times."""
         ...
 
     def advance_watermarks(self, watermarks: Watermarks) -> None: ...
@@ -42,9 +42,9 @@ class _ByKey(Protocol):
 
 
 def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
-    """Run a bucket's keys one after the other: the watermark follows each key's elements, then goes to +∞.
+    """Run a bucket's keys one after the other: the watermark follows each key's elements, then advances to +∞.
 
-    The orders of what comes of them rise as it was emitted: here watermarks come between elements.
+    The orders of the outputs increase in order of emission, since here watermarks come between elements.
     """
     outputs: dict[str, Bundle] = {}
     slowest = SlowestKeys()

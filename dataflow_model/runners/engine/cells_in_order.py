@@ -1,4 +1,4 @@
-"""The cells of one key in order of time, for windows of which no two intersect."""
+"""The cells of one key in order of time, for windows that do not intersect."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _END: Final = operator.attrgetter("end")
 
 
 class CellsInOrder(dict[Window, Cell]):
-    """Cells by window, which also finds the windows that intersect another one in O(log n) comparisons.
+    """Cells by window; it also finds the windows that intersect a given window in O(log n) comparisons.
 
-    No two of its windows may intersect, as is so once intersecting windows have merged: in order of start they are then
-    in order of end too. Pickles as a plain dict.
+    No two of its windows may intersect, which holds after intersecting windows have merged. So the order by start is
+    also the order by end. It is pickled as a plain dict.
 
     Example:
         >>> from dataflow_model.values import interval
@@ -52,7 +52,7 @@ class CellsInOrder(dict[Window, Cell]):
         del self._windows[self._windows.index(window, place)]
 
     def pop(self, window: Window, default: Any = None) -> Any:
-        """Take a window out and return its cell, or the default."""
+        """Remove a window and return its cell, or the default."""
         cell = self.get(window)
         if cell is None:
             return default

@@ -1,4 +1,4 @@
-"""Deduplicate on one shard: of the elements with one id the first passes."""
+"""Deduplicate on one shard: keep the first element with each id."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["DeduplicatingEngine"]
 
 
 class DeduplicatingEngine(KeyedEngine):
-    """One Deduplicate on one shard; takes pairs of id and element, and gives elements.
+    """One Deduplicate on one shard; the input is pairs of id and element, the output elements.
 
-    An element whose slice of event time has gone cannot be judged: it is dropped and counted. What passes is changed in
-    nothing, and holds nothing back.
+    An element whose slice of event time has expired cannot be checked, so it is dropped and counted. Elements that pass
+    are unchanged and do not hold back the watermark.
 
     Args:
         node: the Deduplicate.
-        percentiles: those below 100 of the watermark that someone asks for, in order.
-        tells_percentile: whether a function behind it asks for the watermark's percentile.
-        ids: where the ids are; made for the node's horizon where it is not given.
+        percentiles: the percentiles of the watermark below 100 that the plan uses, in order.
+        tells_percentile: whether a function downstream requests `watermark_percentile`.
+        ids: the store of the ids; by default one with the node's horizon.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class DeduplicatingEngine(KeyedEngine):
         return outputs
 
     def state_size(self) -> tuple[int, int] | None:
-        """Return how many ids there are, and their bytes, as last counted: the one who asks may be another thread."""
+        """Return the number of ids and their bytes, as last counted, since the caller may be another thread."""
         return self.counters["ids"], self.counters["id_bytes"]
 
     def run_bounded(self, bucket: Bucket) -> Produced:
-        """Return what passes of all the elements that some ids have in a bounded job, in the order of the input.
+        """Return the elements of a bucket of a bounded job that pass, in the order of the input.
 
-        Per id they go in the order of event times, and the watermark follows them.
+        The elements of each id are processed in event-time order, and the watermark follows them.
         """
         inbox, slices = bucket.elements, self.ids.slices
         encoded = [encoded_key(self.label, pair) for pair in inbox.values]
@@ -74,7 +74,7 @@ class DeduplicatingEngine(KeyedEngine):
         rows = []
         for row in sorted(range(len(inbox)), key=lambda row: (inbox.times[row], inbox.orders[row])):
             time, kept = inbox.times[row], last.get(encoded[row])
-            if kept is None or slices.expiry(kept) < time:  # elements at a time come before the watermark gets there
+            if kept is None or slices.expiry(kept) < time:  # elements at a time come before the watermark reaches it
                 last[encoded[row]] = slices.of(time)
                 rows.append(row)
         self.counters["elements_in"] += len(inbox)
@@ -84,7 +84,7 @@ class DeduplicatingEngine(KeyedEngine):
         return produced
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
-        """Cut the sets of ids."""
+        """Return the ids of one shard."""
         return ids_of_share(parts, share)
 
     def _first_of(self, inbox: Bundle) -> Bundle:
@@ -93,11 +93,11 @@ class DeduplicatingEngine(KeyedEngine):
         sealed = ids.sealed(encoded)
         rows = []
         late = 0
-        for row, (one, known, time) in enumerate(zip(encoded, sealed, inbox.times, strict=True)):
+        for row, (record_id, known, time) in enumerate(zip(encoded, sealed, inbox.times, strict=True)):
             number = slices.of(time)
             if slices.expiry(number) <= self.watermark:
                 late += 1
-            elif not known and ids.add(one, number):
+            elif not known and ids.add(record_id, number):
                 rows.append(row)
         self.counters["elements_in"] += len(inbox)
         self.counters["dropped_because_late"] += late
@@ -113,7 +113,7 @@ class DeduplicatingEngine(KeyedEngine):
         return passed
 
     def _measure(self) -> None:
-        """Say how many ids there are and what they take; shards' figures add up."""
+        """Update the counters of ids and their bytes, which are added up over shards."""
         self.counters["ids"] = len(self.ids)
         self.counters["id_bytes"] = self.ids.nbytes if len(self.ids) else 0
         self.counters["bloom_hits"] += self.ids.filter_hits

@@ -1,4 +1,4 @@
-"""What a function gave for the elements of one piece of work, so that the work can be done again without asking it."""
+"""The outputs of a function for a piece of work, so that the work can be repeated without calling the function."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import attrs
 __all__ = ["Address", "Draws"]
 
 Address: TypeAlias = tuple[Any, ...]
-"""What tells elements apart that get outputs of their own. Those with one address are interchangeable."""
+"""Identifies elements with the same outputs; elements with the same address are interchangeable."""
 
 
 @attrs.define
 class Draws:
-    """Outputs by address; where several elements have one, in the order in which they came.
+    """Outputs by address; those of several elements with the same address are in order of arrival.
 
     Attributes:
-        before: what an earlier attempt at the same work was given.
-        now: what this one was given.
-        asked: how many elements of this one the function was asked for.
+        before: the outputs in an earlier attempt at the same work.
+        now: the outputs in this attempt.
+        asked: the number of elements in this attempt for which the function was called.
 
     Example:
         >>> first = Draws()
@@ -36,14 +36,14 @@ class Draws:
     asked: int = 0
 
     def again(self, address: Address) -> list[Any] | None:
-        """Return what the earlier attempt was given for the next element of an address; `None` if there was none."""
-        given, before = self.now.setdefault(address, []), self.before.get(address, [])
-        if len(given) >= len(before):
+        """Return the earlier attempt's outputs for the next element with an address; `None` if it had none."""
+        outputs, before = self.now.setdefault(address, []), self.before.get(address, [])
+        if len(outputs) >= len(before):
             return None
-        given.append(before[len(given)])
-        return given[-1]
+        outputs.append(before[len(outputs)])
+        return outputs[-1]
 
     def add(self, address: Address, outputs: list[Any]) -> None:
-        """Note what the function gave for the next element of an address."""
+        """Add the function's outputs for the next element with an address."""
         self.now.setdefault(address, []).append(outputs)
         self.asked += 1

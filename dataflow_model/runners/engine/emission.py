@@ -1,4 +1,4 @@
-"""Emission: how a firing becomes panes, and under a retracting strategy what it takes back."""
+"""Emission: how a firing becomes panes and, with a retracting strategy, retractions."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 __all__ = ["Emitter", "Firing"]
 
 _CLEARS: Final[dict[AccumulationMode, Callable[[FiringMode], bool]]] = {
-    AccumulationMode.CLEAR_ALWAYS: lambda _wish: True,
-    AccumulationMode.CLEAR_BY_DEFAULT: lambda wish: wish is not FiringMode.ACCUMULATE,
-    AccumulationMode.ACCUMULATE_BY_DEFAULT: lambda wish: wish is FiringMode.CLEAR,
-    AccumulationMode.ACCUMULATE_ALWAYS: lambda _wish: False,
+    AccumulationMode.CLEAR_ALWAYS: lambda _mode: True,
+    AccumulationMode.CLEAR_BY_DEFAULT: lambda mode: mode is not FiringMode.ACCUMULATE,
+    AccumulationMode.ACCUMULATE_BY_DEFAULT: lambda mode: mode is FiringMode.CLEAR,
+    AccumulationMode.ACCUMULATE_ALWAYS: lambda _mode: False,
 }
-"""Whether a pane's contents are gone after it, from the mode and from what the trigger wishes."""
+"""Whether a pane's contents are cleared after it, given the accumulation mode and the trigger's firing mode."""
 _PANES: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
 _OBEDIENT: Final = frozenset({AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT})
 
 
 @attrs.frozen(kw_only=True)
 class Firing:
-    """Why a window's contents may go out now.
+    """Why a window's contents may be emitted now.
 
     Attributes:
         watermark: the low watermark.
-        produced: the deadline that fired, else the clock.
-        by_trigger: whether the trigger fired; else the window expires.
+        produced: the deadline that fired, or the clock if none did.
+        by_trigger: whether the trigger fired; otherwise the window expires.
         passing: whether the watermark passes the end of the window in this event.
-        forced: whether a pane goes out with nothing new in it.
+        forced: whether a pane is emitted even if it has nothing new.
         last: whether the window expires.
-        wish: what the trigger wishes for the contents.
+        mode: the trigger's firing mode, which may keep or clear the contents.
     """
 
     watermark: int
@@ -57,24 +57,24 @@ class Firing:
     passing: bool = False
     forced: bool = False
     last: bool = False
-    wish: FiringMode = FiringMode.DEFAULT
+    mode: FiringMode = FiringMode.DEFAULT
 
 
 class Emitter:
     """Turns firings of one grouping into rows of its output.
 
     Args:
-        label: the grouping's.
+        label: the label of the grouping.
         strategy: its windowing strategy.
         combine: its combiner.
-        trigger: the trigger's name.
-        counters: where panes are counted.
-        keeps_history: whether the trigger looks at the panes so far.
-        percentile_of: tells the watermark's percentile of an event time, where a function behind asks for it; a pane
-            is late or not by its timing.
+        trigger: the name of the trigger.
+        counters: the counters of panes.
+        keeps_history: whether the trigger reads the panes so far.
+        percentile_of: a function from an event time to the watermark's percentile, if a function downstream requests
+            it; whether a pane is late depends on its timing.
 
     Attributes:
-        emissions: told what causes the panes to come.
+        emissions: records what causes the next panes.
     """
 
     def __init__(
@@ -101,36 +101,36 @@ class Emitter:
         self.emissions = Emissions()
 
     def fire(self, state: KeyState, window: Window, cell: Cell, firing: Firing) -> None:
-        """Emit what is new in a window, or forced; then clear what the mode clears."""
+        """Emit a pane if the window has something new or it is forced; then clear the contents if the mode says so."""
         if cell.pending or firing.forced:
-            if self._strategy.retracting and not self._holds(cell):  # all was taken back: there is no value any more
+            if self._strategy.retracting and not self._holds(cell):  # everything was retracted, so there is no value
                 self._take_back(state.key, cell, firing.produced)
             else:
                 self._emit(state.key, window, cell, self._info(window, cell, firing), firing.produced)
-        if self._clears(firing.wish):
+        if self._clears(firing.mode):
             cell.clear(self._combine.create_accumulator())
         cell.settle()
 
     def clear(self, cell: Cell) -> None:
-        """Drop a window's contents because its trigger says so, in the modes that obey."""
+        """Clear a window's contents at the trigger's request, in the accumulation modes that allow it."""
         if self._obeys:
             self.counters["cleared_by_trigger"] += cell.held
             cell.clear(self._combine.create_accumulator())
             cell.settle()
 
     def reopened(self, key: Any, window: Window, cell: Cell, produced: int) -> None:
-        """Emit the one pane of an expired window that late data have opened again."""
+        """Emit the only pane of an expired window that late data have reopened."""
         info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.LATE, trigger=None)
         self._emit(key, window, cell, info, produced)
 
     def take(self) -> Bundle:
-        """Return the rows since the last call, in order of emission; the instant ends here."""
+        """Return the rows since the last call, in order of emission, and end the instant."""
         self.emissions.end()
         output, self.output = self.output, Bundle()
         return output
 
     def _holds(self, cell: Cell) -> bool:
-        """Tell whether a window has anything in it; where inputs are kept they say so, else their number does."""
+        """Return whether a window has any elements, by its kept inputs if there are any, else by their number."""
         return bool(cell.accumulator if isinstance(self._combine, MultisetFn) else cell.held)
 
     def _info(self, window: Window, cell: Cell, firing: Firing) -> PaneInfo:
@@ -159,7 +159,7 @@ class Emitter:
         self.counters[_PANES[info.timing]] += 1
 
     def _take_back(self, key: Any, cell: Cell, produced: int) -> Hashable | None:
-        """Emit the retractions of what stands, by source window; return the name of the emission, if there are any."""
+        """Emit retractions of the current values, by source window; return the id of the emission, if there are any."""
         emission: Hashable | None = None
         for standing in sorted(cell.standing, key=_by_window):
             emission = emission or (self._label, self.emissions.next())

@@ -1,4 +1,4 @@
-"""The watermark of one source: a fold over what was observed of its origins, tick by tick."""
+"""The watermark of one source, computed from the observations of its origins, tick by tick."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ __all__ = ["NOTHING_YET", "OriginProgress", "Settled", "SourceProgress"]
 NOTHING_YET: Final = int(MIN_TIMESTAMP)
 _END: Final = int(MAX_TIMESTAMP)
 _CELLS: Final = 2_000_000
-"""How many ticks times origins are worked out at once at most: some tens of megabytes."""
+"""The maximum number of ticks times origins that are computed at once (some tens of megabytes)."""
 
 
 @attrs.define
 class OriginProgress:
-    """How far one origin has come.
+    """The progress of one origin.
 
     Attributes:
-        declared: whether it holds the watermark before it has given anything.
-        greatest: the greatest event time that the estimator looks at.
+        declared: whether it holds back the watermark before its first record.
+        greatest: the greatest event time that the estimator uses.
         peak: the greatest event time of all its records.
-        records: how many there were.
+        records: the number of records.
         last: its last tick.
-        watermark: where it stood after the last complete tick; +∞ once it has ended.
-        ended: the tick with which it ended, once it has.
-        sketch: its skew, where anybody wants it.
-        pending: what was observed at ticks that are not complete.
+        watermark: its watermark after the last complete tick; +∞ once it has ended.
+        ended: the tick with which it ended, if it has.
+        sketch: the sketch of its skew, if it is needed.
+        pending: the observations of ticks that are not complete.
     """
 
     declared: bool = False
@@ -63,12 +63,12 @@ class OriginProgress:
     pending: list[Part] = attrs.field(factory=list, eq=False)
 
     def end(self) -> None:
-        """Note that all it will ever give has been observed."""
+        """Record that all its records have been observed."""
         if self.ended is None:
             self.ended = max([self.last, *(int(part.ticks[-1]) for part in self.pending)])
 
     def take(self, until: int) -> Part:
-        """Return what was observed at ticks up to `until`; the rest stays pending."""
+        """Remove and return the observations of ticks up to `until`; the rest stays pending."""
         parts, self.pending = self.pending, []
         ticks = np.concatenate([part.ticks for part in parts])
         order = np.argsort(ticks, kind="stable")
@@ -91,7 +91,7 @@ class OriginProgress:
 
 @attrs.frozen(eq=False)
 class _Course:
-    """One origin over some ticks: its watermark, how many records it had given, whether it counts, what was learned."""
+    """One origin over some ticks: its watermark, its number of records, whether it counts, and the learned delays."""
 
     watermark: NDArray[np.int64]
     records: NDArray[np.int64]
@@ -103,12 +103,12 @@ class _Course:
 
 @attrs.define
 class Settled:
-    """What is remembered of all origins that have ended, instead of one entry for each.
+    """The summary of all origins that have ended, instead of one entry for each.
 
     Attributes:
-        origins: how many there were.
-        records: how many records they had.
-        newest: where the watermark of the newest one stood.
+        origins: the number of origins.
+        records: the number of their records.
+        newest: the watermark of the newest origin.
     """
 
     origins: int = 0
@@ -118,11 +118,11 @@ class Settled:
 
 @attrs.define
 class SourceProgress:
-    """How far a source has come.
+    """The progress of a source.
 
     Attributes:
-        origins: of its watermark, by name; those that have not ended.
-        settled: the others.
+        origins: the origins of its watermark that have not ended, by name.
+        settled: the summary of the other origins.
         low: its low watermark.
         high: its percentiles below 100, in order.
     """
@@ -133,30 +133,30 @@ class SourceProgress:
     settled: Settled = attrs.field(factory=Settled)
 
     def declare(self, names: Iterable[str]) -> None:
-        """Let origins hold the watermark until they have reported."""
+        """Declare origins, which hold back the watermark until they have reported."""
         for name in names:
             self.origins.setdefault(name, OriginProgress()).declared = True
 
     def observe(self, parts: Iterable[Part]) -> None:
-        """Take in what a read has seen."""
+        """Add the observations of a read."""
         for part in parts:
             if len(part.ticks):
                 self.origins.setdefault(part.name, OriginProgress()).pending.append(part)
 
     def end(self, names: Collection[str]) -> None:
-        """Note that all that these origins will give has been observed."""
+        """Record that all records of these origins have been observed."""
         for name in names:
             self.origins.setdefault(name, OriginProgress()).end()
 
     def advance(
         self, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the watermark after each complete tick, and its percentiles in columns; fold what was observed.
+        """Return the watermark after each complete tick, and its percentiles in columns; consume the observations.
 
-        The low watermark is the least of the origins that count: idle ones and those that have ended do not, and
-        where none counts it stays. A percentile p is the largest event time that origins of at least p % of the
-        weight have reached, where those that have ended have reached +∞; with one origin, what p % of its records
-        have not been behind. Neither ever falls.
+        The low watermark is the minimum over the origins that count. Idle and ended origins do not count; if no origin
+        counts, the watermark stays. The percentile p is the greatest event time that origins with at least p % of the
+        weight have reached, where ended origins have reached +∞; with one origin, it is the greatest event time behind
+        which at most 100 − p % of its records have been. Neither ever decreases.
         """
         if source.watermark_origins.by is None:
             self.declare([WHOLE])
@@ -183,7 +183,7 @@ class SourceProgress:
             low = np.where(counts, np.minimum(low, course.watermark), low)
             counted |= counts
         newest = NOTHING_YET
-        if isinstance(source.watermark, OldestFile):  # when all are finished: what is still to come is newer
+        if isinstance(source.watermark, OldestFile):  # when all files are finished, since later ones are newer
             newest = max((int(course.watermark[-1]) for course in courses), default=NOTHING_YET)
             newest = max(newest, self.settled.newest)
         low = np.maximum.accumulate(np.maximum(np.where(counted, low, newest), self.low))
@@ -206,7 +206,7 @@ class SourceProgress:
         return low, high
 
     def _settle(self, name: str, origin: OriginProgress, watermark: int) -> None:
-        """Forget an origin that has ended, but for what it adds to those that have."""
+        """Move an origin that has ended to the summary of ended origins."""
         del self.origins[name]
         self.settled.origins += 1
         self.settled.records += origin.records
@@ -216,7 +216,7 @@ class SourceProgress:
 def _follow(
     name: str, origin: OriginProgress, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float]
 ) -> _Course:
-    """Return an origin's course over complete ticks, and fold what was observed of it."""
+    """Return an origin's course over complete ticks, and consume its observations."""
     reported = origin.last != NOTHING_YET
     none = np.empty(0, np.int64)
     seen = origin.take(int(ready[-1])) if origin.pending else Part("", none, none, none)
@@ -232,7 +232,7 @@ def _follow(
     holds = np.full(len(ready), origin.declared or reported) | (place > 0)
     idle_after = source.watermark_origins.idle_after
     if idle_after is not None and not isinstance(source.watermark, WallTime):
-        # A silence counts from the last record; before the first there is none, only a declaration that holds.
+        # Idleness is measured from the last record; before the first record a declared origin just holds.
         silent = np.where(last == NOTHING_YET, ready, last)
         holds &= ready - silent <= int(idle_after)
     reached = ready if isinstance(source.watermark, WallTime) else greatest[place]
@@ -242,7 +242,7 @@ def _follow(
         watermark = np.where(delays[:, 0] == UNKNOWN, NOTHING_YET, watermark - delays[:, 0])
     if origin.declared and not isinstance(source.watermark, WallTime):
         watermark = np.where(last == NOTHING_YET, NOTHING_YET, watermark)
-    if isinstance(source.watermark, OldestFile):  # known before the first record, and silence changes nothing
+    if isinstance(source.watermark, OldestFile):  # known before the first record, and not affected by idleness
         watermark = np.full(len(ready), int(source.watermark.created_at(name)), np.int64)
         holds = np.ones(len(ready), np.bool_)
     ended = np.zeros(len(ready), np.bool_) if origin.ended is None else ready >= origin.ended
@@ -256,16 +256,16 @@ def _follow(
 def _learn(
     origin: OriginProgress, source: Source, seen: Part, percentiles: Sequence[float]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the greatest event time and the quantiles of the skew before the first tick and after each.
+    """Return the greatest event time and the quantiles of the skew, before the first tick and after each tick.
 
-    The quantiles that are wanted: the estimator's own first, if it has one, then those of the percentiles.
+    The quantiles are first that of the estimator, if it has one, then those of the percentiles.
     """
     if origin.sketch is None:
         adaptive = isinstance(source.watermark, AdaptiveLateness)
         own = (1 - source.watermark.fraction,) if isinstance(source.watermark, AdaptiveLateness) else ()
         over_one = source.watermark_origins.by is None
         origin.sketch = SkewSketch((*own, *(quantiles_of(percentiles) if over_one or not adaptive else ())))
-    # Before an upgrade nobody may have wanted to learn from what is only complete now.
+    # An older version of the pipeline may not have needed a sketch of the observations that are complete only now.
     counts = np.zeros_like(seen.counts) if seen.times is None else seen.counts
     times = np.empty(0, np.int64) if seen.times is None else seen.times
     before = np.array([origin.sketch.learned], np.int64)
@@ -286,7 +286,7 @@ def _learn(
 
 
 def _estimated(source: Source, reached: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return what a source's estimator makes of how far an origin has come."""
+    """Return the estimator's watermark for the progress of an origin."""
     match source.watermark:
         case BoundedOutOfOrderness(delay=delay) | WallTime(delay=delay):
             behind = np.maximum(reached, NOTHING_YET + int(delay)) - int(delay)
@@ -296,13 +296,13 @@ def _estimated(source: Source, reached: NDArray[np.int64]) -> NDArray[np.int64]:
         case AtTheEnd():
             return np.full(len(reached), NOTHING_YET, np.int64)
         case estimator:
-            found, inverse = np.unique(reached, return_inverse=True)
-            values = [int(estimator.watermark(EventTime(int(value)))) for value in found]
+            distinct, inverse = np.unique(reached, return_inverse=True)
+            values = [int(estimator.watermark(EventTime(int(value)))) for value in distinct]
             return np.array(values, np.int64)[inverse]
 
 
 def _within_one(course: _Course, count: int, low: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the percentiles of the only origin: behind its greatest event time by a quantile of its skew."""
+    """Return the percentiles of the only origin: its greatest event time minus a quantile of its skew."""
     if course.delays is None:
         return np.repeat(low[:, None], count, axis=1)
     delays = course.delays[:, -count:]
@@ -313,17 +313,17 @@ def _within_one(course: _Course, count: int, low: NDArray[np.int64]) -> NDArray[
 def _over_origins(
     courses: Sequence[_Course], settled: Settled, ticks: int, percentiles: Sequence[float], *, by_records: bool
 ) -> NDArray[np.int64]:
-    """Return the largest event time that origins of at least p % of the weight have reached, for each p."""
-    ended = np.full(ticks, _END, np.int64)  # those that have ended before
+    """Return, for each p, the greatest event time that origins with at least p % of the weight have reached."""
+    ended = np.full(ticks, _END, np.int64)  # the origins that had already ended
     values = np.stack([ended, *(np.where(course.ended, _END, course.watermark) for course in courses)], axis=1)
-    there = np.ones(ticks, np.bool_)
-    counts = np.stack([there, *(course.holds | course.ended for course in courses)], axis=1)
+    always = np.ones(ticks, np.bool_)
+    counts = np.stack([always, *(course.holds | course.ended for course in courses)], axis=1)
     weights = counts.astype(np.int64)
     weights[:, 0] = settled.origins
     if by_records:
         before = np.full(ticks, settled.records, np.int64)
         records = np.stack([before, *(course.records for course in courses)], axis=1)
-        # What an origin that has not reported will weigh is not known, so there is no percentile until all have.
+        # The weight of an origin that has not reported is unknown, so there is no percentile until all have.
         missing = (counts & (records == 0) & (values != _END)).any(axis=1)
         weights = np.where(missing[:, None], 0, counts * records)
     order = np.argsort(values, axis=1, kind="stable")[:, ::-1]

@@ -1,4 +1,4 @@
-"""Feeding a grouping: its elements in order, each with what it takes the place of."""
+"""Feed a grouping its elements in order, each with the values that it replaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["feed_pairs"]
 
 
 def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -> None:
-    """Give a grouping its elements in order.
+    """Feed a grouping its elements in order.
 
     Args:
         engine: the grouping.
@@ -27,8 +27,8 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
         follow: whether the watermark follows their event times, as in a bounded job.
 
     Raises:
-        InvalidType: for an element that is no pair.
-        UserCodeError: when a combiner, a window function or a trigger of the user's raises.
+        InvalidType: for an element that is not a pair.
+        UserCodeError: if a combiner, a window function or a trigger of the user raises.
     """
     for value in inbox.values:
         as_pair(value, engine.label)
@@ -46,18 +46,18 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
                 element(value[0], value[1], time, windows, order, replacing[row])
             elif not (inbox.updates and inbox.is_retraction(row)):
                 element(value[0], value[1], time, windows, order)
-        except UserCodeError:  # of a window that the watermark has reached, and says so
+        except UserCodeError:  # raised by a firing of the watermark, which the error already describes
             raise
         except Exception as error:
             raise user_error(error, engine.label, value, hint=None) from error
 
 
 def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[int, list[Window]]]:
-    """Find what each value that is taken back makes room for: the next one of its emission, key and window.
+    """Match retractions with the values that replace them: the next value of the same emission, key and window.
 
     Returns:
-        by the place of a value, what it replaces in each window; and by the place of a retraction, the windows in
-        which nothing replaces it.
+        the values that each value replaces in each window, by its place; and the windows in which nothing replaces a
+        retraction, by its place.
     """
     replacing: dict[int, dict[Window, list[Any]]] = {}
     alone: dict[int, list[Window]] = {}

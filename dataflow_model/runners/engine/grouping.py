@@ -1,8 +1,8 @@
 """GroupByKeyAndWindow for one shard: a machine over elements, watermarks, clock values and signals, in order.
 
-This is the general path: it sees each element, runs any trigger tree and any window function. The events of one
-instant come in as calls; panes go out in `take_output`. State lives in a store by encoded key, so that a runner
-can make just the keys durable that have changed.
+This is the general path: it processes each element, and runs any trigger tree and any window function. The events of
+one instant are calls; `take_output` returns the panes. State is in a store by encoded key, so that a runner needs to
+make only the changed keys durable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _UNCHANGED: Final[tuple[Window, ...]] = ()
 
 
 class _Sight:
-    """What a trigger may see of the window that it runs for."""
+    """What a trigger can read of the current window."""
 
     __slots__ = ("_engine", "cell")
 
@@ -56,7 +56,7 @@ class _Sight:
         self.cell: Cell | None = None
 
     def peek_value(self) -> Any:
-        """Return what a pane would hold now."""
+        """Return the value of a pane if it were emitted now."""
         assert self.cell is not None  # noqa: S101 - set before each call of the machine
         return self._engine.combine.extract_output(self.cell.accumulator)
 
@@ -72,10 +72,10 @@ class GroupingEngine(KeyedEngine):
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
-        thaw: turns a stored key's bytes into its state, for state that was loaded.
-        percentiles: those below 100 that any trigger of the plan waits for, in order.
-        takes_back: whether its input may take values back.
-        tells_percentile: whether a function behind it asks for the watermark's percentile.
+        thaw: decodes a stored key's state, for state that was loaded.
+        percentiles: the percentiles below 100 that the plan uses, in order.
+        takes_back: whether its input may contain retractions.
+        tells_percentile: whether a function downstream requests `watermark_percentile`.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class GroupingEngine(KeyedEngine):
         )
 
     def set_up(self) -> None:
-        """Set the combiner up before it is first called, unless that has been done."""
+        """Set up the combiner before its first call, unless that has been done."""
         self._lifetime.set_up()
 
     def tear_down(self) -> None:
-        """Let the combiner go."""
+        """Tear down the combiner."""
         self._lifetime.tear_down()
 
     def run_bounded(self, bucket: Bucket) -> Produced:
@@ -123,7 +123,7 @@ class GroupingEngine(KeyedEngine):
         return run_by_key(self, bucket.elements)
 
     def follow(self, elements: Bundle) -> None:
-        """Take the elements of one key in order; the watermark follows their event times."""
+        """Process the elements of one key in order; the watermark follows their event times."""
         feed_pairs(self, elements, follow=True)
 
     def take_outputs(self) -> dict[str, Bundle]:
@@ -148,14 +148,14 @@ class GroupingEngine(KeyedEngine):
         return self.take_outputs()
 
     def advance_clock(self, processing_time: int) -> None:
-        """Take the processing clock forward: the timers before `processing_time` run, then it is that time."""
+        """Advance the processing clock: run the timers before `processing_time`, then set the clock to it."""
         if processing_time <= self.clock:
             return
         self._run_clock(processing_time - 1, processing_time, BEFORE)
         self.clock = processing_time
 
     def pass_by(self, processing_time: int, watermarks: Watermarks) -> bool:
-        """Take all clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
+        """Advance all clocks if nothing is due on the way and nothing has changed; return whether that was so."""
         if self.percentiles or self.state.is_due(self._clocks(watermarks.low, processing_time)):
             return False
         self.clock = max(self.clock, processing_time)
@@ -163,11 +163,11 @@ class GroupingEngine(KeyedEngine):
         return True
 
     def leave_instant(self) -> None:
-        """Run the timers at the clock's own time: nothing more happens at this instant."""
+        """End the instant: run the timers that are due at the clock's own time."""
         self._run_clock(self.clock, self.clock, AT)
 
     def signal(self, names: Collection[str]) -> None:
-        """Show signals to every open window, before the elements of the instant."""
+        """Send signals to every open window, before the elements of the instant."""
         for name in sorted(self.machine.signals.intersection(names)):
             windows = self.state.every_window()
             open_cells = [
@@ -196,12 +196,12 @@ class GroupingEngine(KeyedEngine):
         """Incorporate an element.
 
         Args:
-            key: what it is grouped by.
-            value: what is combined.
-            event_time: when it happened.
-            windows: those it is in.
-            order: where it stands in its instant.
-            replaced: by window, the values that it takes the place of; one event for the trigger.
+            key: the key of the group.
+            value: the value to combine.
+            event_time: its event time.
+            windows: its windows.
+            order: its order within the instant.
+            replaced: the values that it replaces, by window; both are one event for the trigger.
         """
         self._emitter.emissions.of_element(order)
         encoded = encode_key(key)
@@ -209,10 +209,10 @@ class GroupingEngine(KeyedEngine):
         merges = self.strategy.merges
         self.counters["elements_in"] += 1
         for window in windows:
-            gone = replaced.get(window, ()) if replaced else ()
+            replaced_values = replaced.get(window, ()) if replaced else ()
             if self.watermark >= expiry_of(window, self.lateness):
-                self._expired(state, encoded, window, value, event_time, reopens=not gone)
-                self._drop_retractions(len(gone))
+                self._expired(state, encoded, window, value, event_time, reopens=not replaced_values)
+                self._drop_retractions(len(replaced_values))
                 continue
             target, changed = self._merge(state, encoded, window) if merges else (window, _UNCHANGED)
             cell = state.cells.get(target)
@@ -220,15 +220,15 @@ class GroupingEngine(KeyedEngine):
                 cell = state.cells[target] = Cell(self.combine.create_accumulator())
             if cell.tree.is_finished():
                 self.counters["dropped_because_closed"] += 1
-                self._drop_retractions(len(gone))
+                self._drop_retractions(len(replaced_values))
                 continue
             on_time = self.watermark < int(target.end)
-            for old in gone:
+            for old in replaced_values:
                 self._take_back(cell, old, on_time=on_time)
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
             cell.incorporate(event_time, watermark=self.watermark, on_time=on_time)
             if cell.tree.quiet and cell.pending > 1 and self._fixed_holds and not changed:
-                self.state.touched.add(encoded)  # neither the trigger nor the queues take notice
+                self.state.touched.add(encoded)  # neither the trigger nor the queues are affected
                 continue
             self._set_clocks()
             outcome = self.machine.element(cell.tree, target, value, self._see(cell), event_time=event_time)
@@ -237,10 +237,10 @@ class GroupingEngine(KeyedEngine):
             if changed or self.machine.is_overdue(cell.tree):
                 self._catch_up(state, encoded, {*changed, target})
         if not state.cells and not state.reopened:
-            self.state.keys.pop(encoded, None)  # all of it dropped
+            self.state.keys.pop(encoded, None)  # everything was dropped
 
     def retraction(self, key: Any, value: Any, event_time: int, windows: Iterable[Window], order: Order) -> None:
-        """Take an element back that nothing replaces; only triggers that wait for a clock take notice."""
+        """Retract an element that nothing replaces; only triggers that wait for a clock react to it."""
         self._emitter.emissions.of_element(order)
         encoded = encode_key(key)
         state = self.state.open(encoded, key)
@@ -263,7 +263,7 @@ class GroupingEngine(KeyedEngine):
             self.state.keys.pop(encoded, None)
 
     def advance_watermarks(self, watermarks: Watermarks) -> None:
-        """Let the input's watermarks take effect: event-time timers they have reached run, windows pass and expire."""
+        """Apply the input's watermarks: run the event-time timers that they reach, and close or expire windows."""
         previous = self.watermark
         if not self.reach(watermarks):
             return
@@ -293,10 +293,10 @@ class GroupingEngine(KeyedEngine):
                     self._watermark_reaches(state, window, previous, fired.get((encoded, window)))
             self.state.mark(encoded, window)
 
-    # What a runner reads off ---------------------------------------------------------------------------------------
+    # What a runner reads -------------------------------------------------------------------------------------------
 
     def next_due(self, domain: TimeDomain) -> int | None:
-        """Return when a timer, or for the low watermark an expiry, is next due in a domain."""
+        """Return when the next timer, or for the low watermark the next expiry, is due in a domain."""
         return self.state.next_dues()[EVENT_TIME if domain is _EVENT else CLOCK]
 
     def take_output(self) -> Bundle:
@@ -304,7 +304,7 @@ class GroupingEngine(KeyedEngine):
         return self._emitter.take()
 
     def live_windows(self) -> int:
-        """Return how many windows have state in memory."""
+        """Return the number of windows with state in memory."""
         return sum(len(state.cells) for state in self.state.keys.values())
 
     # Firing --------------------------------------------------------------------------------------------------------
@@ -328,17 +328,17 @@ class GroupingEngine(KeyedEngine):
         return self.machine.due(cell.tree, window, _EVENT, self.watermark, self._see(cell))
 
     def _act(self, state: KeyState, window: Window, cell: Cell, outcome: Outcome, at: int | None = None) -> None:
-        """Do what a trigger has asked for in an event that is not the watermark's."""
+        """Apply the trigger's outcome of an event other than a watermark."""
         if outcome.fired:
             produced = self.clock if at is None else at
             forced = self._must_close and cell.tree.is_finished()
-            firing = Firing(watermark=self.watermark, produced=produced, forced=forced, wish=outcome.mode)
+            firing = Firing(watermark=self.watermark, produced=produced, forced=forced, mode=outcome.mode)
             self._emitter.fire(state, window, cell, firing)
         if outcome.cleared:
             self._emitter.clear(cell)
 
     def _watermark_reaches(self, state: KeyState, window: Window, previous: int, outcome: Outcome | None) -> None:
-        """Do what a new watermark brings for one window: its firing, its passing, its expiry, as one event."""
+        """Apply a new watermark to one window: firing, passing and expiry, as one event."""
         cell = state.cells[window]
         fired = outcome is not None and outcome.fired
         passing = previous < int(window.end) <= self.watermark
@@ -354,7 +354,7 @@ class GroupingEngine(KeyedEngine):
                 passing=passing,
                 forced=forced,
                 last=expiring,
-                wish=FiringMode.DEFAULT if outcome is None else outcome.mode,
+                mode=FiringMode.DEFAULT if outcome is None else outcome.mode,
             )
             self._emitter.fire(state, window, cell, firing)
         if outcome is not None and outcome.cleared:
@@ -384,16 +384,16 @@ class GroupingEngine(KeyedEngine):
                 self._act(state, window, state.cells[window], outcomes[encoded, window], at)
 
     def _merge(self, state: KeyState, encoded: bytes, window: Window) -> tuple[Window, Collection[Window]]:
-        """Merge an arriving window; return the window that the element is in now, and those that began or ended."""
+        """Merge an arriving window; return the element's window, and the windows that were created or removed."""
         target, changed = merge_windows(self, state, window)
         for changed_window in changed:
             self.state.mark(encoded, changed_window)
         return target, changed
 
     def _catch_up(self, state: KeyState, encoded: bytes, windows: Iterable[Window]) -> None:
-        """Run the event-time timers that an element has set at or behind the watermark, and expire what it rebounded.
+        """Run the event-time timers that an element set at or behind the watermark, and expire windows it shortened.
 
-        Only the windows that the element has changed can have such timers: the watermark has run those of all others.
+        Only windows that the element changed can have such timers; those of all other windows have already run.
         """
         for window in sorted(windows, key=by_window):
             cell = state.cells.get(window)
@@ -404,7 +404,7 @@ class GroupingEngine(KeyedEngine):
                 self._watermark_reaches(state, window, self.watermark, outcome)
                 self.state.mark(encoded, window)
 
-    # Elements that are taken back ----------------------------------------------------------------------------------
+    # Retracted elements --------------------------------------------------------------------------------------------
 
     def _take_back(self, cell: Cell, value: Any, *, on_time: bool) -> None:
         cell.accumulator = self.combine.subtract_input(cell.accumulator, value)
@@ -428,7 +428,7 @@ class GroupingEngine(KeyedEngine):
             cell = state.reopened[window] = Cell(self.combine.create_accumulator())
         cell.accumulator = self.combine.add_input(cell.accumulator, value)
         cell.incorporate(event_time, watermark=self.watermark, on_time=False)
-        if self.watermark == MAX_TIMESTAMP:  # no further watermark will come
+        if self.watermark == MAX_TIMESTAMP:  # there is no later watermark
             self._reopened(state, window)
         self.state.mark(encoded, window)
 
@@ -437,7 +437,7 @@ class GroupingEngine(KeyedEngine):
 
 
 def _combiner(node: GroupByKeyAndWindow) -> CombineFn[Any, Any, Any]:
-    """Return a combiner that can take values back; where a trigger may clear, one that knows what is left."""
+    """Return a combiner that can retract values; if a trigger may clear, one that keeps the remaining values."""
     strategy = node.strategy
     may_clear = strategy.retracting and strategy.accumulation_mode is AccumulationMode.ACCUMULATE_BY_DEFAULT
     return MultisetFn(node.combine) if may_clear else able_to_subtract(node.combine)

@@ -1,4 +1,4 @@
-"""Sets of ids as bytes: what is stored is what is looked into, without an object for each id."""
+"""Sets of ids as bytes, which are searched in their stored form, without an object for each id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNT_BYTES: Final = 8
 
 
 def hash_of(encoded: bytes) -> int:
-    """Return an id's 64-bit hash, the same in every process and unrelated to the one that decides the shard.
+    """Return the 64-bit hash of an id, which is the same in every process and independent of its shard hash.
 
     Example:
         >>> hash_of(b"s1")
@@ -39,12 +39,12 @@ def hashes_of(ids: Iterable[bytes]) -> NDArray[np.uint64]:
 
 @attrs.frozen(eq=False)
 class Segment:
-    """A set of ids, sorted by hash; `packed` holds all of it, the arrays are views.
+    """A set of ids, sorted by hash; `packed` contains everything, and the arrays are views of it.
 
     Attributes:
-        packed: the count, the hashes, where each id ends, the ids.
-        hashes: rising.
-        ends: where each id ends among the ids.
+        packed: the count, the hashes, the ends, and the ids.
+        hashes: the hashes, in ascending order.
+        ends: the end position of each id among the bytes of the ids.
 
     Example:
         >>> segment = Segment.of([b"s1", b"s2"])
@@ -67,20 +67,20 @@ class Segment:
 
     @classmethod
     def of(cls, ids: Sequence[bytes]) -> Self:
-        """Make the set of some distinct ids, of less than 4 GB together."""
+        """Return the set of some distinct ids, of less than 4 GB in total."""
         return cls._sorted(list(ids), hashes_of(ids))
 
     @classmethod
     def merged(cls, segments: Iterable[Segment]) -> Self:
-        """Put several sets that share no id into one."""
+        """Return the union of several disjoint sets."""
         parts = list(segments)
         return cls._sorted(
-            [record_id for segment in parts for record_id in segment], np.concatenate([it.hashes for it in parts])
+            [record_id for segment in parts for record_id in segment], np.concatenate([part.hashes for part in parts])
         )
 
     @classmethod
     def read(cls, packed: bytes) -> Self:
-        """Read what `packed` holds."""
+        """Return the set in its packed form."""
         count = int.from_bytes(packed[:_COUNT_BYTES], "little")
         hashes = np.frombuffer(packed, _HASH, count, _COUNT_BYTES)
         ends = np.frombuffer(packed, _END, count, _COUNT_BYTES + hashes.nbytes)
@@ -95,25 +95,25 @@ class Segment:
         return cls.read(b"".join([count, hashes[order].astype(_HASH).tobytes(), ends.tobytes(), *ids]))
 
     def finds(self, ids: Sequence[bytes], hashes: NDArray[np.uint64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell of some ids whether they are in the set.
+        """Return whether some ids are in the set.
 
         Args:
-            ids: as encoded.
-            hashes: theirs.
-            rows: the places of those that are asked for.
+            ids: the encoded ids.
+            hashes: their hashes.
+            rows: the places of the ids to look up.
         """
         matches = np.zeros(len(rows), np.bool_)
         if not len(self):
             return matches
-        wanted = hashes[rows]
-        places = np.searchsorted(self.hashes, wanted)
+        row_hashes = hashes[rows]
+        places = np.searchsorted(self.hashes, row_hashes)
         places[places == len(self)] = 0
-        for at in np.flatnonzero(self.hashes[places] == wanted).tolist():
+        for at in np.flatnonzero(self.hashes[places] == row_hashes).tolist():
             matches[at] = self._is_at(int(places[at]), ids[int(rows[at])])
         return matches
 
     def _is_at(self, place: int, encoded: bytes) -> bool:
-        """Tell whether an id is at a place, or behind it under the same hash."""
+        """Return whether an id is at a place, or after it with the same hash."""
         hashed = self.hashes[place]
         while place < len(self) and self.hashes[place] == hashed:
             start = self._start + (int(self.ends[place - 1]) if place else 0)

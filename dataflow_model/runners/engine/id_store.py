@@ -1,9 +1,9 @@
-"""The ids of one Deduplicate on one shard: an exact set in slices of event time, and a Bloom filter before it.
+"""The ids of one Deduplicate on one shard: an exact set in slices of event time, with a Bloom filter in front of it.
 
-A slice is an interval of event time; an id is in the slice of its element. A slice goes as a whole when the watermark
-has passed its end by the horizon. Ids that are new are kept one by one until they are *sealed*, that is, put into a
-segment of their slice. A slice's segments are a stack: a new one is merged with those on top that are no larger. So a
-micro-batch writes what is new, an id is rewritten a few times in its life, and a slice has few segments.
+A slice is an interval of event time; an id is in the slice of its element. A slice is dropped as a whole when the
+watermark has passed its end by the horizon. New ids are kept one by one until they are *sealed*, that is, put into a
+segment of their slice. A slice's segments are a stack: a new segment is merged with those on top that are not larger.
+So a micro-batch writes only new ids, an id is rewritten a few times in its life, and a slice has few segments.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ __all__ = ["ADDRESS", "IdStore", "Slices"]
 
 _SLICES_A_HORIZON: Final = 16
 ADDRESS: Final = struct.Struct(">qI")
-"""What a segment is stored under: its slice, and its place in the slice's stack."""
-"""How a segment is called in durable state: its slice, and its place in the slice's stack."""
+"""The key of a stored segment: its slice, and its place in the slice's stack."""
+"""The name of a segment in durable state: its slice, and its place in the slice's stack."""
 _SEAL_AT: Final = 1 << 16
 _LARGEST: Final = 8 << 20
-"""Segments of more bytes are not merged any more."""
+"""Segments with more bytes than this are no longer merged."""
 _FEW: Final = 32
-"""For so many ids the filter is asked one by one: an array costs more to make."""
+"""Up to this number of ids, the filter is queried one by one, which is faster than creating an array."""
 _LEAST_FILTER: Final = 1 << 10
 _OBJECT_BYTES: Final = 150
-"""What an id that is not sealed takes about beside its bytes: two objects' heads, and its place in a table."""
+"""The approximate memory of an unsealed id besides its bytes: two object headers, and its place in a table."""
 
 
 @attrs.frozen
 class Slices:
-    """How event time is cut, and when a slice goes.
+    """How event time is divided into slices, and when a slice expires.
 
     Attributes:
-        horizon: in microseconds.
-        width: how long a slice is.
+        horizon: the horizon in microseconds.
+        width: the width of a slice in microseconds.
 
     Example:
         >>> slices = Slices(160)
@@ -61,11 +61,11 @@ class Slices:
     )
 
     def of(self, time: int) -> int:
-        """Return the slice that an event time is in."""
+        """Return the slice that contains an event time."""
         return time // self.width
 
     def expiry(self, number: int) -> int:
-        """Return the watermark at which a slice goes."""
+        """Return the watermark at which a slice expires."""
         return min((number + 1) * self.width + self.horizon, int(MAX_TIMESTAMP))
 
 
@@ -73,12 +73,12 @@ class IdStore:
     """A `KeyedStore` whose keys are segments of ids.
 
     Args:
-        slices: how event time is cut.
-        seal_at: how many ids are kept one by one at most, a bundle apart.
+        slices: the division of event time into slices.
+        seal_at: the maximum number of unsealed ids, apart from those of one bundle.
 
     Attributes:
-        filter_hits: how many ids the filter has called known.
-        filter_errors: how many of these were not.
+        filter_hits: the number of ids that the filter reported as present.
+        filter_errors: the number of these that were not.
     """
 
     def __init__(self, slices: Slices, seal_at: int = _SEAL_AT) -> None:
@@ -99,12 +99,12 @@ class IdStore:
     # Ids -----------------------------------------------------------------------------------------------------------
 
     def sealed(self, ids: Sequence[bytes]) -> Sequence[bool]:
-        """Tell of each id whether it is among the sealed ones; those that are not, `add` tells."""
+        """Return, for each id, whether it is sealed; for the others `add` checks whether they are new."""
         if not self._stacks:
             return [False] * len(ids)
         known = self._known_filter()
         if len(ids) <= _FEW:
-            suspects = [row for row, one in enumerate(ids) if known.may_hold_one(hash_of(one))]
+            suspects = [row for row, encoded in enumerate(ids) if known.may_hold_one(hash_of(encoded))]
             if not suspects:
                 return [False] * len(ids)
             hashes = hashes_of([ids[row] for row in suspects])
@@ -121,7 +121,7 @@ class IdStore:
         return answer
 
     def add(self, encoded: bytes, number: int) -> bool:
-        """Add an id that is not sealed to a slice; return whether it is new."""
+        """Add an unsealed id to a slice; return whether it is new."""
         if encoded in self._fresh:
             return False
         self._fresh.add(encoded)
@@ -131,19 +131,19 @@ class IdStore:
         return True
 
     def forget_behind(self, watermark: int) -> None:
-        """Drop the slices that a watermark has passed by the horizon."""
+        """Drop the slices that have expired at a watermark."""
         while self._expiries and self.slices.expiry(self._expiries[0]) <= watermark:
             number = heapq.heappop(self._expiries)
             self._listed.discard(number)
-            gone = self._fresh_of.pop(number, [])
-            self._fresh.difference_update(gone)
-            self._fresh_bytes -= _OBJECT_BYTES * len(gone) + sum(map(len, gone))
+            expired = self._fresh_of.pop(number, [])
+            self._fresh.difference_update(expired)
+            self._fresh_bytes -= _OBJECT_BYTES * len(expired) + sum(map(len, expired))
             if number in self._stacks:
                 self._touched.update((number, place) for place in range(len(self._stacks.pop(number))))
                 self._totals = None
 
     def seal_if_many(self) -> None:
-        """Put ids into segments where there are many that are kept one by one."""
+        """Seal ids if there are many unsealed ones."""
         if len(self._fresh) >= self._seal_at:
             self._seal()
 
@@ -152,15 +152,15 @@ class IdStore:
 
     @property
     def nbytes(self) -> int:
-        """The memory that ids and filter take, about."""
+        """The approximate memory of ids and filter, in bytes."""
         return self._fresh_bytes + self._sealed_totals()[1] + (0 if self._filter is None else self._filter.nbytes)
 
     def size(self) -> tuple[int, int]:
-        """Return how many ids there are, and how many bytes those that are sealed have."""
+        """Return the number of ids, and the number of bytes of the sealed ones."""
         return len(self), self._sealed_totals()[1]
 
     def _sealed_totals(self) -> tuple[int, int]:
-        """Return how many ids are sealed, and their bytes; added up anew only where segments have changed."""
+        """Return the number of sealed ids and their bytes; recomputed only for segments that have changed."""
         if self._totals is None:
             segments = [segment for stack in self._stacks.values() for segment in stack]
             self._totals = sum(map(len, segments)), sum(len(segment.packed) for segment in segments)
@@ -203,7 +203,7 @@ class IdStore:
         self._fresh_of.clear()
         self._fresh_bytes = 0
 
-    # The filter: never stored, made again from the hashes in the segments -------------------------------------------
+    # The filter: never stored, but rebuilt from the hashes in the segments ------------------------------------------
 
     def _known_filter(self) -> BloomFilter:
         if self._filter is None:
@@ -214,7 +214,7 @@ class IdStore:
         return self._filter
 
     def _note(self, segment: Segment) -> None:
-        """Add a segment to the filter, or have it made anew where it is full: ids that are gone are still in it."""
+        """Add a segment to the filter, or rebuild the filter if it is full, since it still contains expired ids."""
         if self._filter is not None and self._filter.added + len(segment) <= self._filter.capacity:
             self._filter.add(segment.hashes)
         else:
@@ -223,21 +223,21 @@ class IdStore:
     # Durable state -------------------------------------------------------------------------------------------------
 
     def hold(self) -> int | None:
-        """Return `None`: nothing is still to come of an id."""
+        """Return `None`, since no output is pending for an id."""
         return None
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return nothing: ids that are forgotten have no effect by themselves."""
+        """Return no moments, since expiring ids have no visible effect."""
         return None, None
 
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in changes that another worker has made durable."""
+        """Apply changes that another worker has made durable."""
         self._totals = None
         for address, entry in sorted(changes.items(), key=_address):  # a stack's lower places first
             number, place = ADDRESS.unpack(address)
             stack = self._stacks.get(number, [])
             if entry is None:
-                del stack[place:]  # what lies above goes too, or comes again in these changes
+                del stack[place:]  # segments above are removed too, or follow in these changes
             else:
                 segment = Segment.read(entry.state)
                 stack[place : place + 1] = [segment]
@@ -248,18 +248,18 @@ class IdStore:
                 self._stacks.pop(number, None)
 
     def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return the segments that have changed since the last call; `None` for one that is gone."""
+        """Return the segments that have changed since the last call; `None` for a removed segment."""
         del freeze  # segments are bytes already
         self._seal()
         touched, self._touched = self._touched, set()
-        return {(address := ADDRESS.pack(*one)): self.stored(address) for one in touched}
+        return {(address := ADDRESS.pack(*place)): self.stored(address) for place in touched}
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed: all ids are bytes from here on."""
+        """Return the changes; all ids are kept as bytes from now on."""
         return self.take_touched(freeze)
 
     def stored(self, encoded: bytes) -> StoredKey | None:
-        """Return a segment as it is stored; `None` where there is none."""
+        """Return a segment in its stored form; `None` if there is none."""
         number, place = ADDRESS.unpack(encoded)
         stack = self._stacks.get(number, [])
         return StoredKey(stack[place].packed, (), None) if place < len(stack) else None

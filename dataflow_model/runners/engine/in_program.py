@@ -1,6 +1,6 @@
-"""What stands in the program itself: the elements of `Create` as a bundle, and the steps of scripts as events.
+"""Data in the program itself: the elements of `Create` as a bundle, and the steps of scripts as events.
 
-Elements that one step of a script adds go through the source's functions together, and are events of their own.
+Elements that one step of a script adds pass through the source's functions together, but each is an event of its own.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ScriptEvent:
     """An event of one of the scripts that share a clock.
 
     Attributes:
-        label: the script's.
-        number: which of its events.
-        place: which of its steps it belongs to; the elements of one step come one after the other.
-        step: what happens.
-        clock: the clock's value then.
-        watermarks: the script's after the event.
+        label: the label of the script.
+        number: the index of the event in the script.
+        place: the index of its step; the elements of one step are consecutive events.
+        step: the step.
+        clock: the clock at the event.
+        watermarks: the script's watermarks after the event.
     """
 
     label: str
@@ -51,8 +51,8 @@ def script_events(reads: Iterable[Read], percentiles: Sequence[float]) -> list[S
     """Return the events of all scripts as one sequence: by clock, at equal times in the plan's order.
 
     Args:
-        reads: the sources, in the plan's order; those that are no scripts have no events.
-        percentiles: those of the watermark that the plan's triggers wait for.
+        reads: the sources, in the plan's order; sources that are not scripts have no events.
+        percentiles: the percentiles of the watermark that the plan's triggers wait for.
     """
     merged: list[ScriptEvent] = []
     for read in reads:
@@ -72,7 +72,7 @@ def script_bundle(label: str, events: Iterable[tuple[int, Step]], clock: int) ->
     """Return the elements of some events as one bundle.
 
     Args:
-        label: the script's.
+        label: the label of the script.
         events: its events, with their numbers.
         clock: the processing time at which they arrive.
     """
@@ -82,20 +82,20 @@ def script_bundle(label: str, events: Iterable[tuple[int, Step]], clock: int) ->
 
 
 def event_numbers(staged: StagedPlan, cut: str, orders: Sequence[Order]) -> list[int]:
-    """Return which of a script's events has caused each element that arrives at a cut."""
+    """Return the number of the script's event that caused each element arriving at a cut."""
     passed = staged.depth_of(cut) - 1
     return [event_of(order, passed) for order in orders]
 
 
 def static_bundle(read: Read, clock: int) -> Bundle:
-    """Return the elements of a source that the program holds; without event times they come before all else.
+    """Return the elements of a source in the program; without event times their event time is −∞.
 
     Args:
         read: the source.
         clock: the processing time at which they arrive.
     """
     source = read.source.as_elements
-    assert source is not None  # noqa: S101 - the caller has looked
+    assert source is not None  # noqa: S101 - the caller has checked
     count = len(source.elements)
     times = [int(MIN_TIMESTAMP)] * count if source.event_times is None else list(map(int, source.event_times))
     return Bundle.fresh(list(source.elements), times, of_rows(read.label, range(count)), clock)

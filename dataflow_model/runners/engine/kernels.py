@@ -1,7 +1,7 @@
-"""The vectorised kernels: what the general path does element by element, done on whole columns.
+"""The vectorised kernels, which do on whole columns what the general path does element by element.
 
-They cover the common case only, which `supports` (types) and `fits` (values) describe; every other case takes the
-general path, and gives the same answer there. All of them are pure functions; none knows of a runner.
+They cover only the common cases, described by `supports` (types) and `fits` (values); all other cases take the general
+path, which gives the same results. The kernels are pure functions and independent of runners.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What engines that keep state by key have in common: their clocks, the output's watermarks, durable state."""
+"""The base of engines with keyed state: their clocks, output watermarks and durable state."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ __all__ = ["KeyedEngine", "KeyedStore", "percentile_at"]
 
 
 class KeyedStore(Protocol):
-    """Keys in memory, and settled keys as bytes."""
+    """A store of keys in memory and of settled keys as bytes."""
 
     def hold(self) -> int | None:
-        """Return the earliest event time of what is still to come."""
+        """Return the earliest event time of pending output."""
         ...
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return at which event time, and at which time of the clock, a timer or an expiry is next due."""
+        """Return the event time and the processing time at which the next timer or expiry is due."""
         ...
 
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
+        """Apply changes that another worker has made durable; `None` for a key without state."""
         ...
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
+        """Return the changes, and keep all state as bytes from now on; it is decoded again when it is used."""
         ...
 
     def stored(self, encoded: bytes) -> StoredKey | None:
-        """Return a settled key's state; `None` where there is none."""
+        """Return a settled key's state; `None` if there is none."""
         ...
 
     def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
+        """Return the changes since the last call, by encoded key; `None` for a key without state."""
         ...
 
     def size(self) -> tuple[int, int]:
-        """Return how many entries there are, and how many bytes those that are settled have."""
+        """Return the number of entries, and the number of bytes of the settled ones."""
         ...
 
 
@@ -56,7 +56,7 @@ def percentile_at(time: int, low: int, percentiles: Mapping[float, int]) -> floa
     Args:
         time: the event time.
         low: the low watermark.
-        percentiles: the others, lowest percentile first.
+        percentiles: the watermarks of the other percentiles, lowest percentile first.
 
     Example:
         >>> [percentile_at(time, 10, {50: 30, 90: 20}) for time in (35, 25, 15, 5)]
@@ -68,17 +68,17 @@ def percentile_at(time: int, low: int, percentiles: Mapping[float, int]) -> floa
 
 
 class KeyedEngine(ObjectMachine):
-    """One keyed node that keeps state by key, on one shard.
+    """One keyed node with state by key, on one shard.
 
     Args:
-        label: the node's.
-        store: its keys.
-        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        label: the label of the node.
+        store: the store of its keys.
+        percentiles: the percentiles below 100 that the plan uses, in order.
 
     Attributes:
-        watermarks: those of the input.
-        watermark: the low one of them.
-        percentiles: the others, by percentile.
+        watermarks: the watermarks of the input.
+        watermark: the low watermark of the input.
+        percentiles: the other watermarks, by percentile.
         clock: the processing clock.
     """
 
@@ -96,14 +96,14 @@ class KeyedEngine(ObjectMachine):
         self.percentiles = dict(zip(self._percentiles, further, strict=True))
 
     def reach(self, watermarks: Watermarks) -> bool:
-        """Take the input's watermarks forward, never back; return whether any has moved."""
+        """Advance the input's watermarks, never backward; return whether any has advanced."""
         moved = super().reach(watermarks)
         if moved:
             self._stand(self.watermarks)
         return moved
 
     def output_watermarks(self) -> Watermarks:
-        """Return the input's watermarks, held by what is still to come."""
+        """Return the input's watermarks, held back by pending output."""
         return self._held(self.watermarks)
 
     def _held(self, watermarks: Watermarks) -> Watermarks:
@@ -111,11 +111,11 @@ class KeyedEngine(ObjectMachine):
         return watermarks if hold is None else watermarks.held(hold)
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return at which watermark of the input, and at which time of the clock, something next happens by itself."""
+        """Return the input watermark and the processing time at which something next happens without new elements."""
         return self._store.next_moments()
 
     def percentile_of(self, time: int) -> float | None:
-        """Return the lowest percentile whose watermark of the input has not passed an event time."""
+        """Return the lowest percentile whose input watermark has not passed an event time."""
         return percentile_at(time, self.watermark, self.percentiles)
 
     # State ---------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class KeyedEngine(ObjectMachine):
         clock: int,
         percentiles: Sequence[int] = (),
     ) -> None:
-        """Set the clocks of the shard, as `position` gave them; without percentiles these are at the low watermark."""
+        """Set the shard's clocks to what `position` returned; missing percentiles are at the low watermark."""
         self.clock = clock
         self._stand(Watermarks.of(watermark, percentiles))
 
@@ -140,7 +140,7 @@ class KeyedEngine(ObjectMachine):
         }
 
     def state_size(self) -> tuple[int, int] | None:
-        """Return how many entries its state has, and how many bytes those that are settled have."""
+        """Return the number of entries of its state, and the number of bytes of the settled ones."""
         return self._store.size()
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
@@ -148,17 +148,17 @@ class KeyedEngine(ObjectMachine):
         return keys_of_share(parts, share)
 
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
+        """Apply changes that another worker has made durable; `None` for a key without state."""
         self._store.apply(changes)
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed, and keep all state as bytes from here on: it is decoded again when touched."""
+        """Return the changes, and keep all state as bytes from now on; it is decoded again when it is used."""
         return self._store.settle(freeze)
 
     def stored(self, name: bytes) -> StoredKey | None:
-        """Return a settled key's state; `None` where there is none."""
+        """Return a settled key's state; `None` if there is none."""
         return self._store.stored(name)
 
     def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
+        """Return the changes since the last call, by encoded key; `None` for a key without state."""
         return self._store.take_touched(freeze)

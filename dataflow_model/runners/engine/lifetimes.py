@@ -22,7 +22,7 @@ __all__ = ["Lifetime", "tear_down_all", "torn_down", "torn_down_if_failed"]
 
 @attrs.define(eq=False)
 class _Shared:
-    """A function that lifetimes hold now: several shards of one worker, or several transforms, share the object."""
+    """A function that lifetimes currently hold; several shards of a worker, or several transforms, may share it."""
 
     fn: DoFn | CombineFn[Any, Any, Any]
     lock: threading.Lock = attrs.field(factory=threading.Lock)
@@ -31,17 +31,17 @@ class _Shared:
 
 
 _shared: Final[dict[int, _Shared]] = {}
-"""The functions that are held, by identity."""
+"""The functions that are held, by object identity."""
 _lock: Final = threading.Lock()
-"""Guards `_shared` and the numbers of holders; never held while user code runs."""
+"""Protects `_shared` and the numbers of holders; never held while user code runs."""
 
 
 @attrs.define
 class Lifetime:
-    """One holder of a function; a function that several hold is set up by the first and torn down by the last.
+    """One holder of a function; the first holder sets the function up, and the last one tears it down.
 
     Args:
-        label: the transform's.
+        label: the label of the transform.
         fn: its DoFn or CombineFn.
 
     Example:
@@ -67,7 +67,7 @@ class Lifetime:
         """Hold the function, and set it up unless that has been done.
 
         Raises:
-            UserCodeError: when `setup` raises.
+            UserCodeError: if `setup` raises.
         """
         if self._held is not None:
             return
@@ -85,10 +85,10 @@ class Lifetime:
         self._held = shared
 
     def tear_down(self) -> None:
-        """Let the function go, and tear it down if nothing else holds it.
+        """Release the function, and tear it down if nothing else holds it.
 
         Raises:
-            UserCodeError: when `teardown` raises.
+            UserCodeError: if `teardown` raises.
         """
         shared, self._held = self._held, None
         if shared is None:
@@ -104,7 +104,7 @@ class Lifetime:
 
 
 def _let_go(shared: _Shared) -> None:
-    """Count one holder less; nothing is kept of a function that nobody holds."""
+    """Remove one holder, and the entry of a function without holders."""
     with _lock:
         shared.holders -= 1
         if not shared.holders:
@@ -116,16 +116,16 @@ class _Part(Protocol):
 
 
 def tear_down_all(parts: Iterable[_Part]) -> None:
-    """Tear parts down, all of them, then raise the first error of any."""
+    """Tear down all parts, then raise the first error, if any."""
     with contextlib.ExitStack() as stack:
         for part in parts:
             stack.callback(part.tear_down)
 
 
 class torn_down_if_failed:  # noqa: N801 - a context manager
-    """Tear parts down when the block fails or is left early; what they raise then is dropped: the first error counts.
+    """Tear down parts if the `with` block fails or is left early; errors of the parts are then ignored.
 
-    A class, since `contextlib.contextmanager` mistakes an error that a `StopIteration` has caused.
+    It is a class, since `contextlib.contextmanager` mishandles an error caused by a `StopIteration`.
     """
 
     def __init__(self, *parts: _Part) -> None:
@@ -144,7 +144,7 @@ class torn_down_if_failed:  # noqa: N801 - a context manager
 
 
 class torn_down(torn_down_if_failed):  # noqa: N801 - a context manager
-    """Tear parts down when the block is left, however that is; without another error, raise what they raise."""
+    """Tear down parts when the `with` block ends in any way; without another error, raise theirs."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

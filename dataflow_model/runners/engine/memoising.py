@@ -1,8 +1,8 @@
-"""A ParDo that keeps its outputs on one shard, so that a retraction takes back what was given and nothing else.
+"""A memoised ParDo on one shard, which keeps its outputs so that a retraction retracts exactly those.
 
-Elements are sharded by value, wherever they come from: an element and its retraction meet. The outputs of an element
-are kept until the last of its windows expires; an element that is taken back has those replayed as retractions, and the
-function is not asked again.
+Elements are sharded by value, so that an element and its retraction reach the same shard. The outputs of an element are
+kept until the last of its windows expires; for a retraction they are emitted as retractions, without calling the
+function again.
 """
 
 from __future__ import annotations
@@ -36,30 +36,29 @@ __all__ = ["MemoEngine"]
 _Output: TypeAlias = tuple[str, Any, int, tuple[Window, ...]]
 """An output: its tag, value, event time and windows."""
 _Sent: TypeAlias = tuple[int, tuple[Window, ...], PaneInfo]
-"""What tells equal values apart: event time, windows, pane. A retraction repeats all three."""
+"""What distinguishes equal values: event time, windows and pane, all of which a retraction repeats."""
 _KEPT: Final = "kept"
-"""The state of a value and window: by what tells equal values apart, the outputs of each that stands."""
+"""The state of a value and window: the outputs of each current element, by what distinguishes equal values."""
 
 
 class MemoEngine(KeyedEngine):
-    """One ParDo that keeps its outputs, on one shard.
+    """One memoised ParDo on one shard.
 
-    Equal values that came with the same event time, windows and pane are interchangeable: the one that came last is
-    the first to be taken back. What comes to a window that has expired is not kept. It passes, unless it replaces a
-    value that could not be taken back any more; both are dropped then, and counted, as a grouping does.
+    Equal values with the same event time, windows and pane are interchangeable: the last one to arrive is the first to
+    be retracted. The outputs of an element in an expired window are not kept. The element is processed, unless it
+    replaces a value that can no longer be retracted; then both are dropped and counted, as in a grouping.
 
     Args:
         node: the ParDo.
-        staged: the chain that it belongs to.
-        lateness: how long beyond the end of a window its values may be taken back.
+        staged: the staged plan.
+        lateness: how long after the end of a window its values may be retracted.
         side_values: the static side inputs.
-        thaw: turns a stored value's bytes into its windows, for state that was loaded.
-        percentiles: those below 100 that any trigger of the plan waits for, in order.
-        tells_percentile: whether some function asks for the watermark's percentile.
+        thaw: decodes a stored value's windows, for state that was loaded.
+        percentiles: the percentiles below 100 that the plan uses, in order.
+        tells_percentile: whether any function requests `watermark_percentile`.
 
     Attributes:
-        draws: takes down what the function gives, and knows what it gave before, where the same elements may come
-            again.
+        draws: records the function's outputs, and returns earlier ones if the same elements are processed again.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class MemoEngine(KeyedEngine):
         self._tells_percentile = tells_percentile
 
     def run_bounded(self, bucket: Bucket) -> Produced:
-        """Run a bucket, which has all elements of a value and all that take them back."""
+        """Run a bucket, which contains all elements of a value and all their retractions."""
         produced = Produced()
         produced.add(0, self.elements(bucket.elements.in_order()))
         self.advance_watermarks(MAX_WATERMARKS)
@@ -96,16 +95,16 @@ class MemoEngine(KeyedEngine):
         return outputs
 
     def elements(self, inbox: Bundle) -> dict[str, Bundle]:
-        """Run the function on elements, and replay what it gave for those that are taken back; return both by tag."""
+        """Call the function for elements, and repeat its outputs for retractions; return both by tag."""
         self.counters["elements_in"] += len(inbox)
         encoded = [key_of_value(self.label, value) for value in inbox.values]
-        given = self._given(inbox, encoded)
+        outputs_of = self._given(inbox, encoded)
         outputs: dict[str, Bundle] = {}
         for row, order in enumerate(inbox.orders):
             if inbox.is_retraction(row):
                 row_outputs = self._take_back(inbox, row, encoded[row])
             else:
-                row_outputs = given.get(row, [])
+                row_outputs = outputs_of.get(row, [])
                 self._keep(inbox, row, encoded[row], row_outputs)
             for number, (tag, value, time, windows) in enumerate(row_outputs):
                 output = outputs.setdefault(tag, Bundle())
@@ -118,13 +117,13 @@ class MemoEngine(KeyedEngine):
         return outputs
 
     def advance_watermarks(self, watermarks: Watermarks) -> None:
-        """Let the input's watermarks take effect: what expired windows have kept is gone."""
+        """Apply the input's watermarks: clear the state of expired windows."""
         if self.reach(watermarks):
             for _, window, kept in self.state.take_due({EVENT_TIME: self.watermark}):
                 del kept.cells[window]
 
     def tear_down(self) -> None:
-        """Let the DoFn go."""
+        """Tear down the DoFn."""
         self._fragment.tear_down()
 
     def _expiry(self, window: Window) -> int:
@@ -134,7 +133,7 @@ class MemoEngine(KeyedEngine):
         return all(self.watermark >= self._expiry(window) for window in windows)
 
     def _is_to_run(self, inbox: Bundle, row: int) -> bool:
-        """Tell whether the function is to see an element; count it where it is dropped."""
+        """Return whether to call the function for an element; count the element if it is dropped."""
         if inbox.is_retraction(row):
             return False
         if row in inbox.updates and self._is_expired(inbox.windows[row]):
@@ -143,7 +142,7 @@ class MemoEngine(KeyedEngine):
         return True
 
     def _given(self, inbox: Bundle, encoded: list[bytes]) -> dict[int, list[_Output]]:
-        """Return what the elements are given by their places: what they were given before, or what the function says.
+        """Return the outputs of elements by their places: the recorded outputs, or those of the function.
 
         Args:
             inbox: the elements.
@@ -155,38 +154,38 @@ class MemoEngine(KeyedEngine):
         addresses = {row: (encoded[row], *_sent(inbox, row)) for row in rows}
         again = {row: self.draws.again(address) for row, address in addresses.items()}
         rows = [row for row, outputs in again.items() if outputs is None]
-        given = self._run(inbox, rows)
+        outputs_of = self._run(inbox, rows)
         for row in rows:
-            self.draws.add(addresses[row], given.get(row, []))
-        return given | {row: outputs for row, outputs in again.items() if outputs is not None}
+            self.draws.add(addresses[row], outputs_of.get(row, []))
+        return outputs_of | {row: outputs for row, outputs in again.items() if outputs is not None}
 
     def _run(self, inbox: Bundle, rows: list[int]) -> dict[int, list[_Output]]:
-        """Call the function for some elements; return what it gave by their places."""
+        """Call the function for some elements; return its outputs by their places."""
         fresh = inbox.take(rows)
         fresh.orders = [of_row(self.label, row) for row in rows]
         if self._tells_percentile:
             fresh.percentiles = {place: self.percentile_of(time) for place, time in enumerate(fresh.times)}
-        given: dict[int, list[_Output]] = {}
+        outputs_of: dict[int, list[_Output]] = {}
         for tag, output in self._fragment.run_alone(self.label, fresh).items():
             for value, time, windows, order in zip(
                 output.values, output.times, output.windows, output.orders, strict=True
             ):
-                given.setdefault(event_of(order, 0), []).append((tag, value, time, windows))
-        return given
+                outputs_of.setdefault(event_of(order, 0), []).append((tag, value, time, windows))
+        return outputs_of
 
-    def _keep(self, inbox: Bundle, row: int, encoded: bytes, some: list[_Output]) -> None:
-        """Keep the outputs of an element, even if there are none, until its last window expires."""
+    def _keep(self, inbox: Bundle, row: int, encoded: bytes, outputs: list[_Output]) -> None:
+        """Keep the outputs of an element, even if it has none, until its last window expires."""
         windows = inbox.windows[row]
         if self._is_expired(windows):
             return
         last = max(windows, key=by_window)
         cells = self.state.open(encoded).cells
         standing = cells.setdefault(last, StateCell()).values.setdefault(_KEPT, {})
-        standing.setdefault(_sent(inbox, row), []).append(some)
+        standing.setdefault(_sent(inbox, row), []).append(outputs)
         self.state.mark(encoded, last)
 
     def _take_back(self, inbox: Bundle, row: int, encoded: bytes) -> list[_Output]:
-        """Return the outputs of an element that is taken back, and keep them no longer."""
+        """Remove and return the outputs of a retracted element."""
         windows = inbox.windows[row]
         outputs: list[_Output] | None = None
         if not self._is_expired(windows):

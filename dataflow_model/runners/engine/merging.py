@@ -1,4 +1,4 @@
-"""Merging: the windows of one key become fewer, and their cells one."""
+"""Merging: windows of one key are merged, and their cells with them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["merge_windows"]
 def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> tuple[Window, Collection[Window]]:
     """Merge a key's windows with that of an arriving element.
 
-    The arriving window is no source: it brings no state. A cell whose window gets other bounds, by growing or merging,
-    is a new window with pane index 0. A window function that merges only what intersects is shown only the windows
-    that intersect the arriving one, so that an element's cost does not grow with the number of open windows.
+    The arriving window is not a source, since it has no state. A window that gets other bounds, by growing or merging,
+    is a new window with pane index 0. A window function that merges only intersecting windows gets only the windows
+    that intersect the arriving one, so that the cost of an element does not depend on the number of open windows.
 
     Returns:
-        the window that the element is in now, and the windows whose cells were removed or made.
+        the element's window after merging, and the windows whose cells were removed or created.
 
     Raises:
-        InvalidArgument: when the window function sends one window to two targets.
+        InvalidArgument: if the window function merges one window into two targets.
     """
     others = _in_order(state).meeting(arriving) if engine.strategy.window_fn.merges_intersecting else state.cells
     windows = sorted({*others, arriving}, key=_bounds)
@@ -54,7 +54,7 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
             results.append((sources, result))
     taken = {window: state.cells.pop(window) for sources, _ in results for window in sources}
     for sources, result in results:
-        bystander = state.cells.pop(result, None)  # a window already there under the new bounds is merged in as well
+        bystander = state.cells.pop(result, None)  # an existing window with the new bounds is merged too
         if bystander is not None:
             taken[result] = bystander
             sources.append(result)
@@ -63,16 +63,16 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
 
 
 def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collection[Window], Window]]:
-    """Yield what a window function merges, if it is pairs of the windows it was given and a window.
+    """Yield the merges of a window function after checking that they are pairs of given windows and a target window.
 
     Raises:
-        InvalidType: for anything else.
+        InvalidType: if they are not.
     """
-    given = set(windows)
+    sources = set(windows)
     merges: Any = fn.merge(windows)
     for merge in merges if isinstance(merges, Iterable) else [merges]:
         members, target = merge if is_pair(merge) else ((), None)
-        if not (isinstance(members, Collection) and given.issuperset(members) and isinstance(target, Window)):
+        if not (isinstance(members, Collection) and sources.issuperset(members) and isinstance(target, Window)):
             raise InvalidType(
                 f"`merge` of {fn!r} must yield pairs of the windows to merge, which must be among the given "
                 f"windows, and the merged window, got {merge!r} for {reprlib.repr(windows)}",
@@ -82,7 +82,7 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
 
 
 def _in_order(state: KeyState) -> CellsInOrder:
-    """Return a key's cells in order of time; they are put in order when the key is first touched."""
+    """Return a key's cells in order of time; they are sorted when the key is first used."""
     if not isinstance(state.cells, CellsInOrder):
         state.cells = CellsInOrder(state.cells)
     return state.cells
@@ -94,7 +94,7 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
     cells = [cell for _, cell in sources]
     earliest = [cell.earliest for cell in cells if cell.earliest is not None]
     latest = [cell.latest for cell in cells if cell.latest is not None]
-    # Where the end moves behind the watermark, what was on time for the window is not any more.
+    # If the end moves behind the watermark, elements that were on time for the window no longer are.
     overtaken = (
         int(result.end) <= engine.watermark < max((int(window.end) for window, _ in sources), default=int(result.end))
     )

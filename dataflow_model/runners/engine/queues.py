@@ -1,4 +1,4 @@
-"""Deadlines that move, on several clocks at once: the earliest on each clock is found fast."""
+"""Changing deadlines on several clocks, with fast access to the earliest on each clock."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["Deadlines", "Dues"]
 
 PlaceT = TypeVar("PlaceT", bound=Hashable)
 Dues: TypeAlias = tuple[int | None, ...]
-"""When something is due on each line; `None` where nothing is."""
+"""The deadline on each line; `None` if there is none."""
 _Entry: TypeAlias = list[Any]
-"""Deadline, number (so that places are never compared), place, and whether it still holds."""
+"""Deadline, number (so that places are never compared), place, and whether the entry is still valid."""
 _FEW: Final = 64
-"""So many stale entries are never worth a new heap."""
+"""Up to this number of stale entries, a heap is not rebuilt."""
 
 
 class Deadlines(Generic[PlaceT]):
-    """A heap for each line, in which entries that no longer hold are skipped when they reach the top.
+    """A heap for each line, in which stale entries are skipped when they reach the top.
 
-    Entries are made anew for each key that is read back from its stored state, so stale ones may never reach the top
-    while a watermark stands still. A heap is rebuilt once most of it is stale, which keeps a change at O(log n).
+    Each key that is loaded from its stored state gets new entries, so stale entries may pile up while a watermark
+    stands still. A heap is rebuilt once most of its entries are stale, which keeps the cost of a change at O(log n).
 
     Args:
-        lines: how many deadlines each place has.
+        lines: the number of deadlines of each place.
 
     Example:
         >>> deadlines = Deadlines(2)
@@ -59,15 +59,17 @@ class Deadlines(Generic[PlaceT]):
             heap = self._heaps[line]
             heapq.heappush(heap, entry)
             if len(heap) > _FEW + 2 * len(self._entries):
-                heap[:] = [known for some in self._entries.values() if (known := some[line]) is not None]
+                heap[:] = [
+                    known for place_entries in self._entries.values() if (known := place_entries[line]) is not None
+                ]
                 heapq.heapify(heap)
 
     def dues(self, place: PlaceT) -> Dues:
-        """Return the deadlines of a place that is known."""
+        """Return the deadlines of a known place."""
         return tuple([None if entry is None else entry[0] for entry in self._entries[place]])
 
     def remove(self, place: PlaceT) -> None:
-        """Forget a place, if it is known."""
+        """Remove a place, if it is known."""
         for entry in self._entries.pop(place, ()):
             if entry is not None:
                 entry[3] = False
@@ -80,7 +82,7 @@ class Deadlines(Generic[PlaceT]):
         return heap[0][0] if heap else None
 
     def take(self, line: int, until: int) -> list[PlaceT]:
-        """Return the places that are due on a line at `until` or before, earliest first; they no longer are."""
+        """Remove and return the places that are due on a line at `until` or before, earliest first."""
         heap = self._heaps[line]
         taken: list[PlaceT] = []
         while heap and heap[0][0] <= until:

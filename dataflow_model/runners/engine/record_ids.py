@@ -1,4 +1,4 @@
-"""Ids of records made at the source: where a record stands there says which one it is, so nothing has to be carried."""
+"""Ids of records, computed from their position in the source, so that no ids have to be sent along."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["record_ids"]
 def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -> Iterator[tuple[Any, ...]]:
     """Yield the ids of elements that a source's bundle has caused, in order of cause.
 
-    An id is the source's label, the record's place there, and a number that tells the elements apart that functions
-    have made of one record. The place is origin and row of a file, the columns that the user has named, or the
-    position in the program.
+    An id consists of the source's label, the record's position, and a number that distinguishes the elements that
+    functions have made of one record. The position is the origin and row of a file, the values of the columns that the
+    user has named, or the position in the program.
 
     Args:
         plan: the plan.
-        producer: the source, or what turns its rows into pairs.
-        root: the bundle, as the source gave it.
-        causes: the place in it of each element's cause.
+        producer: the source, or the node that turns its rows into pairs.
+        root: the source's bundle.
+        causes: the place in the bundle of each element's cause.
     """
     read = plan[producer]
     while not isinstance(read, Read):

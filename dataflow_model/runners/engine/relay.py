@@ -1,4 +1,4 @@
-"""Reshuffle for one shard: elements pass as they are."""
+"""Reshuffle for one shard: elements pass unchanged."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["RelayEngine"]
 
 
 class RelayEngine(ObjectMachine):
-    """One reshuffle on one shard; keeps nothing but how far its watermarks have come.
+    """One reshuffle on one shard; its only state is its watermarks.
 
     Args:
         node: the reshuffle.
-        percentiles: those below 100 of the watermark that someone asks for, in order.
-        tells_percentile: whether a function behind it asks for the watermark's percentile.
+        percentiles: the percentiles of the watermark below 100 that the plan uses, in order.
+        tells_percentile: whether a function downstream requests `watermark_percentile`.
     """
 
     def __init__(self, node: Reshuffle, percentiles: tuple[float, ...] = (), *, tells_percentile: bool = False) -> None:
@@ -42,16 +42,16 @@ class RelayEngine(ObjectMachine):
         return produced
 
     def position(self) -> dict[str, Any]:
-        """Return how far the watermarks have come, for `stand_at`."""
+        """Return the watermarks, for `stand_at`."""
         return {"watermark": self.watermarks.low, "percentiles": self.watermarks.further(len(self._percentiles))}
 
     def stand_at(self, *, watermark: int, clock: int = 0, percentiles: tuple[int, ...] = ()) -> None:
-        """Set the watermarks, as `position` gave them; no clock counts here."""
+        """Set the watermarks to what `position` returned; the clock is not used."""
         del clock
         self.watermarks = Watermarks.of(watermark, percentiles)
 
     def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
-        # The percentile that an element is told is that of the watermark before its instant.
+        # An element's percentile is that of the watermark before its instant.
         outputs = {} if inbox is None else {MAIN: self._relayed(inbox)}
         self.reach(chunk.watermarks[place])
         return outputs
@@ -66,10 +66,10 @@ class RelayEngine(ObjectMachine):
             relayed(bundle.orders),
             bundle.produced,
             bundle.updates,
-            self._told(bundle.times),
+            self._percentiles_by_row(bundle.times),
         )
 
-    def _told(self, times: Sequence[int]) -> dict[int, float | None]:
+    def _percentiles_by_row(self, times: Sequence[int]) -> dict[int, float | None]:
         if not self._tells_percentile:
             return {}
         low, further = self.watermarks.low, self.watermarks.further(len(self._percentiles))

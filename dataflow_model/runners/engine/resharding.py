@@ -1,7 +1,7 @@
-"""What of a keyed node's durable state belongs to one shard, when the number of shards changes.
+"""The part of a keyed node's durable state that belongs to one shard when the number of shards changes.
 
-Most machines store an entry for each key, and the key's hash says whose it is. Two store entries of many keys: those
-are cut. Which way a machine takes is its own to say (`KeyedMachine.share`).
+Most machines store one entry per key, and the key's hash determines its shard. Two machines store entries with many
+keys, which are divided. Each machine chooses its way in `KeyedMachine.share`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Share:
     """One shard of several.
 
     Attributes:
-        index: which, from 0.
-        shards: of how many.
+        index: the index of the shard, from 0.
+        shards: the number of shards.
 
     Example:
         >>> [Share(index, 2).takes(b"sUA") for index in (0, 1)]
@@ -42,11 +42,11 @@ class Share:
     shards: int
 
     def takes(self, encoded: bytes) -> bool:
-        """Tell whether an encoded key is this shard's."""
+        """Return whether an encoded key belongs to this shard."""
         return shard_hash(encoded) % self.shards == self.index
 
     def meets(self, index: int, shards: int) -> bool:
-        """Tell whether a shard among another number of shards can have keys of this one.
+        """Return whether a shard among another number of shards can have keys of this one.
 
         Example:
             >>> [Share(1, 4).meets(index, 2) for index in (0, 1)]
@@ -60,38 +60,38 @@ def keys_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[by
     """Return the entries of one shard's keys.
 
     Args:
-        parts: the entries that the old shards had stored, each key in one of them.
-        share: which shard.
+        parts: the stored entries of the old shards, each key in one of them.
+        share: the shard.
     """
     return {encoded: entry for part in parts for encoded, entry in part.items() if share.takes(encoded)}
 
 
 def count_keys(entries: Mapping[bytes, Any]) -> int:
-    """Return how many keys are in stored entries: ids in a Deduplicate's, partials where they are in columns."""
+    """Return the number of keys in stored entries: of ids for a Deduplicate, of partials for state in columns."""
     return sum(map(_keys_in, entries.values()))
 
 
 def _keys_in(entry: Any) -> int:
-    if isinstance(entry, StoredKey):  # a set of ids is due for nothing, every key is
+    if isinstance(entry, StoredKey):  # a set of ids has no deadlines, but every key has
         return 1 if entry.dues else len(Segment.read(entry.state))
     content, folded = entry
     return len(folded) + (0 if content is None else from_ipc(content).num_rows)
 
 
 def partials_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
-    """Cut tables of partials, and number them anew: each shard has counted from 1."""
+    """Divide tables of partials, and renumber them, since each shard has counted from 1."""
     partials: dict[bytes, Any] = {}
     for content, folded in itertools.chain.from_iterable(part.values() for part in parts):
         tables = [] if content is None else split_by_shard(from_ipc(content), range(share.shards))
-        mine = [table for index, table in tables if index == share.index]
+        own_tables = [table for index, table in tables if index == share.index]
         rows = {place: held for place, held in folded.items() if share.takes(place[0])}
-        if mine or rows:
-            partials[(len(partials) + 1).to_bytes(8)] = to_ipc(mine[0]) if mine else None, rows
+        if own_tables or rows:
+            partials[(len(partials) + 1).to_bytes(8)] = to_ipc(own_tables[0]) if own_tables else None, rows
     return partials
 
 
 def ids_of_share(parts: Iterable[Mapping[bytes, StoredKey]], share: Share) -> dict[bytes, Any]:
-    """Cut sets of ids, and make one set of those of a slice."""
+    """Divide sets of ids, and merge those of each slice into one set."""
     slices: dict[int, list[bytes]] = {}
     for address, entry in itertools.chain.from_iterable(part.items() for part in parts):
         ids = [record_id for record_id in Segment.read(entry.state) if share.takes(record_id)]

@@ -1,4 +1,4 @@
-"""Keys whose state is kept as bytes, and how many bytes these are."""
+"""Keys whose state is kept as bytes, with their total size."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _E = TypeVar("_E", bound="_Stored")
 
 
 class SettledKeys(dict[bytes, _E]):
-    """Stored keys by encoded key; knows their size at any time, since adding it up would touch every key.
+    """Stored keys by encoded key, which track their total size, since computing it would visit every key.
 
     Attributes:
-        bytes: of the states that are in it.
+        bytes: the total size of the states, in bytes.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class SettledKeys(dict[bytes, _E]):
         super().__setitem__(encoded, entry)
 
     def pop(self, encoded: bytes, default: Any = None) -> _E | Any:
-        """Take a key out and return its entry, or the default."""
+        """Remove a key and return its entry, or the default."""
         entry = super().pop(encoded, None)
         if entry is None:
             return default

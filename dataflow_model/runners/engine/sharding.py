@@ -1,6 +1,6 @@
-"""Which shard owns an element: by its key at a grouping, by its place in the input at a reshuffle.
+"""The shard that owns an element: by its key for a grouping, by its position in the input for a reshuffle.
 
-Where outputs are kept for retractions it is by value: an element and what takes it back have to meet.
+For a memoised ParDo it depends on the value, since an element and its retraction must reach the same shard.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def rows_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Seq
     """Return the places of a bundle's elements by the number of the shard that owns them.
 
     Raises:
-        InvalidType: for an element of a grouping that is no pair.
+        InvalidType: for an element of a grouping that is not a pair.
         UserCodeError: for a key that has no deterministic encoding.
     """
     if shards == 1:
@@ -71,4 +71,4 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> list[int]:
 
 
 _PLAIN: Final = frozenset({int, str, bytes, bool})
-"""Types whose values are equal just when their encodings are; nested values may be equal and differ in type."""
+"""Types whose values are equal if and only if their encodings are; nested values may be equal but differ in type."""

@@ -1,9 +1,9 @@
 """A ParDo whose side inputs change while it runs, on one shard.
 
-Main elements are spread over the shards, side inputs are sent to all. An element sees the side window that contains
-its own window's `max_timestamp`. It waits until that window has a pane or the side input's watermark has passed it,
-and holds the output watermark meanwhile; what has been processed is not revisited. In one instant the side inputs'
-elements come first, then the main input's, then the watermarks, and then what need not wait any longer.
+Main elements are distributed over the shards; side inputs are sent to all shards. An element uses the side window that
+contains its own window's `max_timestamp`. It is buffered until that window has a pane or the side input's watermark has
+passed it, and holds back the output watermark in the meantime; processed elements are not revisited. In one instant the
+side inputs' elements come first, then the main input's, then the watermarks, and then buffered elements that are ready.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ _TARGETS_KEPT: Final = 1 << 14
 
 @attrs.define
 class _SideWindow:
-    """What one window of a side input holds.
+    """The contents of one window of a side input.
 
     Attributes:
-        parts: values by what they belong to, each with the index of the pane that made them; where panes
-            accumulate, a newer one takes its place.
-        standing: instead of parts, where values may be taken back: what has not been.
-        has_pane: whether a pane has come; elements of no pane are seen when the watermark passes.
+        parts: the values by their owner, each with the index of their pane; if panes accumulate, a newer pane replaces
+            an older one.
+        standing: used instead of `parts` if values may be retracted: the values that have not been.
+        has_pane: whether a pane has arrived; elements that are not from a pane become visible when the watermark
+            passes.
     """
 
     parts: dict[Any, tuple[int, list[Any]]] = attrs.field(factory=dict)
@@ -61,7 +62,7 @@ class _SideWindow:
 
 @attrs.define
 class _Waiting:
-    """A main element in one window, as it came."""
+    """A buffered main element in one window."""
 
     value: Any
     time: int
@@ -75,15 +76,15 @@ class _Waiting:
 
 @attrs.define
 class JoinState:
-    """All that a join keeps; a runner makes it durable as a whole.
+    """The state of a join, which a runner makes durable as a whole.
 
     Attributes:
-        windows: by side input, its windows.
-        watermarks: by side input, its watermark.
-        waiting: by main window, the elements that wait, in order.
-        instants: how many there have been.
-        hold: the earliest event time among them.
-        watermark: of the main input.
+        windows: the windows of each side input.
+        watermarks: the watermark of each side input.
+        waiting: the buffered elements of each main window, in order.
+        instants: the number of instants so far.
+        hold: the earliest event time of the buffered elements.
+        watermark: the watermark of the main input.
     """
 
     windows: list[dict[Window, _SideWindow]]
@@ -99,7 +100,7 @@ class SideJoinEngine(ObjectMachine):
 
     Args:
         node: the ParDo.
-        staged: the chain that it belongs to.
+        staged: the staged plan.
         side_values: the static side inputs.
     """
 
@@ -121,7 +122,7 @@ class SideJoinEngine(ObjectMachine):
         self._output: dict[str, Bundle] = {}
 
     def run_bounded(self, bucket: Bucket) -> Produced:
-        """Fail: in a bounded job all side inputs are static, so no ParDo is run by this machine."""
+        """Fail, since in a bounded job all side inputs are static, and this machine is not used."""
         del bucket
         raise AssertionError(f"{self.label!r} has changing side inputs in a bounded job")
 
@@ -147,41 +148,41 @@ class SideJoinEngine(ObjectMachine):
         return output
 
     def output_watermarks(self) -> Watermarks:
-        """Return the main input's low watermark, held by the elements that wait."""
+        """Return the main input's low watermark, held back by buffered elements."""
         return Watermarks(min(self.state.watermark, self.state.hold))
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return at which watermark of the side inputs an element next stops waiting; none waits for the clock."""
+        """Return the side inputs' watermark at which the next buffered element is ready; none waits for the clock."""
         ends = [
             int(self._target(place, window).end) for window in self.state.waiting for place in range(len(self.sides))
         ]
         return min(ends, default=None), None
 
     def position(self) -> dict[str, Any]:
-        """Return nothing: its clocks are part of its state, which is stored whole."""
+        """Return nothing, since the clocks are part of the state, which is stored as a whole."""
         return {}
 
     def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
-        """Do nothing: its clocks are part of its state."""
+        """Do nothing, since the clocks are part of the state."""
         del watermark, clock, percentiles
 
     def whole(self) -> JoinState:
-        """Return all its state."""
+        """Return the whole state."""
         return self.state
 
     def resume(self, whole: JoinState) -> None:
-        """Go on from durable state."""
+        """Restore durable state."""
         self.state = whole
         self._views.clear()
 
     def tear_down(self) -> None:
-        """Let the DoFn go."""
+        """Tear down the DoFn."""
         self._fragment.tear_down()
 
     # Elements ------------------------------------------------------------------------------------------------------
 
     def _take_side(self, place: int, bundle: Bundle) -> None:
-        """Incorporate a side input's elements: a pane takes the place of the one before it, if they accumulate."""
+        """Incorporate a side input's elements; if panes accumulate, a pane replaces the one before it."""
         if self._takes_back[place]:
             self._take_standing(place, bundle)
             return
@@ -204,7 +205,7 @@ class SideJoinEngine(ObjectMachine):
                 held.parts[owner] = pane.index, values
 
     def _take_standing(self, place: int, bundle: Bundle) -> None:
-        """Incorporate a side input's elements where some of them take others back."""
+        """Incorporate a side input's elements, some of which are retractions."""
         windows_held = self.state.windows[place]
         early = not isinstance(self._strategies[place].trigger, DefaultTrigger)
         changed: set[Window] = set()
@@ -219,13 +220,13 @@ class SideJoinEngine(ObjectMachine):
                 self._views.pop((place, window), None)
                 changed.add(window)
         if self._strategies[place].window_fn.is_merging:
-            # What has merged with others has had its values taken back, and is no window any more.
+            # The values of a window that has merged with others were retracted, and the window no longer exists.
             for window in changed:
                 if not windows_held[window].standing:
                     del windows_held[window]
 
     def _take_main(self, inbox: Bundle) -> None:
-        """Process the elements that need not wait, and keep the others."""
+        """Process the elements that are ready, and buffer the others."""
         ready = Bundle()
         for row in range(len(inbox)):
             for number, window in enumerate(inbox.windows[row]):
@@ -249,7 +250,7 @@ class SideJoinEngine(ObjectMachine):
         self._process(ready)
 
     def _release(self, clock: int) -> None:
-        """Process what has waited long enough."""
+        """Process the buffered elements that are ready."""
         released: list[_Waiting] = []
         for window in [window for window in self.state.waiting if not self._must_wait(window)]:
             released += self.state.waiting.pop(window)
@@ -281,22 +282,22 @@ class SideJoinEngine(ObjectMachine):
         return False
 
     def _target(self, place: int, window: Window) -> Window:
-        """Return the side window that a main window sees: the one that contains its last instant, known or to come."""
+        """Return the side window for a main window: the existing or future window that contains its last instant."""
         known = self._targets.get((place, window))
         if known is not None:
             return known
         strategy, at = self._strategies[place], window.max_timestamp
         if strategy.window_fn.is_merging or strategy.window_fn.needs_pairs:
-            # Where a window lies depends on what is in it.
-            there = [other for other in self.state.windows[place] if _contains(other, at)]
-            return min(there, key=by_window) if there else _window_to_come(strategy, at)
+            # The bounds of a merging window depend on its elements.
+            candidates = [other for other in self.state.windows[place] if _contains(other, at)]
+            return min(candidates, key=by_window) if candidates else _window_to_come(strategy, at)
         if len(self._targets) >= _TARGETS_KEPT:
             self._targets.clear()
         target = self._targets[place, window] = _window_to_come(strategy, at)
         return target
 
     def _lookup(self, place: int) -> Callable[[Window], Any]:
-        """Return what a side input is to the user's function, by main window."""
+        """Return a function from a main window to the value of a side input."""
 
         def look_up(window: Window) -> Any:
             target = self._target(place, window)
@@ -308,14 +309,14 @@ class SideJoinEngine(ObjectMachine):
         return look_up
 
     def _is_expired(self, window: Window) -> bool:
-        """Tell whether no main element that is not too late can see a side window."""
+        """Return whether no main element, unless it is too late, can use a side window."""
         return self.state.watermark >= min(int(window.end) + self._lateness, int(MAX_TIMESTAMP))
 
     def _is_awaited(self, window: Window) -> bool:
         return any(_contains(window, waits.max_timestamp) for waits in self.state.waiting)
 
     def _forget(self) -> None:
-        """Drop the side windows that nobody will look at again."""
+        """Drop the side windows that are no longer needed."""
         for place, windows in enumerate(self.state.windows):
             for window in [window for window in windows if self._is_expired(window)]:
                 if not self._is_awaited(window):
@@ -324,10 +325,10 @@ class SideJoinEngine(ObjectMachine):
 
 
 def _window_to_come(strategy: WindowingStrategy, at: EventTime) -> Window:
-    """Return the window that an element at this instant would be in: the one that ends first, or the bare instant."""
+    """Return the window of an element at this instant: the one that ends first, or a window of just the instant."""
     try:
         windows = list(strategy.window_fn.assign(at, (None, None)))
-    except Exception:  # noqa: BLE001 - a user's function may look into the element, and there is none
+    except Exception:  # noqa: BLE001 - a user's function may need an element, and there is none
         windows = []
     return min(windows, key=by_window, default=interval(int(at), int(at) + 1))
 

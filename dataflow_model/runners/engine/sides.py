@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["STANDING", "StaticSide", "newest_panes", "owner_of", "standing_values", "view_of"]
 
 STANDING: Final = MultisetFn(GroupFn())
-"""What is left of values of which some are taken back, in the order in which they came."""
+"""The values that have not been retracted, in order of arrival."""
 
 
 @attrs.define
 class StaticSide:
-    """One side input's panes; called with a main window it gives what the user's function sees.
+    """The panes of one side input; called with a main window, it returns the value for the user's function.
 
-    The window of the side input that a main window sees is the one that contains its `max_timestamp`; among several,
-    as sliding windows have, the one that ends first. Where the side input accumulates, only each key's newest pane
-    counts; where it takes values back, what is left does, and a window in which nothing is left is not there.
+    A main window uses the side window that contains its `max_timestamp`; among several, as with sliding windows, the
+    one that ends first. If the side input accumulates, only the newest pane of each key is used. If it retracts, only
+    values that have not been retracted are used, and a window without any is treated as missing.
     """
 
     side: SideInput
@@ -50,17 +50,17 @@ class StaticSide:
             if int(record.window.start) <= at < int(record.window.end):
                 held.setdefault(record.window, []).append(record)
         for window in sorted(held, key=lambda window: (int(window.end), int(window.start), encode_window(window))):
-            found = held[window]
-            if not any(record.is_retraction for record in found):
-                return [record.value for record in (newest_panes(found) if self.accumulates else found)]
-            values = standing_values(found)
+            records = held[window]
+            if not any(record.is_retraction for record in records):
+                return [record.value for record in (newest_panes(records) if self.accumulates else records)]
+            values = standing_values(records)
             if values:
                 return values
         return []
 
 
 def standing_values(records: Sequence[Record]) -> list[Any]:
-    """Return the values of one window that have not been taken back.
+    """Return the values of one window that have not been retracted.
 
     Example:
         >>> from dataflow_model.plan.sinks import Record
@@ -82,9 +82,9 @@ def standing_values(records: Sequence[Record]) -> list[Any]:
 
 
 def newest_panes(records: Sequence[Record]) -> list[Record]:
-    """Return the records of each key's newest pane; under an accumulating strategy it stands for all before it.
+    """Return the records of each key's newest pane, which with an accumulating strategy replaces all earlier ones.
 
-    The key of a pair is its first part; what is no pair has one key.
+    The key of a pair is its first part; all values that are not pairs have the same key.
     """
     newest: dict[Any, int] = {}
     for record in records:
@@ -94,7 +94,7 @@ def newest_panes(records: Sequence[Record]) -> list[Record]:
 
 
 def owner_of(value: Any) -> Any:
-    """Return what a pane's value belongs to: its encoded key, or `None` for what is no pair."""
+    """Return the owner of a pane's value: its encoded key, or `None` for a value that is not a pair."""
     if not is_pair(value):
         return None
     try:
@@ -104,7 +104,7 @@ def owner_of(value: Any) -> Any:
 
 
 def view_of(side: SideInput, values: list[Any]) -> Any:
-    """Return values as the side input presents them.
+    """Return values in the form of the side input's view.
 
     Raises:
         InvalidArgument: for a singleton of several values, or of none without a default; for a dict of non-pairs.

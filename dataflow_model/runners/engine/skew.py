@@ -1,8 +1,8 @@
 """The skew of an origin: how far its records are behind the greatest event time of earlier ticks, as a sketch.
 
-The sketch is a t-digest. It takes records in blocks that end with a tick and are sorted before they go in, and it is
-kept in its serialised form: so what it has learned depends on the ticks and what came at each, not on the order within
-one, nor on how the ticks were cut into bundles.
+The sketch is a t-digest. It adds records in sorted blocks that end with a tick, and it is kept in its serialised form.
+So its result depends only on the ticks and the records of each tick, not on their order within a tick or on how ticks
+were divided into bundles.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["UNKNOWN", "SkewSketch", "quantiles_of"]
 
 UNKNOWN: Final = -1
-"""Stands for a quantile about which too few records say anything."""
+"""The value of a quantile for which there are too few records."""
 _CENTROIDS: Final = 200
 _LONGEST_BLOCK: Final = 4_096
 _SHARE: Final = 64
-"""A quantile is looked up again when a 64th more records have come, and at the latest after the longest block."""
+"""A quantile is updated when a 64th more records have arrived, and at the latest after the longest block."""
 
 
 def _nothing() -> NDArray[np.int64]:
@@ -38,11 +38,11 @@ class SkewSketch:
     """Learns quantiles of the skew.
 
     Attributes:
-        quantiles: those that are wanted, each in (0, 1).
-        digest: the serialised t-digest of the records that have gone in.
-        total: how many these are.
-        block: the skews of records that are still to go in.
-        learned: the quantiles in microseconds, as they were last looked up.
+        quantiles: the quantiles to learn, each in (0, 1).
+        digest: the serialised t-digest of the records added so far.
+        total: the number of these records.
+        block: the skews of records that are not added yet.
+        learned: the quantiles in microseconds, as last updated.
 
     Example:
         >>> sketch = SkewSketch((0.5,))
@@ -59,14 +59,14 @@ class SkewSketch:
     )
 
     def follow(self, skews: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Take in the records of some ticks, and return the quantiles as they are known after each.
+        """Add the records of some ticks, and return the quantiles known after each tick.
 
         Args:
-            skews: of the records, tick by tick.
-            ends: how many records there are up to and with each tick.
+            skews: the skews of the records, tick by tick.
+            ends: the number of records up to and including each tick.
 
         Returns:
-            A row for each tick with a column for each quantile; `UNKNOWN` before as many records as it takes.
+            A row for each tick with a column for each quantile; `UNKNOWN` while there are too few records.
         """
         known = np.empty((len(ends), len(self.quantiles)), np.int64)
         row = start = 0
@@ -87,7 +87,9 @@ class SkewSketch:
         return self.total + min(max(self.total // _SHARE, 1), _LONGEST_BLOCK)
 
     def _learn(self) -> None:
-        kind = importlib.import_module("datasketches").tdigest_double  # few pipelines need it; it ships no types
+        kind = importlib.import_module(
+            "datasketches"
+        ).tdigest_double  # few pipelines need it, and it has no type information
         digest = kind.deserialize(self.digest) if self.digest else kind(_CENTROIDS)
         digest.update(np.sort(self.block).astype(np.float64))
         self.total += len(self.block)
@@ -100,7 +102,7 @@ class SkewSketch:
 
 
 def _enough(quantile: float) -> int:
-    """Return how many records it takes for one of them to lie beyond a quantile."""
+    """Return the number of records of which one is expected beyond a quantile."""
     return round(1 / (1 - quantile))
 
 

@@ -1,7 +1,8 @@
 """A stateful DoFn on one shard: a machine over elements, watermarks and clock values, in order.
 
-What happens in a window of a key is, in one event, ordered by time: an element's turn, then event-time timers, then
-the window's expiry. Several windows go by (time, window end, start, key), which is also the order of what they give.
+Within one event, what happens in a window of a key is ordered by time: elements that wait for event-time order, then
+event-time timers, then the window's expiry. Several windows are ordered by (time, window end, start, key), which is
+also the order of their outputs.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ _CLOCK: Final = TimeDomain.PROCESSING_TIME
 class StatefulEngine(KeyedEngine):
     """One stateful ParDo on one shard.
 
-    Where the DoFn requires its input sorted, it stands behind a sorter that holds the watermark back by the allowed
-    lateness, and by one microsecond more, so that elements at a time come before the timers at it. Nothing is late
-    behind the sorter, so there a window's state is gone at its end.
+    If the DoFn requires sorted input, a sorter in front of it holds back the watermark by the allowed lateness plus one
+    microsecond, so that elements at a time come before timers at the same time. After the sorter no element is late, so
+    a window's state is cleared at its end.
 
     Args:
         node: the ParDo.
         plan: the plan, for the windowing strategy of its input.
         side_values: the static side inputs.
-        thaw: turns a stored key's bytes into its windows, for state that was loaded.
-        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        thaw: decodes a stored key's windows, for state that was loaded.
+        percentiles: the percentiles below 100 that the plan uses, in order.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class StatefulEngine(KeyedEngine):
         return run_by_key(self, bucket.elements)
 
     def follow(self, elements: Bundle) -> None:
-        """Take the elements of one key in order; the watermark follows their event times."""
+        """Process the elements of one key in order; the watermark follows their event times."""
         feed_elements(self, elements, follow=True)
 
     def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
@@ -96,14 +97,14 @@ class StatefulEngine(KeyedEngine):
         return self.take_outputs()
 
     def advance_clock(self, processing_time: int) -> None:
-        """Take the processing clock forward: the timers before `processing_time` run, then it is that time."""
+        """Advance the processing clock: run the timers before `processing_time`, then set the clock to it."""
         if processing_time <= self.clock:
             return
         self._run(_CLOCK, processing_time - 1, BEFORE)
         self.clock = processing_time
 
     def pass_by(self, processing_time: int, watermarks: Watermarks) -> bool:
-        """Take all clocks forward if nothing is due on the way and nothing has changed; return whether that was so."""
+        """Advance all clocks if nothing is due on the way and nothing has changed; return whether that was so."""
         reached = self._reached(max(watermarks.low, self.watermark))
         if self.percentiles or self.state.is_due((reached, processing_time)):
             return False
@@ -112,11 +113,11 @@ class StatefulEngine(KeyedEngine):
         return True
 
     def leave_instant(self) -> None:
-        """Run the timers at the clock's own time: nothing more happens at this instant."""
+        """End the instant: run the timers that are due at the clock's own time."""
         self._run(_CLOCK, self.clock, AT)
 
     def element(self, key: Any, element: Arrived, windows: Sequence[Window], order: Order) -> None:
-        """Incorporate an element in each of its windows, or let it wait for its turn."""
+        """Incorporate an element in each of its windows, or buffer it until its turn."""
         self._calls.emissions.of_element(order)
         encoded = encode_key(key)
         keyed = self.state.open(encoded, key)
@@ -136,37 +137,37 @@ class StatefulEngine(KeyedEngine):
                 self._catch_up(keyed, window, cell, self.clock)
             self._tidy(encoded, keyed, window, cell)
         if not keyed.cells:
-            self.state.keys.pop(encoded, None)  # all of it dropped
+            self.state.keys.pop(encoded, None)  # everything was dropped
 
     def advance_watermarks(self, watermarks: Watermarks) -> None:
-        """Let the input's watermarks take effect: elements have their turn, timers run, windows expire."""
+        """Apply the input's watermarks: process buffered elements, run timers, and expire windows."""
         if self.reach(watermarks):
             self._run(_EVENT, self._reached(self.watermark), WATERMARK)
 
-    # What a runner reads off ---------------------------------------------------------------------------------------
+    # What a runner reads -------------------------------------------------------------------------------------------
 
     def take_outputs(self) -> dict[str, Bundle]:
         """Return the outputs since the last call, by tag."""
         return self._calls.take()
 
     def tear_down(self) -> None:
-        """Let the DoFn go."""
+        """Tear down the DoFn."""
         self._calls.tear_down()
 
     # Time ----------------------------------------------------------------------------------------------------------
 
     def _reached(self, watermark: int) -> int:
-        """Return the event time up to which all has its turn under a watermark."""
+        """Return the event time up to which everything is processed at a watermark."""
         if not self._sorts or watermark in (MIN_TIMESTAMP, MAX_TIMESTAMP):
             return watermark
         return max(watermark - self._wait - 1, int(MIN_TIMESTAMP))
 
     def output_watermarks(self) -> Watermarks:
-        """Return the input's watermarks as far as what is kept, or waits for its turn, lets them through."""
+        """Return the input's watermarks, held back by buffered elements, timers and holds."""
         return self._held(self.watermarks.less(self._wait) if self._wait else self.watermarks)
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return at which watermark of the input, and at which time of the clock, something next happens by itself."""
+        """Return the input watermark and the processing time at which something next happens without new elements."""
         event, clock = super().next_moments()
         if event is not None and self._sorts:
             event = min(event + self._wait + 1, int(MAX_TIMESTAMP))
@@ -177,14 +178,14 @@ class StatefulEngine(KeyedEngine):
 
     def _is_late(self, time: int, window: Window) -> bool:
         now = self._reached(self.watermark)
-        if self._sorts:  # its turn has passed
+        if self._sorts:  # its turn is over
             return time <= now and now != MIN_TIMESTAMP
         return now >= self._expiry(window)
 
     # What happens in a window --------------------------------------------------------------------------------------
 
     def _run(self, domain: TimeDomain, until: int, phase: int) -> None:
-        """Run all that is due in one domain, in order; what is set on the way too."""
+        """Run everything that is due in one domain, in order, including timers that are set on the way."""
         due: list[tuple[int, tuple[int, int, bytes], bytes, int, Window, KeyCells]] = []
         numbers = itertools.count()  # so that windows are never compared
         for encoded, window, keyed in self.state.take_due({EVENT_TIME if domain is _EVENT else CLOCK: until}):
@@ -203,18 +204,18 @@ class StatefulEngine(KeyedEngine):
                 self._catch_up(keyed, window, cell, at)
             self._tidy(encoded, keyed, window, cell)
             then = self._due(domain, window, cell) if window in keyed.cells else None
-            if then is not None and then <= until:  # what is set in the past comes next
+            if then is not None and then <= until:  # a timer set in the past runs next
                 heapq.heappush(due, (max(then, at), bounds, encoded, next(numbers), window, keyed))
 
     def _due(self, domain: TimeDomain, window: Window, cell: StateCell) -> int | None:
         return self.state.event_due(window, cell) if domain is _EVENT else cell.clock_timers.first()
 
     def _next_event(self, keyed: KeyCells, window: Window, cell: StateCell) -> None:
-        """Run the next thing of event time in a window: an element's turn, a timer, or the expiry."""
+        """Run the next event-time step in a window: a buffered element, a timer, or the expiry."""
         due = self.state.event_due(window, cell)
         if cell.waiting and cell.waiting[0][0] <= due:
             _, _, element = heapq.heappop(cell.waiting)
-            self._process(keyed, window, cell, element, element.time)  # it has held the watermark there
+            self._process(keyed, window, cell, element, element.time)  # it has held the watermark at this time
         elif cell.event_timers.first() == due:
             self._fire(keyed, window, cell, _EVENT, self.clock)
         else:
@@ -238,7 +239,7 @@ class StatefulEngine(KeyedEngine):
         self._calls.fire(call, name, tag, timer.time)
 
     def _catch_up(self, keyed: KeyCells, window: Window, cell: StateCell, clock: int) -> None:
-        """Run event-time timers that a function has set at or behind the watermark."""
+        """Run the event-time timers that a function set at or behind the watermark."""
         now = self._reached(self.watermark)
         while True:
             first = cell.event_timers.first()
@@ -271,29 +272,29 @@ class StatefulEngine(KeyedEngine):
         )
 
     def _tidy(self, encoded: bytes, keyed: KeyCells, window: Window, cell: StateCell) -> None:
-        """Forget a window in which nothing is left, and have the queues look at it."""
+        """Remove a window without state, and update its deadlines."""
         if not self._has_expiry and cell.is_empty():
             keyed.cells.pop(window, None)
         self.state.mark(encoded, window)
 
 
 def feed_elements(engine: StatefulEngine, inbox: Bundle, *, follow: bool = False) -> None:
-    """Give a stateful DoFn its elements in order.
+    """Feed a stateful DoFn its elements in order.
 
     Args:
-        engine: the DoFn's.
+        engine: the engine of the DoFn.
         inbox: the elements.
         follow: whether the watermark follows their event times, as in a bounded job.
 
     Raises:
-        InvalidType: for an element that is no pair.
-        UserCodeError: when the DoFn raises, or a key has no deterministic encoding.
+        InvalidType: for an element that is not a pair.
+        UserCodeError: if the DoFn raises, or a key has no deterministic encoding.
     """
     take = engine.element if follow else timed_keys(engine.label, engine.element)
     columns = zip(inbox.values, inbox.times, inbox.windows, inbox.panes, inbox.orders, inbox.produced, strict=True)
     for row, (value, time, windows, pane, order, produced) in enumerate(columns):
         key, _ = as_pair(value, engine.label)
-        if follow:  # elements at a time come before the timers at it
+        if follow:  # elements at a time come before timers at the same time
             engine.advance_watermarks(Watermarks(max(time - 1, int(MIN_TIMESTAMP))))
         element = Arrived(value, time, pane, produced, bool(inbox.updates) and inbox.is_retraction(row))
         try:

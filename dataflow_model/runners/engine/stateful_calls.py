@@ -1,4 +1,4 @@
-"""The functions of a stateful DoFn: what they are handed, and where their outputs go."""
+"""Calls of a stateful DoFn's functions: their arguments and their outputs."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _EVENT: Final = TimeDomain.EVENT_TIME
 
 @attrs.define(kw_only=True)
 class Call:
-    """One call of a function of the user's; a `TimerBoard` and a `HoldBoard` for it.
+    """One call of a user's function, with its `TimerBoard` and `HoldBoard`.
 
     Attributes:
-        cell: what is kept for the key and window.
-        key, window: which these are.
-        expiry: the watermark at which the window's state is gone.
-        time: the event time at which outputs stand.
+        cell: the state of the key and window.
+        key, window: the key and window.
+        expiry: the watermark at which the window's state is cleared.
+        time: the default event time of outputs.
         clock: the processing time.
-        event_now: what a delay in event time counts from.
-        horizon: how far back outputs may go.
-        watermark, percentiles: those of the input.
-        freed: the earliest hold that has gone in this event, such as that of the timer that fires.
-        pane: of the element, for its outputs.
-        earliest: before which event time no output may stand.
+        event_now: the time from which a delay in event time is measured.
+        horizon: how far outputs may be before the input's event time.
+        watermark, percentiles: the watermarks of the input.
+        freed: the earliest hold that was released in this event, such as that of the timer that fires.
+        pane: the pane of the element, for its outputs.
+        earliest: the earliest event time that an output may have.
     """
 
     cell: StateCell
@@ -67,12 +67,12 @@ class Call:
     earliest: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Find the earliest outputs: as the holds stand before the call, whatever that makes of them."""
+        """Compute the earliest event time of outputs from the holds before the call, which the call may change."""
         earliest, held = self.time - self.horizon, self.cell.earliest()
         self.earliest = earliest if held is None else min(earliest, held)
 
     def set_timer(self, name: str, domain: TimeDomain, tag: str, time: int, output_time: int | None) -> None:
-        """Set or reset a timer, if it can ever fire and holds no watermark that has passed."""
+        """Set or reset a timer; reject one that could never fire, or would hold a watermark that has passed."""
         if domain is _EVENT and time > self.expiry:
             raise InvalidArgument(
                 f"the timer {name!r} is set to {format_instant(time)} and would never fire: "
@@ -101,7 +101,7 @@ class Call:
         self._free(self.cell.timers(domain).clear((name, tag)))
 
     def set_hold(self, name: str, time: int) -> None:
-        """Set or move a hold of the user's."""
+        """Set or move a user's hold."""
         if time < self.earliest:
             raise InvalidArgument(
                 f"the watermark cannot be held at {format_instant(time)}, which is before the current input at "
@@ -112,24 +112,24 @@ class Call:
         self.cell.holds[name] = Hold(time, self._hold_at(time))
 
     def clear_hold(self, name: str) -> None:
-        """Let go, if there is a hold."""
+        """Release the hold, if there is one."""
         self._free(self.cell.holds.pop(name, None))
 
     def read_hold(self, name: str) -> int | None:
-        """Return where the watermark is held; `None` where it is not."""
+        """Return the instant at which the watermark is held; `None` if it is not."""
         hold = self.cell.holds.get(name)
         return None if hold is None else hold.time
 
-    def _free(self, gone: PendingTimer | Hold | None) -> None:
-        """Note that a hold has gone: in this event another may stand where it did."""
-        if gone is not None and gone.hold is not None:
-            self.freed = gone.hold if self.freed is None else min(self.freed, gone.hold)
+    def _free(self, released: PendingTimer | Hold | None) -> None:
+        """Record that a hold was released; in this event another hold may be set at its instant."""
+        if released is not None and released.hold is not None:
+            self.freed = released.hold if self.freed is None else min(self.freed, released.hold)
 
     def _hold_at(self, time: int) -> int | None:
-        """Return where the watermark has to be held for outputs at an event time; `None` where it has passed that.
+        """Return the input watermark to hold for outputs at an event time; `None` if the watermark has passed it.
 
-        Behind the DoFn it is taken back by the horizon. What has passed stays so: else how far the output's watermark
-        is would depend on which keys share a shard.
+        The output watermark is behind the input's by the horizon. A passed instant cannot be held again, since the
+        output watermark would then depend on which keys share a shard.
         """
         at = int(EventTime(time) + Duration(self.horizon)) if self.horizon else time
         if at < self.watermark:
@@ -139,13 +139,13 @@ class Call:
         return at
 
     def after(self, domain: TimeDomain, delay: int) -> int:
-        """Return the instant a delay after the present one; from ±∞ there is no way."""
+        """Return the current instant plus a delay; raise at ±∞."""
         now = EventTime(self.event_now if domain is _EVENT else self.clock)
         return int(now + Duration(delay))
 
 
 class UserCalls:
-    """Calls a stateful DoFn on one shard, and collects its outputs in order.
+    """Calls the functions of a stateful DoFn on one shard, and collects their outputs in order.
 
     Args:
         node: the ParDo.
@@ -158,8 +158,10 @@ class UserCalls:
         self._side_values = side_values
         self._horizon = int(node.late_data_horizon or 0)
         requested_by, specs = self._declaration.requested_by, self._declaration.specs
-        self._wanted = node.parameters
-        self._held = {name: what for name, what in requested_by(node.fn.user_function()).items() if what in specs}
+        self._requests = node.parameters
+        self._held = {
+            name: request for name, request in requested_by(node.fn.user_function()).items() if request in specs
+        }
         self._of_timers = {
             name: requested_by(getattr(node.fn, function)) for name, function in self._declaration.callbacks.items()
         }
@@ -174,18 +176,18 @@ class UserCalls:
 
     @property
     def horizon(self) -> int:
-        """How far back outputs may go."""
+        """How far outputs may be before the input's event time."""
         return self._horizon
 
     def process(self, call: Call, element: Arrived) -> None:
         """Call `process` for an element."""
         node = self._node
-        kwargs = {name: self._told(what, call, element) for name, what in self._wanted.items()}
-        for name, what in self._held.items():
-            kwargs[name] = self._handle(what, call)
-        for name, given in node.kwargs.items():
-            kwargs[name] = self._argument(given, call.window)
-        args = [self._argument(given, call.window) for given in node.args]
+        kwargs = {name: self._metadata_of(request, call, element) for name, request in self._requests.items()}
+        for name, request in self._held.items():
+            kwargs[name] = self._handle(request, call)
+        for name, argument in node.kwargs.items():
+            kwargs[name] = self._argument(argument, call.window)
+        args = [self._argument(argument, call.window) for argument in node.args]
         before = copy.deepcopy(call.cell) if node.dead_letters is not None else None
         try:
             self._begin_bundle()
@@ -193,7 +195,7 @@ class UserCalls:
         except Exception as error:
             if node.dead_letters is None or before is None:
                 raise user_error(error, node.label, element.value) from error
-            for name in attrs.fields_dict(type(before)):  # an element that fails has changed nothing
+            for name in attrs.fields_dict(type(before)):  # an element that fails must not change anything
                 setattr(call.cell, name, getattr(before, name))
             filed = [(node.dead_letters, dead_letter(error, node.label, element.value), call.time)]
         self._file(filed, call)
@@ -201,27 +203,27 @@ class UserCalls:
     def fire(self, call: Call, name: str, tag: str, fire_time: int) -> None:
         """Call the function of a timer."""
         domain = self._declaration.timers[name].domain
-        told: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "timer_tag": tag,
             "fire_timestamp": EventTime(fire_time) if domain is _EVENT else ProcessingTime(fire_time),
         }
         of = f"the timer {name!r}{f' with tag {tag!r}' if tag else ''} of key {call.key!r}"
-        self._call_back(call, self._declaration.callbacks[name], self._of_timers[name], told, of)
+        self._call_back(call, self._declaration.callbacks[name], self._of_timers[name], metadata, of)
 
     def expire(self, call: Call) -> None:
         """Call `on_window_expiry`."""
         self._call_back(call, EXPIRY, self._at_expiry, {}, f"the end of {call.window!r} of key {call.key!r}")
 
     def take(self) -> dict[str, Bundle]:
-        """Return the outputs since the last call by tag; a bundle of the user's ends here."""
+        """Return the outputs since the last call, by tag, and end the user's bundle."""
         if self._in_bundle:
             self._in_bundle = False
             with life_cycle(self._node.label, "finish_bundle"):
-                given = list(self._node.fn.finish_bundle() or ())
-            if given:
+                outputs = list(self._node.fn.finish_bundle() or ())
+            if outputs:
                 raise InvalidType(
                     f"{self._node.label!r} is stateful, so its outputs must belong to a key and a window, "
-                    f"got {given[0]!r} from finish_bundle",
+                    f"got {outputs[0]!r} from finish_bundle",
                     hint="emit outputs in process, when a timer fires, or in on_window_expiry",
                 )
         self.emissions.end()
@@ -229,18 +231,20 @@ class UserCalls:
         return output
 
     def tear_down(self) -> None:
-        """Let the DoFn and its combiners go."""
+        """Tear down the DoFn and its combiners."""
         tear_down_all(self._lifetimes)
 
-    def _call_back(self, call: Call, function: str, wanted: Mapping[str, str], told: dict[str, Any], of: str) -> None:
+    def _call_back(
+        self, call: Call, function: str, requests: Mapping[str, str], metadata: dict[str, Any], of: str
+    ) -> None:
         node = self._node
-        told |= {"key": call.key, "window": call.window, "timestamp": EventTime(call.time)}
+        metadata |= {"key": call.key, "window": call.window, "timestamp": EventTime(call.time)}
         kwargs = {}
-        for name, what in wanted.items():
-            if what in told:
-                kwargs[name] = told[what]
-            elif what in self._declaration.specs:
-                kwargs[name] = self._handle(what, call)
+        for name, request in requests.items():
+            if request in metadata:
+                kwargs[name] = metadata[request]
+            elif request in self._declaration.specs:
+                kwargs[name] = self._handle(request, call)
             else:
                 kwargs[name] = self._argument(node.kwargs[name], call.window)
         try:
@@ -266,13 +270,13 @@ class UserCalls:
             return Timer(call, name, self._declaration.timers[name].domain)
         if isinstance(self._declaration.watermarks[name], WatermarkSpec):
             named = self._node.fn.watermark_percentiles
-            return Watermark(call.watermark, {one: call.percentiles[one] for one in named})
+            return Watermark(call.watermark, {percentile: call.percentiles[percentile] for percentile in named})
         return WatermarkHold(call, name)
 
-    def _argument(self, given: Any, window: Window) -> Any:
-        return self._side_values[given](window) if isinstance(given, SideInput) else given
+    def _argument(self, argument: Any, window: Window) -> Any:
+        return self._side_values[argument](window) if isinstance(argument, SideInput) else argument
 
-    def _told(self, name: str, call: Call, element: Arrived) -> Any:
+    def _metadata_of(self, name: str, call: Call, element: Arrived) -> Any:
         match name:
             case "timestamp":
                 return EventTime(call.time)
@@ -292,7 +296,7 @@ class UserCalls:
                 raise AssertionError(f"the parameter {name!r} should have been rejected at construction")
 
     def _checked(self, results: Any, call: Call) -> list[tuple[str, Any, int]]:
-        """Return tag, value and event time of outputs; all of them or, when one is refused, none."""
+        """Return tag, value and event time of all outputs after checking them; raise if one is rejected."""
         filed = []
         for result in listed(results, self._node.label, "return a list, or yield the outputs"):
             tag, value, at = MAIN, result, call.time

@@ -1,4 +1,4 @@
-"""What a stateful DoFn keeps on one shard: by key and window its state and timers, and when each is next due."""
+"""The state of a stateful DoFn on one shard: state and timers by key and window, and their deadlines."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _Name: TypeAlias = tuple[str, str]
 
 @attrs.frozen
 class Arrived:
-    """An element as it came, in one window of its own.
+    """An element as it arrived, in one window.
 
     Attributes:
         value: the pair.
         time: its event time.
         pane, produced: see `Bundle`.
-        is_retraction: whether it takes an earlier one back.
+        is_retraction: whether it retracts an earlier element.
     """
 
     value: Any
@@ -45,10 +45,10 @@ class PendingTimer:
     """A timer that is set.
 
     Attributes:
-        time: when it is to fire.
-        output_time: the event time of what it gives.
-        number: rises as timers are set; among equal times the first one set fires first.
-        hold: where it holds the watermark; `None` where that had passed when it was set.
+        time: when to fire.
+        output_time: the event time of its outputs.
+        number: increases as timers are set; among equal times the first one set fires first.
+        hold: the instant at which it holds the watermark; `None` if that had passed when it was set.
     """
 
     time: int
@@ -59,11 +59,11 @@ class PendingTimer:
 
 @attrs.frozen
 class Hold:
-    """A hold of the user's.
+    """A hold set by the user.
 
     Attributes:
-        time: the event time that is meant.
-        hold: where it holds the watermark; `None` where that had passed when it was set.
+        time: the requested event time.
+        hold: the instant at which it holds the watermark; `None` if that had passed when it was set.
     """
 
     time: int
@@ -71,7 +71,7 @@ class Hold:
 
 
 class TimerSet:
-    """The timers of one key, window and domain, the earliest found fast.
+    """The timers of one key, window and domain, with fast access to the earliest.
 
     Example:
         >>> timers = TimerSet()
@@ -104,7 +104,7 @@ class TimerSet:
         return self.pending.pop(name, None)
 
     def first(self) -> int | None:
-        """Return when the earliest is to fire."""
+        """Return when the earliest timer fires, or `None`."""
         heap = self._heap
         while heap:
             time, number, name = heap[0]
@@ -115,7 +115,7 @@ class TimerSet:
         return None
 
     def pop(self) -> tuple[_Name, PendingTimer]:
-        """Take the earliest out; `first` has told that there is one."""
+        """Remove and return the earliest timer; there must be one."""
         self.first()
         _, _, name = heapq.heappop(self._heap)
         return name, self.pending.pop(name)
@@ -126,14 +126,14 @@ class StateCell:
     """The state and timers of one key and window.
 
     Attributes:
-        values: by name, what state is not empty.
-        event_timers, clock_timers: the timers by domain.
-        waiting: a heap of the elements that wait for their turn in event-time order: place, number, element.
-        count: numbers timers and waiting elements.
-        holds: by name, where the user holds the watermark.
+        values: the non-empty pieces of state, by name.
+        event_timers, clock_timers: the timers of each domain.
+        waiting: a heap of the elements buffered for event-time order, as (time, number, element).
+        count: the counter that numbers timers and buffered elements.
+        holds: the user's holds of the watermark, by name.
 
-    As a pickle it is its contents in this order (see `_filled_cell`), since what every key keeps has to be read and
-    written fast; earlier versions pickled it by attribute, and such a pickle is still read.
+    It is pickled as its contents in this order (see `_filled_cell`), so that every key can be read and written fast.
+    Earlier versions pickled it by attribute, and such pickles can still be read.
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
@@ -152,17 +152,17 @@ class StateCell:
         return self.event_timers if domain is TimeDomain.EVENT_TIME else self.clock_timers
 
     def wait(self, time: int, element: Arrived) -> None:
-        """Keep an element until its turn."""
+        """Buffer an element until its turn."""
         self.count += 1
         heapq.heappush(self.waiting, (time, self.count, element))
 
     def is_empty(self) -> bool:
-        """Tell whether nothing is in it."""
+        """Return whether the cell is empty."""
         pending = self.event_timers.pending or self.clock_timers.pending
         return not (self.values or self.waiting or pending or self.holds)
 
     def hold(self) -> int | None:
-        """Return the earliest event time of what timers, waiting elements and holds are still to give."""
+        """Return the earliest event time of pending output of timers, buffered elements and holds."""
         if not (self.waiting or self.event_timers.pending or self.clock_timers.pending or self.holds):
             return None
         holds = [timer.hold for timer in self.event_timers.pending.values()]
@@ -184,7 +184,7 @@ def _filled_cell(
     count: int,
     holds: dict[str, Hold],
 ) -> StateCell:
-    """Return a cell with these contents; pickles name this function, so its arguments stay as they are."""
+    """Return a cell with these contents; pickles refer to this function, so its arguments must not change."""
     return StateCell(values, TimerSet(event_timers), TimerSet(clock_timers), waiting, count, holds)
 
 
@@ -203,9 +203,9 @@ class CellStore(KeyStore[KeyCells]):
     """The keys of a stateful DoFn.
 
     Args:
-        expiry: at which watermark a window's state is gone.
-        holds_to_end: whether what a window gives at its expiry is to be on time, so that it holds the watermark.
-        thaw: turns a settled key's bytes into its windows.
+        expiry: a function from a window to the watermark at which its state is cleared.
+        holds_to_end: whether windows hold the watermark, so that their outputs at expiry are on time.
+        thaw: decodes a settled key's windows.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class CellStore(KeyStore[KeyCells]):
         self._holds_to_end = holds_to_end
 
     def event_due(self, window: Window, cell: StateCell) -> int:
-        """Return the watermark at which something happens in a window: an element's turn, a timer, the expiry."""
+        """Return the watermark of a window's next event: a buffered element, a timer, or the expiry."""
         due = self._expiry(window)
         first = cell.event_timers.first()
         if first is not None and first < due:

@@ -1,7 +1,7 @@
 """Straight lines: plain maps and filters between a source and one sink, without a bundle between them.
 
-A bundle says of each element what windows, pane and order it has; a sink that looks at values alone needs none of
-that, so the line hands it records that are made when they are looked at.
+A bundle has the windows, pane and order of each element. A sink that reads only values needs none of these, so it gets
+records that are created only when they are read.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ __all__ = ["FreshRecords", "Line", "line_behind"]
 
 @attrs.frozen(eq=False)
 class Line:
-    """Maps and filters in a row, and the sink at their end."""
+    """A sequence of maps and filters, and the sink at its end."""
 
     steps: tuple[ParDo, ...]
     sink: str
 
     def run(self, values: list[Any]) -> tuple[list[Any], list[int] | None] | None:
-        """Return the outputs and the place of each one's input, `None` where each input has its output.
+        """Return the outputs and the place of each output's input; the places are `None` if each input has one output.
 
-        The whole result is `None` when a function gives more than a plain value: the caller then takes the general way,
-        on which the functions are called once more, and only then count.
+        The whole result is `None` if a function returns anything other than a plain value. The caller then takes the
+        general path, which calls the functions again; only these calls are counted.
         """
         with in_scratch() as keep:
-            ran = self._run(values)
-            if ran is not None:
+            outputs = self._run(values)
+            if outputs is not None:
                 keep()
-        return ran
+        return outputs
 
     def _run(self, values: list[Any]) -> tuple[list[Any], list[int] | None] | None:
         places: list[int] | None = None
@@ -74,12 +74,12 @@ class Line:
 
 
 def line_behind(plan: Plan, ref: Ref, skip: frozenset[str] = frozenset()) -> Line | None:
-    """Return the straight line from a collection to its only sink; `None` where there is more than that.
+    """Return the straight line from a collection to its only sink; `None` if there is anything else.
 
     Args:
         plan: the plan.
         ref: the collection.
-        skip: labels of nodes that do not count.
+        skip: the labels of nodes to ignore.
     """
     steps: list[ParDo] = []
     while True:
@@ -103,13 +103,13 @@ def _is_plain(node: ParDo) -> bool:
 
 @attrs.define(eq=False)
 class FreshRecords(Sequence[Record]):
-    """A source's elements as a sink takes them; none is made before it is looked at.
+    """A source's elements as records for a sink; each record is created when it is read.
 
     Attributes:
         values: the elements.
-        event_times, clock: of the rows that were read.
-        places: for each element its row; `None` where they are the same.
-        order: gives a row's place among those of its instant.
+        event_times, clock: the event times and clock values of the rows that were read.
+        places: the row of each element; `None` if they are the same.
+        order: a function from a row to its order within its instant.
     """
 
     values: list[Any]

@@ -1,4 +1,4 @@
-"""Taking inputs back from a combiner that cannot subtract: the inputs are kept, and combined when asked."""
+"""Retracting inputs of a combiner that cannot subtract: the inputs are kept, and combined when needed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["Multiset", "MultisetFn", "able_to_subtract", "key_of_value"]
 
 _LONG: Final = 64
 Multiset: TypeAlias = dict[bytes, tuple[Any, int]]
-"""Values by their encoding, each with how often it is there; less than 0 where it was taken back before it came."""
+"""Values by their encoding, each with its count, which is negative if it was retracted before it arrived."""
 
 
 class MultisetFn(CombineFn[Any, Multiset, Any]):
-    """A combiner over its inputs' multiset, so that any of them can be taken back.
+    """A combiner over the multiset of its inputs, so that any input can be retracted.
 
-    Values that `encode_key` takes are the same when value and type are; lists, sets, dicts and tuples when they have
-    the same parts, in whatever order sets and dicts give them; others when they pickle to the same bytes.
+    Values that `encode_key` accepts are the same if value and type are equal. Lists, sets, dicts and tuples are the
+    same if they have the same parts, regardless of the order of sets and dicts. Other values are the same if their
+    pickles are.
 
     Example:
         >>> from dataflow_model.transforms import Max
@@ -39,19 +40,19 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
         self._combine = combine
 
     def create_accumulator(self) -> Multiset:
-        """Return no inputs."""
+        """Return an empty multiset."""
         return {}
 
     def add_input(self, accumulator: Multiset, element: Any) -> Multiset:
-        """Add one; values come out in the order in which they first came."""
+        """Add an input; values are kept in the order in which they first arrived."""
         return self._change(accumulator, element, 1)
 
     def subtract_input(self, accumulator: Multiset, element: Any) -> Multiset:
-        """Take one away."""
+        """Remove an input."""
         return self._change(accumulator, element, -1)
 
     def merge_accumulators(self, accumulators: Iterable[Multiset]) -> Multiset:
-        """Add the multiplicities up."""
+        """Add up the counts."""
         merged: Multiset = {}
         for accumulator in accumulators:
             for encoded, (value, count) in accumulator.items():
@@ -59,7 +60,7 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
         return merged
 
     def extract_output(self, accumulator: Multiset) -> Any:
-        """Combine the inputs that are there; what was taken back without being there is subtracted, if that can be."""
+        """Combine the inputs; inputs with a negative count are subtracted, if the combiner can do so."""
         combined = self._combine.create_accumulator()
         for value, count in accumulator.values():
             for _ in range(count):
@@ -76,15 +77,15 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
 
 
 def able_to_subtract(combine: CombineFn[Any, Any, Any]) -> CombineFn[Any, Any, Any]:
-    """Return the combiner itself if it can take inputs back, else one over its inputs' multiset."""
+    """Return the combiner itself if it can subtract inputs, else one over the multiset of its inputs."""
     return combine if combine.can_subtract else MultisetFn(combine)
 
 
 def key_of_value(label: str, value: Any) -> bytes:
-    """Return bytes that are equal for values that `MultisetFn` takes for the same; at most 64, however large the value.
+    """Return bytes, at most 64, that are equal for values that `MultisetFn` considers the same.
 
     Args:
-        label: of the transform that asks.
+        label: the label of the transform, for errors.
         value: the value.
 
     Raises:
@@ -116,7 +117,7 @@ def _encoded(value: Any) -> bytes:
     kind = type(value)
     if kind in {list, tuple}:
         parts = [_sized(_encoded(part)) for part in value]
-    elif kind in {set, frozenset}:  # their order depends on what was in them before, and on the process
+    elif kind in {set, frozenset}:  # their order depends on their history and the process
         parts = sorted(_sized(_encoded(part)) for part in value)
     elif kind is dict:
         parts = sorted(_sized(_encoded(key)) + _sized(_encoded(part)) for key, part in value.items())

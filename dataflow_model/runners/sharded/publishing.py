@@ -399,7 +399,7 @@ def _progress_after(
             watermarks[label] = min(watermark, watermarks.get(label, watermark))
         cache[part["cache"]] += 1
         for label, size in part.get("state", {}).items():
-            state[label] = [had + more for had, more in zip(state.get(label, (0, 0)), size, strict=True)]
+            state[label] = [had + increase for had, increase in zip(state.get(label, (0, 0)), size, strict=True)]
         sources.update(
             {name: part[name] for name in ("reach", "enough") if name in part}
         )  # every shard reports the same

@@ -1,1 +1,1 @@
-"""Vectorised kernels over Arrow columns, one idea a module; `dataflow_model.runners.engine.kernels` is their face."""
+"""Vectorised kernels over Arrow columns; `dataflow_model.runners.engine.kernels` is their interface."""

@@ -1,4 +1,4 @@
-"""Accumulators as columns: which combiners have a kernel, how groups reduce, and what their value is."""
+"""Accumulators as columns: which combiners have a kernel, how groups are reduced, and how outputs are computed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ __all__ = ["COLUMNS", "finish", "fits", "supports"]
 COLUMNS: Final = ("key", "window_start", "window_end", "accumulator", "count", "earliest", "latest", "first_sequence")
 """The columns of a table of partials, in order.
 
-`window_end` is left out where the caller gave none and `accumulator` for the kernel `"count"`; `count` is the number of
-elements, `earliest` and `latest` their least and greatest event time, `first_sequence` the least sequence number.
+`window_end` is omitted if the caller passes none, and `accumulator` for the kernel `"count"`. `count` is the number of
+elements, `earliest` and `latest` are their least and greatest event time, `first_sequence` is their least sequence
+number.
 """
 _KERNELS: Final = frozenset({"sum", "count", "mean", "min", "max"})
 _EXACT_IN_FLOAT: Final = 2**53
@@ -32,10 +33,10 @@ Column = Any
 
 
 def supports(key_type: pa.DataType, value_type: pa.DataType | None, kernel: str) -> bool:
-    """Tell whether a kernel takes columns of these types; `value_type` is not looked at for `"count"`.
+    """Return whether a kernel accepts columns of these types; `"count"` ignores `value_type`.
 
-    Keys: integers, booleans, floats, strings, binary, dates, timestamps to the microsecond and decimals, as such or in
-    a dictionary. Values: integers that int64 holds, and floats.
+    Keys can be integers, booleans, floats, strings, binary, dates, timestamps to the microsecond and decimals, plain or
+    dictionary-encoded. Values can be integers within int64, and floats.
 
     Example:
         >>> supports(pa.string(), pa.int64(), "sum"), supports(pa.string(), pa.string(), "max")
@@ -51,10 +52,11 @@ def supports(key_type: pa.DataType, value_type: pa.DataType | None, kernel: str)
 
 
 def fits(keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray | None, kernel: str) -> bool:
-    """Tell whether these very columns may go through a kernel, by type and by value.
+    """Return whether a kernel can process these columns, given their types and values.
 
-    A null value does not fit (Python adds no `None`), nor does NaN as a key, which has no encoding, or as a value of
-    `"min"` and `"max"`, where Python's answer depends on the order. Null keys fit, and so does any value of `"count"`.
+    It cannot process a null value (Python cannot add `None`), NaN as a key (which has no encoding), or NaN as a value
+    of `"min"` and `"max"` (where Python's result depends on the order). Null keys are accepted, and any value by
+    `"count"`.
 
     Example:
         >>> fits(pa.array([1, 2]), pa.array([5, None]), "sum")
@@ -70,7 +72,7 @@ def fits(keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray | 
 
 
 def finish(table: pa.Table, kernel: str) -> pa.Array:
-    """Return the value of each row of partials, as the combiner's `extract_output` gives it.
+    """Return the output for each row of partials, equal to that of the combiner's `extract_output`.
 
     Example:
         >>> finish(pa.table({"accumulator": [5, 9], "count": [2, 3]}), "mean").to_pylist()
@@ -83,14 +85,14 @@ def finish(table: pa.Table, kernel: str) -> pa.Array:
     sums, counts = column(table, "accumulator"), column(table, "count")
     means = sums / counts
     if sums.dtype == np.int64 and len(sums) and _magnitude(sums) > _EXACT_IN_FLOAT:
-        # Python divides whole numbers as such and rounds once; NumPy would round the sum first.
+        # Python divides integers exactly and rounds once; NumPy would round the sum first.
         for row in np.flatnonzero((sums > _EXACT_IN_FLOAT) | (sums < -_EXACT_IN_FLOAT)):
             means[row] = int(sums[row]) / int(counts[row])
     return pa.array(means)
 
 
 def number_column(values: pa.Array | pa.ChunkedArray) -> Column:
-    """Return numbers as int64 or float64, the two that accumulators have."""
+    """Return numbers as int64 or float64, the types of accumulators."""
     wide = pa.float64() if pa.types.is_floating(values.type) else pa.int64()
     return values.cast(wide).to_numpy()
 
@@ -101,10 +103,10 @@ def column(table: pa.Table, name: str) -> Column:
 
 
 def scatter(kernel: str, values: Column, groups: NDArray[np.int64], size: int) -> Column:
-    """Reduce `values` by the number of their group, in any order; `size` groups, each with at least one row.
+    """Reduce `values` by the number of their group, in any order; each of the `size` groups has at least one row.
 
     Raises:
-        OverflowError: when a sum of whole numbers leaves 64 bits.
+        OverflowError: if a sum of integers exceeds 64 bits.
     """
 
     def reduce(operation: np.ufunc, column: Column) -> Column:
@@ -112,7 +114,7 @@ def scatter(kernel: str, values: Column, groups: NDArray[np.int64], size: int) -
         if operation is np.add:
             reduced.fill(0)
         else:
-            reduced[groups] = column  # any one of each group's own values is a start that changes nothing
+            reduced[groups] = column  # any value of a group is a neutral initial value
         operation.at(reduced, groups, column)
         return reduced
 
@@ -120,10 +122,10 @@ def scatter(kernel: str, values: Column, groups: NDArray[np.int64], size: int) -
 
 
 def reduce_runs(kernel: str, values: Column, starts: NDArray[np.int64]) -> Column:
-    """Reduce runs of neighbours; `starts` are the positions where a run begins, the first of them 0.
+    """Reduce runs of adjacent rows; `starts` are the positions at which runs start, the first of them 0.
 
     Raises:
-        OverflowError: when a sum of whole numbers leaves 64 bits.
+        OverflowError: if a sum of integers exceeds 64 bits.
     """
     return _reduce(kernel, values, lambda operation, column: operation.reduceat(column, starts))
 
@@ -134,11 +136,11 @@ def _reduce(kernel: str, values: Column, reduce: Callable[[np.ufunc, Column], Co
     if kernel == "max":
         return reduce(np.maximum, values)
     if values.dtype != np.int64:
-        with np.errstate(all="ignore"):  # +∞ and −∞ add up to NaN in Python too, without a word
+        with np.errstate(all="ignore"):  # +∞ and −∞ add up to NaN in Python too, without a warning
             return reduce(np.add, values)
     if not len(values) or _magnitude(values) * len(values) <= _LARGEST:
         return reduce(np.add, values)
-    # The halves cannot overflow; what the low half carries goes to the high one.
+    # The halves cannot overflow; the carry of the low half is added to the high half.
     low = reduce(np.add, values & _LOW)
     high = reduce(np.add, values >> _HALF) + (low >> _HALF)
     if int(high.max()) >= 2**31 or int(high.min()) < -(2**31):
@@ -153,7 +155,7 @@ def _magnitude(values: NDArray[np.int64]) -> int:
 def _is_key(kind: pa.DataType) -> bool:
     types = pa.types
     if types.is_timestamp(kind):
-        return bool(kind.unit != "ns")  # datetime has no nanoseconds: two keys would become one
+        return bool(kind.unit != "ns")  # datetime has no nanoseconds, so that two keys would become one
     return any(
         bool(test(kind))
         for test in (

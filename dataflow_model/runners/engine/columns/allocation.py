@@ -1,7 +1,7 @@
-"""Keep freed memory in the process: the kernels' arrays are large, short-lived and alike from chunk to chunk.
+"""Keep freed memory in the process, since the kernels' arrays are large, short-lived and similar from chunk to chunk.
 
-By default glibc gives such arrays back to the system at once, and each chunk pays for fresh pages again: about half of
-the time that the kernels take.
+By default glibc returns such arrays to the system immediately, and each chunk needs new pages, which takes about half
+of the kernels' time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _KEPT: Final = 64 << 20
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Let the allocator keep up to 64 MiB of freed memory for the next chunk; tell whether it could be told so.
+    """Make the allocator keep up to 64 MiB of freed memory for the next chunk; return whether that succeeded.
 
-    Meant for worker processes: call it before the first chunk. Only glibc can be told; elsewhere nothing changes.
+    Call it in a worker process before the first chunk. It affects only glibc; elsewhere nothing changes.
 
     Example:
         >>> keep_freed_memory() in {True, False}
@@ -34,6 +34,6 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    # Both, for setting either one ends glibc's own adaptation of the other.
+    # Set both, since setting either one ends glibc's own adaptation of the other.
     settings = ((_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD), (_M_TRIM_THRESHOLD, _KEPT))
     return all(bool(mallopt(setting, value)) for setting, value in settings)

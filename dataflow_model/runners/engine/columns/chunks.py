@@ -1,4 +1,4 @@
-"""The source's side of a lifted grouping: rows of a source in columns become partials, or are refused."""
+"""The source's side of a lifted grouping: turn rows in columns into partials, or leave them to the general path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Chunk", "assigned_columns", "chunk_partials", "partials_by_instant"]
 
 _FAR: Final = 2**61
-"""Event times beyond this have windows that may be cut off at ±∞, which the general path minds."""
+"""Event times beyond this may have windows that are cut off at ±∞, which only the general path handles."""
 
 
 @attrs.frozen(eq=False)
@@ -37,8 +37,8 @@ class Chunk:
     """Some rows of a source.
 
     Attributes:
-        batches: the rows, bad ones left out.
-        event_times: microseconds, one a row.
+        batches: the rows, without bad ones.
+        event_times: in microseconds, one per row.
     """
 
     batches: Sequence[pa.RecordBatch]
@@ -46,10 +46,10 @@ class Chunk:
 
 
 def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | None:
-    """Combine a chunk's rows per key and window; `None` where the general path must take them.
+    """Combine a chunk's rows per key and window; `None` if the general path must process them.
 
-    The table has the columns of `kernels.COLUMNS` that a pane at the end of its window needs: `window_end` only where
-    the window's start does not tell it.
+    The table has the columns of `kernels.COLUMNS` that a pane at the end of its window needs; `window_end` only if the
+    window's start does not determine it.
     """
     names = chunk.batches[0].schema.names
     if lift.key not in names or (lift.value is not None and lift.value not in names):
@@ -58,7 +58,7 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | 
     values = None if lift.value is None else pa.chunked_array([batch.column(lift.value) for batch in chunk.batches])
     times = chunk.event_times
     if pa.types.is_timestamp(keys.type) or not fits(keys, values, lift.kernel):
-        return None  # a timestamp is a datetime, or a number where datetime ends: its rows know which
+        return None  # a timestamp becomes a datetime, or a number outside datetime's range, row by row
     if len(times) and not -_FAR < int(times.min()) <= int(times.max()) < _FAR:
         return None
     assigned = assigned_columns(window_fn, times, lift.windows or lift.label)
@@ -83,10 +83,10 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | 
 
 
 def assigned_columns(window_fn: WindowFn, times: NDArray[np.int64], label: str) -> AssignedColumn | None:
-    """Return the windows of a column of event times, as a window function assigns them that may be a user's.
+    """Return the windows that a window function, which may be a user's, assigns to a column of event times.
 
     Raises:
-        UserCodeError: if it raises, or returns something else, with the label of the transform that it belongs to.
+        UserCodeError: if the function raises or returns something else, with the label of its transform.
     """
     try:
         return _checked_column(window_fn.assign_many(times), len(times), window_fn)
@@ -118,19 +118,19 @@ def _is_column(assigned: Any, count: int) -> bool:
 def partials_by_instant(
     chunk: InstantChunk, lift: Lift, window_fn: WindowFn, watermark: int
 ) -> Mapping[int, tuple[pa.Table, int]] | None:
-    """Combine the elements of a chunk of instants, where they are columns; `None` where they are not, or do not fit.
+    """Combine the elements of a chunk of instants in columns; `None` if they are not columns, or do not fit a kernel.
 
     An element's partial is due at the instant at which the watermark passes the end of its window, or at the last
-    one if that is still to come; whether it was late when it arrived is the same there.
+    instant of the chunk if the watermark does not pass it yet; its lateness is the same there as when it arrived.
 
     Args:
         chunk: the chunk.
-        lift: how the grouping is fed; its columns go by other names here.
-        window_fn: assigns their windows.
+        lift: the lift of the grouping; its columns have other names here.
+        window_fn: the window function.
         watermark: the input's low watermark before the chunk.
 
     Returns:
-        by place, the partials and how many elements are in them.
+        the partials and their number of elements, by the place of the instant.
     """
     elements, last = chunk.elements.bundle, len(chunk.instants) - 1
     values, times, windows = elements.values, elements.times, elements.windows
@@ -142,15 +142,15 @@ def partials_by_instant(
     due = np.where(late, last, np.minimum(np.searchsorted(reached, windows.ends), last))
     batch = pa.record_batch({"key": values.keys.combine_chunks(), "value": values.values.combine_chunks()})
     lift = attrs.evolve(lift, key="key", value=None if lift.kernel == "count" else "value")
-    found: dict[int, tuple[pa.Table, int]] = {}
+    partials: dict[int, tuple[pa.Table, int]] = {}
     for place in np.unique(due).tolist():
         rows = np.flatnonzero(due == place)
-        some = batch if len(rows) == len(due) else batch.take(pa.array(rows))
-        table = chunk_partials(lift, window_fn, Chunk([some], times.array[rows]))
+        rows_batch = batch if len(rows) == len(due) else batch.take(pa.array(rows))
+        table = chunk_partials(lift, window_fn, Chunk([rows_batch], times.array[rows]))
         if table is None:
             return None
-        found[place] = table, len(rows)
-    return found
+        partials[place] = table, len(rows)
+    return partials
 
 
 def _is_cut_off(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:

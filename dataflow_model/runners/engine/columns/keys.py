@@ -24,10 +24,10 @@ _ZERO: Final = ord("0")
 
 
 def key_codes(keys: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
-    """Number the distinct keys: `(code of each row, the keys that the codes stand for)`.
+    """Number the distinct keys: return `(the code of each row, the key of each code)`.
 
-    Null is a key like any other and `-0.0` is `0.0`, as in `encode_key`. Codes count up from 0; a key may be left
-    without rows.
+    Null is a key like any other, and `-0.0` is `0.0`, as in `encode_key`. Codes count up from 0; some keys may have no
+    rows.
 
     Example:
         >>> codes, distinct = key_codes(pa.array(["UA", "B6", "UA"]))
@@ -45,9 +45,9 @@ def key_codes(keys: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.A
 
 
 def shard_of(keys: pa.Array | pa.ChunkedArray, labels: Sequence[int]) -> NDArray[np.int32]:
-    """Return for each row the label of the shard of its key: `labels[shard_hash(encode_key(key)) % len(labels)]`.
+    """Return, for each row, the label of its key's shard: `labels[shard_hash(encode_key(key)) % len(labels)]`.
 
-    The key is the Python value that `to_pylist` gives. Integers and strings are hashed without making one.
+    The key is the Python value that `to_pylist` returns; integers and strings are hashed without creating it.
 
     Raises:
         KeyEncodingError: for a key without a deterministic encoding, such as NaN.
@@ -62,7 +62,7 @@ def shard_of(keys: pa.Array | pa.ChunkedArray, labels: Sequence[int]) -> NDArray
 
 
 def group_positions(rows: NDArray[np.int32], labels: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield for each label that occurs in `rows` the positions where it stands, in order.
+    """Yield each label that occurs in `rows`, with its positions in order.
 
     Example:
         >>> [(label, at.tolist()) for label, at in group_positions(np.array([2, 0, 2], np.int32), [2, 0, 5])]
@@ -75,9 +75,9 @@ def group_positions(rows: NDArray[np.int32], labels: Sequence[int]) -> Iterator[
 
 
 def split_by_shard(table: pa.Table, labels: Sequence[int], key: str = "key") -> Iterator[tuple[int, pa.Table]]:
-    """Yield `(label, rows of that shard)` for each shard that has rows; order within a shard stays.
+    """Yield `(label, rows of that shard)` for each shard that has rows, in their order within the shard.
 
-    A dictionary-encoded key column stays so, with just the entries that the part needs: payloads are small.
+    A dictionary-encoded key column stays encoded, with only the entries that the part needs, to keep payloads small.
 
     Example:
         >>> table = pa.table({"key": pa.array([7, 8, 7]), "count": [1, 2, 3]})
@@ -94,11 +94,11 @@ def split_by_shard(table: pa.Table, labels: Sequence[int], key: str = "key") -> 
 
 
 def take_keys(codes: NDArray[np.int64], distinct: pa.Array) -> pa.Array:
-    """Return the key of each code: numbers as they are, everything else dictionary-encoded with no unused entry."""
+    """Return the key of each code: plain numbers, and everything else dictionary-encoded without unused entries."""
     if pa.types.is_integer(distinct.type) or pa.types.is_boolean(distinct.type) or pa.types.is_floating(distinct.type):
         return distinct.take(pa.array(codes))
     if distinct.null_count:
-        # Null by a null index, not by an entry: pyarrow does not unify dictionaries with null entries.
+        # Null is a null index, not an entry, since pyarrow does not unify dictionaries with null entries.
         return distinct.take(pa.array(codes)).dictionary_encode()
     used = np.flatnonzero(np.bincount(codes, minlength=len(distinct)))
     if len(used) < len(distinct):
@@ -123,7 +123,7 @@ def _codes_of_chunks(keys: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array
 
 
 def _codes_of_dictionary(keys: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
-    # A dictionary may hold an entry twice, or null beside null indices: encode its entries in turn.
+    # A dictionary may contain an entry twice, or null as well as null indices, so its entries are encoded in turn.
     entries = keys.dictionary
     if keys.null_count:
         entries = pa.concat_arrays([entries, pa.nulls(1, entries.type)])
@@ -132,7 +132,7 @@ def _codes_of_dictionary(keys: pa.DictionaryArray) -> tuple[NDArray[np.int64], p
 
 
 def _hashes(distinct: pa.Array) -> NDArray[np.int64]:
-    """Hash each entry as `shard_hash(encode_key(entry))` does."""
+    """Hash each entry, equal to `shard_hash(encode_key(entry))`."""
     if pa.types.is_integer(distinct.type) and not pa.types.is_uint64(distinct.type) and not distinct.null_count:
         return _int_hashes(distinct.cast(pa.int64()).to_numpy())
     if (pa.types.is_string(distinct.type) or pa.types.is_large_string(distinct.type)) and not distinct.null_count:
@@ -144,7 +144,7 @@ def _hashes(distinct: pa.Array) -> NDArray[np.int64]:
 
 
 def _crc_table() -> NDArray[np.uint32]:
-    """Return what one byte does to a CRC-32, for all 256."""
+    """Return the table of CRC-32 steps for all 256 bytes."""
     entry = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         entry = np.where(entry & 1, (entry >> 1) ^ np.uint32(0xEDB88320), entry >> 1)
@@ -155,7 +155,7 @@ _CRC_TABLE: Final = _crc_table()
 
 
 def _int_hashes(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Hash the decimal digits of many integers at once: a digit a step, from the left."""
+    """Hash the decimal digits of many integers at once, one digit per step, from the left."""
     negative = keys < 0
     magnitude = keys.astype(np.uint64)
     magnitude[negative] = ~magnitude[negative] + np.uint64(1)  # two's complement, also right for -2**63

@@ -1,4 +1,4 @@
-"""Panes as columns: what a lifted grouping gives, and its rows where something wants them one by one."""
+"""Panes as columns: the output of a lifted grouping, and its rows if they are needed one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MICROS = pa.timestamp("us", "UTC")
 
 @attrs.frozen(eq=False)
 class PaneTable:
-    """Panes of one grouping that the watermark has fired: each its window's only one.
+    """Panes of one grouping that the watermark fired, each the only one of its window.
 
     Attributes:
         table: the columns `key`, `window_start`, `window_end` and `value`.
@@ -66,17 +66,17 @@ class PaneTable:
         return bundle
 
     def orders(self) -> Iterator[Order]:
-        """Yield where each pane stands among those of its instant."""
+        """Yield the order of each pane among those of its instant."""
         keys = self.table["key"].to_pylist()
         encoded: dict[Any, bytes] = {}
         bounds = zip(self.table["window_end"].to_pylist(), self.table["window_start"].to_pylist(), strict=True)
         for key, (end, start) in zip(keys, bounds, strict=True):
-            if key not in encoded:  # one column has one type, so that equal keys are the same key
+            if key not in encoded:  # a column has one type, so equal values are the same key
                 encoded[key] = encode_key(key)
             yield of_watermark(end, start, encoded[key])
 
     def info(self) -> PaneInfo:
-        """Return what is said of each pane."""
+        """Return the `PaneInfo` of all panes."""
         return PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.ON_TIME, trigger=self.trigger)
 
     def columns(self, *, panes: bool) -> pa.Table:
@@ -104,8 +104,8 @@ class PaneRecords(LazyRecords):
 
     Attributes:
         panes: the panes.
-        at: their instant.
-        passed: how many stages they pass on their way to the sink.
+        at: the instant of the panes.
+        passed: the number of stages that they pass on their way to the sink.
     """
 
     panes: PaneTable
@@ -139,7 +139,7 @@ def _window(start: int, end: int) -> Window:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column in the type that rows of its values would be given."""
+    """Return a column in the type that would be inferred from its values as rows."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)

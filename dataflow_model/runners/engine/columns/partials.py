@@ -1,9 +1,9 @@
-"""Partials: one row per key and window, made before a shuffle and merged after it.
+"""Partials: one row per key and window, computed before a shuffle and merged after it.
 
-Groups get dense numbers, then every accumulator is one scatter into an array of that size. The number comes from a
-table of (window, key) cells where that table is not much larger than the data, window first: data that come roughly in
-event time then touch one window's cells at a time, which stay in the processor's cache. Otherwise it comes from a hash.
-Both are faster than pyarrow's `group_by` for this.
+Groups get dense numbers, and then every accumulator is one scatter into an array of that size. If a table of
+(window, key) cells is not much larger than the data, it determines the numbers, with the window first: data that arrive
+roughly in event-time order then touch one window's cells at a time, which stay in the processor's cache. Otherwise the
+numbers come from a hash. Both are faster than pyarrow's `group_by` for this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["merge_partials", "partials"]
 
 _SPARSE: Final = 4
-"""How many cells per row are still cheaper than a hash."""
+"""The number of cells per row up to which a table is faster than a hash."""
 _SMALL: Final = 1 << 16
 _CELL_LIMIT: Final = 2**62
 
@@ -43,17 +43,17 @@ def partials(
     """Combine elements into one row per key and window, with the columns of `COLUMNS`.
 
     Args:
-        keys: one key a row; strings stay dictionary-encoded in the result.
-        values: what is combined; not looked at by the kernel `"count"`.
+        keys: one key per row; strings stay dictionary-encoded in the result.
+        values: the values to combine; the kernel `"count"` ignores them.
         window_start: start of each row's window, in microseconds.
-        window_end: end of each row's window; `None` where the start says which window it is.
+        window_end: end of each row's window; `None` if the start identifies the window.
         event_times: event time of each row, in microseconds.
         kernel: `"sum"`, `"count"`, `"mean"`, `"min"` or `"max"`.
         first_sequence: sequence number of the first row; they count up from there.
-        only_counts: leave out the columns behind `count`, which panes at the end of their window do not need.
+        only_counts: omit the columns after `count`, which panes at the end of their window do not need.
 
     Raises:
-        OverflowError: when a sum of whole numbers leaves 64 bits; the general path has no such limit.
+        OverflowError: if a sum of integers exceeds 64 bits; the general path has no such limit.
 
     Example:
         >>> zeros = np.zeros(3, np.int64)
@@ -72,7 +72,7 @@ def partials(
         return grouping.table(columns)
     rows = len(groups)
     first = np.empty(size, np.int64)
-    first[groups[::-1]] = np.arange(rows - 1, -1, -1) + first_sequence  # the last to be written is the first row
+    first[groups[::-1]] = np.arange(rows - 1, -1, -1) + first_sequence  # the first row is written last
     columns |= {
         "earliest": scatter("min", event_times, groups, size),
         "latest": scatter("max", event_times, groups, size),
@@ -85,7 +85,7 @@ def merge_partials(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
     """Merge tables of partials of one schema into one row per key and window.
 
     Raises:
-        OverflowError: when a sum of whole numbers leaves 64 bits.
+        OverflowError: if a sum of integers exceeds 64 bits.
 
     Example:
         >>> at = np.zeros(1, np.int64)
@@ -106,19 +106,19 @@ def merge_partials(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
 
 
 def merging_operations(table: pa.Table, kernel: str) -> dict[str, str]:
-    """Return how each accumulator column of a table of partials merges."""
+    """Return the operation that merges each accumulator column of a table of partials."""
     operations = {"accumulator": kernel if kernel in {"min", "max"} else "sum"}
     operations |= {"count": "sum", "earliest": "min", "latest": "max", "first_sequence": "min"}
     return {name: operation for name, operation in operations.items() if name in table.column_names}
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Put tables of partials under each other; their dictionaries may differ."""
+    """Concatenate tables of partials, whose dictionaries may differ."""
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 class _Groups:
-    """Dense numbers for the pairs of key and window that occur, and the table that they head."""
+    """Dense numbers for the pairs of key and window that occur, and their table."""
 
     def __init__(
         self, codes: NDArray[np.int64], distinct: pa.Array, start: NDArray[np.int64], end: NDArray[np.int64] | None
@@ -144,13 +144,13 @@ class _Groups:
 
 
 def _number(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number distinct values: `(number of each, the values)`."""
+    """Number distinct values: return `(the number of each row, the values)`."""
     encoded = pa.array(values).dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
 
 
 def _occurring(cells: NDArray[np.int64], limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number the cells below `limit` that occur: `(number of each row's cell, the cells)`."""
+    """Number the cells below `limit` that occur: return `(the number of each row's cell, the cells)`."""
     if limit >= _CELL_LIMIT:  # pragma: no cover - more pairs than any memory has rows
         raise OverflowError(f"{limit} pairs of key and window are too many to number")
     if limit > _SPARSE * len(cells) + _SMALL:

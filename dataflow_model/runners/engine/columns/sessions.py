@@ -1,7 +1,7 @@
-"""Sessions as columns: sort by key and event time once, then cut where a gap is.
+"""Sessions as columns: sort once by key and event time, then cut at the gaps.
 
-The sort is a radix sort of 16-bit digits, which NumPy has for stable sorts of short integers: two to three times as
-fast as a comparison sort of 64-bit numbers, since a chunk spans few distinct event times and keys.
+The sort is a radix sort of 16-bit digits, which NumPy uses for stable sorts of short integers. It is two to three times
+as fast as a comparison sort of 64-bit numbers, since a chunk has few distinct event times and keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["merge_sessions", "session_partials"]
 
 _DIGIT: Final = 16
 _RADIX_DIGITS: Final = 5
-"""More digits than this cost more than sorting the numbers whole."""
+"""With more digits than this, sorting the whole numbers is faster."""
 _SAFE: Final = 2**62
 
 
@@ -41,10 +41,10 @@ def session_partials(
     """Combine elements into one row per key and session, with the columns of `COLUMNS`.
 
     An element at t has the window `[t, t + gap)`; windows that intersect merge. Two elements exactly one gap apart are
-    two sessions. Ends saturate at +∞. Rows come by key, then start.
+    two sessions. Ends saturate at +∞. Rows are ordered by key, then start.
 
     Raises:
-        OverflowError: when a sum of whole numbers leaves 64 bits; the general path has no such limit.
+        OverflowError: if a sum of integers exceeds 64 bits; the general path has no such limit.
 
     Source: the Dataflow Model paper, section 2.2 (session windows).
 
@@ -76,10 +76,10 @@ def session_partials(
 
 
 def merge_sessions(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
-    """Merge tables of partial sessions of one schema: sessions of a key that intersect become one.
+    """Merge tables of partial sessions of one schema, so that intersecting sessions of a key become one.
 
     Raises:
-        OverflowError: when a sum of whole numbers leaves 64 bits.
+        OverflowError: if a sum of integers exceeds 64 bits.
 
     Example:
         >>> def one(event_time):
@@ -108,7 +108,7 @@ def merge_sessions(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
 
 
 def _apart(later: NDArray[np.int64], earlier: NDArray[np.int64], gap: int) -> NDArray[np.bool_]:
-    """Tell where two event times are at least a gap apart; across −∞ and +∞ the difference needs the unsigned range."""
+    """Return where two event times are at least a gap apart; from −∞ to +∞ the difference needs the unsigned range."""
     difference = later.view(np.uint64) - earlier.view(np.uint64)
     # A negative difference (the next key) looks huge, and a new key begins a session anyway.
     return np.asarray(difference >= np.uint64(gap))
@@ -125,13 +125,13 @@ def _run_ends(starts: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
 
 
 def _running_end(codes: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each row the greatest end so far within its key; rows come by key."""
+    """Return, for each row, the greatest end so far within its key; rows are ordered by key."""
     if not len(ends):
         return ends
     least, greatest = int(ends.min()), int(ends.max())
     span = greatest - least + 1
     if (int(codes.max()) + 1) * span < _SAFE:
-        # A higher key lifts its ends above all lower ones, so that one running maximum serves all keys.
+        # The ends of each key are shifted above those of lower keys, so that one running maximum works for all keys.
         lift = codes * span
         return np.maximum.accumulate(ends - least + lift) - lift + least
     by_end = np.argsort(ends, kind="stable")
@@ -156,6 +156,6 @@ def _order(minor: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _digits(numbers: NDArray[np.uint64]) -> list[NDArray[np.uint16]]:
-    """Cut numbers into 16-bit digits, lowest first, as many as the greatest needs."""
+    """Split numbers into 16-bit digits, lowest first, as many as the greatest number needs."""
     count = -(-int(numbers.max()).bit_length() // _DIGIT)
     return [((numbers >> np.uint64(_DIGIT * at)) & np.uint64(0xFFFF)).astype(np.uint16) for at in range(count)]
