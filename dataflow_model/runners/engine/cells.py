@@ -1,4 +1,4 @@
-"""Cells: what a grouping keeps of one key and window."""
+"""Cells: the state of a grouping for one key and window."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["WHATEVER_COMES", "Cell", "CellsByKey", "KeyState", "Standing", "expiry_of"]
 
 WHATEVER_COMES: Final = int(MIN_TIMESTAMP)
-"""A deadline for the next watermark, whatever it is."""
+"""A deadline that any next watermark reaches."""
 
 
 @attrs.frozen
 class Standing:
-    """A value that has gone out and has not been taken back, with all that its retraction repeats."""
+    """A value that was emitted and not retracted, with everything that its retraction repeats."""
 
     window: Window
     value: Any
@@ -40,17 +40,18 @@ class Cell:
     """The state of one key and window.
 
     Attributes:
-        accumulator: what the combiner has so far.
-        held: how many elements that is, those taken back not counted.
-        pending: elements, and elements taken back, since the last pane.
+        accumulator: the combiner's accumulator.
+        held: the number of elements in it, without retracted ones.
+        pending: the number of elements and retractions since the last pane.
         pending_on_time: whether one of them was on time for the window.
-        index, on_time_index: of the next pane, of the last pane that was not early (−1: none yet).
-        had_on_time: whether this window, or one it was merged from, has had its ON_TIME pane.
-        earliest, latest: of the pending elements that were not late when they came: these time the next pane.
-        has_closed: whether a pane was its last one.
+        index, on_time_index: the index of the next pane, and that of the last pane that was not early (−1 if none was).
+        had_on_time: whether this window, or one that merged into it, has had its ON_TIME pane.
+        earliest, latest: the event times of the pending elements that were not late on arrival, which can determine
+            that of the next pane.
+        has_closed: whether the window has had its last pane.
         tree: the trigger's state.
-        standing: under a retracting strategy, what the next pane takes back; several after a merge.
-        history: the panes so far, where the trigger looks at them.
+        standing: with a retracting strategy, the values that the next pane retracts; several after a merge.
+        history: the panes so far, if the trigger reads them.
     """
 
     accumulator: Any
@@ -68,7 +69,7 @@ class Cell:
     history: tuple[PaneInfo, ...] = ()
 
     def dues(self, window: Window, allowed_lateness: int, percentiles: tuple[float, ...]) -> Dues:
-        """Return when each clock is next of interest: for a timer or, in the watermark's case, the window's expiry."""
+        """Return the next deadline on each clock: a timer or, for the watermark, the window's expiry."""
         event_due, clock_due = expiry_of(window, allowed_lateness), None
         for domain, percentile, time in self.tree.timers.values():
             if domain is TimeDomain.PROCESSING_TIME:
@@ -80,12 +81,12 @@ class Cell:
         return event_due, clock_due, *(self.tree.next_due(TimeDomain.EVENT_TIME, one) for one in percentiles)
 
     def incorporate(self, event_time: int, *, watermark: int, on_time: bool) -> None:
-        """Note one more element that the accumulator has taken in.
+        """Record an element that was added to the accumulator.
 
         Args:
-            event_time: the element's.
-            watermark: the input's, as the element comes; behind it the element is late.
-            on_time: whether it comes before the watermark passes the end of the window.
+            event_time: the event time of the element.
+            watermark: the input's watermark when the element arrives; behind it the element is late.
+            on_time: whether it arrives before the watermark passes the end of the window.
         """
         self.held += 1
         self.pending += 1
@@ -104,29 +105,29 @@ class Cell:
         return int(window.max_timestamp) if chosen is None else min(chosen, int(window.max_timestamp))
 
     def take_back(self, *, on_time: bool) -> None:
-        """Note an element that the accumulator has given back; event times stay as they were fixed."""
+        """Record an element that was subtracted from the accumulator; the pane's event time does not change."""
         self.held -= 1
         self.pending += 1
         self.pending_on_time = self.pending_on_time or on_time
 
     def hold(self, window: Window, combiner: TimestampCombiner) -> int | None:
-        """Return the earliest event time of what is still to come: the next pane, or what it takes back."""
+        """Return the earliest event time of pending output: of the next pane, or of its retractions."""
         if not self.pending:
             return None
         return min([self.output_time(window, combiner), *(standing.time for standing in self.standing)])
 
-    def clear(self, nothing: Any) -> None:
-        """Begin again with nothing in the accumulator; what has been emitted still stands."""
-        self.accumulator = nothing
+    def clear(self, empty: Any) -> None:
+        """Reset the accumulator to that of no elements; emitted values are still current."""
+        self.accumulator = empty
         self.held = 0
 
     def settle(self) -> None:
-        """Note that nothing is pending any more."""
+        """Record that nothing is pending."""
         self.pending, self.pending_on_time = 0, False
         self.earliest = self.latest = None
 
     def timing(self, window: Window, *, watermark: int, passing: bool) -> PaneTiming:
-        """Return where the next pane stands to the watermark."""
+        """Return the timing of the next pane."""
         if watermark < int(window.end):
             return PaneTiming.EARLY
         first = self.on_time_index < 0 and not self.had_on_time
@@ -135,16 +136,16 @@ class Cell:
 
 @attrs.define
 class KeyState:
-    """All that a grouping keeps of one key."""
+    """The state of a grouping for one key."""
 
     key: Any
     cells: dict[Window, Cell] = attrs.field(factory=dict)
     reopened: dict[Window, Cell] = attrs.field(factory=dict)
 
     def dues(self, window: Window, strategy: WindowingStrategy, percentiles: tuple[float, ...]) -> Dues | None:
-        """Return when a window is next to be looked at on each line, then where it holds the watermark.
+        """Return a window's next deadline on each line, followed by its hold of the watermark.
 
-        `None` if nothing is kept for the window.
+        `None` if the window has no state.
         """
         cell = self.cells.get(window)
         if cell is None:
@@ -162,9 +163,9 @@ class CellsByKey(KeyStore[KeyState]):
     """The keys of a grouping; besides low watermark and clock, each awaited percentile is a line of its own.
 
     Args:
-        strategy: the grouping's.
-        thaw: turns a settled key's bytes into its state.
-        percentiles: those below 100 that the trigger waits for.
+        strategy: the windowing strategy of the grouping.
+        thaw: decodes a settled key's state.
+        percentiles: the percentiles below 100 that the trigger waits for.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class CellsByKey(KeyStore[KeyState]):
         self._percentiles = percentiles
 
     def open(self, encoded: bytes, key: Any = None) -> KeyState:
-        """Return a key's state, which shows the key as it first came; without windows, a state is as good as new."""
+        """Return a key's state, with the key as it first arrived; a state without windows is treated as new."""
         state = super().open(encoded, key)
         if key is not None and not state.cells and not state.reopened:
             state.key = shown_key(key)

@@ -1,4 +1,4 @@
-"""The keys of one node on one shard: their state, decoded when touched, and when each has to be looked at."""
+"""The keys of one node on one shard: their state, which is decoded when it is used, and their deadlines."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["CLOCK", "EVENT_TIME", "KeyStore", "StoredKey", "earliest"]
 
 EVENT_TIME, CLOCK = range(2)
-"""The lines of deadlines that every node has: the low watermark and the processing clock."""
+"""The lines of deadlines of every node: the low watermark and the processing clock."""
 _Place: TypeAlias = tuple[bytes, Window | None]
-"""A key and a window of it; a settled key has one place without a window."""
+"""A key and one of its windows; a settled key has one place without a window."""
 KeyT = TypeVar("KeyT")
 
 
@@ -40,18 +40,17 @@ class StoredKey:
 
 
 class KeyStore(abc.ABC, Generic[KeyT]):
-    """Keys in memory, settled keys as bytes, and deadlines of both.
+    """Keys in memory, settled keys as bytes, and the deadlines of both.
 
-    Whoever changes what is kept for a window says so with `mark`; the deadlines are brought up to date when they are
-    next asked for.
+    After a change of a window's state, call `mark`; the deadlines are updated when they are next needed.
 
     Args:
-        lines: how many clocks have deadlines; the holds of the watermark come after them.
-        thaw: turns a settled key's bytes into its state.
+        lines: the number of clocks with deadlines; the holds of the watermark come after them.
+        thaw: decodes a settled key's state.
 
     Attributes:
-        keys: those in memory, by encoded key.
-        touched: those whose state has changed since it was last taken.
+        keys: the keys in memory, by encoded key.
+        touched: the keys whose state has changed since it was last taken.
     """
 
     def __init__(self, lines: int, thaw: Callable[[bytes], KeyT] | None = None) -> None:
@@ -63,27 +62,27 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self._lines = lines
         self._deadlines: Deadlines[_Place] = Deadlines(lines + 1)
 
-    # What is kept of a key -----------------------------------------------------------------------------------------
+    # The state of a key --------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def _new(self, key: Any) -> KeyT:
-        """Return the state of a key that has none yet."""
+        """Return the initial state of a key."""
 
     @abc.abstractmethod
     def _windows(self, state: KeyT) -> Collection[Window]:
-        """Return the windows of a key; without any, nothing is kept of it."""
+        """Return the windows of a key; a key without windows has no state."""
 
     @abc.abstractmethod
     def _dues(self, state: KeyT, window: Window) -> Dues | None:
-        """Return when a window is next to be looked at on each line, then where it holds the watermark.
+        """Return a window's next deadline on each line, followed by its hold of the watermark.
 
-        `None` if nothing is kept for the window.
+        `None` if the window has no state.
         """
 
     # Keys ----------------------------------------------------------------------------------------------------------
 
     def open(self, encoded: bytes, key: Any = None) -> KeyT:
-        """Return a key's state, decoded if it was settled, new if there is none."""
+        """Return a key's state, which is decoded if it was settled, or new if there is none."""
         state = self.keys.get(encoded)
         if state is None:
             settled = self._settled.pop(encoded, None)
@@ -97,12 +96,12 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         return state
 
     def mark(self, encoded: bytes, window: Window) -> None:
-        """Note that what is kept for a window may have changed, or is gone."""
+        """Record that a window's state may have changed or been removed."""
         self._stale.add((encoded, window))
         self.touched.add(encoded)
 
     def every_window(self) -> list[tuple[bytes, Window, KeyT]]:
-        """Return all windows there are, settled ones too."""
+        """Return all windows, including those of settled keys."""
         for encoded in list(self._settled):
             self.open(encoded)
         return [(encoded, window, state) for encoded, state in self.keys.items() for window in self._windows(state)]
@@ -110,21 +109,21 @@ class KeyStore(abc.ABC, Generic[KeyT]):
     # Deadlines -----------------------------------------------------------------------------------------------------
 
     def next_dues(self) -> Dues:
-        """Return when something is next due on each line."""
+        """Return the earliest deadline on each line."""
         self._refresh()
         return tuple(map(self._deadlines.first, range(self._lines)))
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return when something is next due in event time, whatever the watermark, and on the processing clock."""
+        """Return the earliest deadline in event time, on any line, and on the processing clock."""
         dues = self.next_dues()
         event = min((due for line, due in enumerate(dues) if line != CLOCK and due is not None), default=None)
         return event, dues[CLOCK]
 
     def is_due(self, clocks: Iterable[int]) -> bool:
-        """Tell whether anything is due by these clocks, or has changed since the deadlines were last asked for.
+        """Return whether anything is due at these clock values, or has changed since the deadlines were last updated.
 
         Args:
-            clocks: where the clock of each line stands.
+            clocks: the clock of each line.
         """
         if self._stale:
             return True
@@ -132,22 +131,22 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         return any((due := first(line)) is not None and due <= clock for line, clock in enumerate(clocks))
 
     def hold(self) -> int | None:
-        """Return the earliest event time of what is still to come."""
+        """Return the earliest event time of pending output."""
         self._refresh()
         return self._deadlines.first(self._lines)
 
     def take_due(self, untils: Mapping[int, int]) -> list[tuple[bytes, Window, KeyT]]:
-        """Return the windows to be looked at: those with a deadline on one of some lines, at its time or before.
+        """Remove and return the windows with a deadline on one of some lines, at a given time or before.
 
         Args:
-            untils: by line, the time.
+            untils: the time for each line.
         """
         self._refresh()
         due: dict[tuple[bytes, Window], KeyT] = {}
         for line, until in untils.items():
             while places := self._deadlines.take(line, until):
                 for encoded, window in places:
-                    state = self.open(encoded)  # a settled key's windows come up in the next round
+                    state = self.open(encoded)  # a settled key's windows follow in the next round
                     if window is not None:
                         due[encoded, window] = state
                 self._refresh()
@@ -156,7 +155,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         return [(encoded, window, state) for (encoded, window), state in due.items()]
 
     def _refresh(self) -> None:
-        """Bring the deadlines up to date with the windows that have changed."""
+        """Update the deadlines of the windows that have changed."""
         if not self._stale:
             return
         for place in self._stale:
@@ -174,21 +173,21 @@ class KeyStore(abc.ABC, Generic[KeyT]):
     # Durable state -------------------------------------------------------------------------------------------------
 
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in changes that another worker has made durable; `None` for a key that has no state left."""
+        """Apply changes that another worker has made durable; `None` for a key without state."""
         for encoded, entry in changes.items():
             self._forget(encoded)
             if entry is not None:
                 self._store(encoded, entry)
 
     def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed since the last call, by encoded key; `None` for a key that has no state left."""
+        """Return the changes since the last call, by encoded key; `None` for a key without state."""
         self._refresh()
         changed = {encoded: self._frozen(encoded, freeze) for encoded in self.touched}
         self.touched.clear()
         return changed
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has changed, and keep all state as bytes from here on."""
+        """Return the changes, and keep all state as bytes from now on."""
         changes = self.take_touched(freeze)
         for encoded in list(self.keys):
             entry = changes.get(encoded) or self._frozen(encoded, freeze)
@@ -198,11 +197,11 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         return changes
 
     def stored(self, encoded: bytes) -> StoredKey | None:
-        """Return a settled key's state; `None` where there is none."""
+        """Return a settled key's state; `None` if there is none."""
         return self._settled.get(encoded)
 
     def size(self) -> tuple[int, int]:
-        """Return how many keys there are, and how many bytes the settled ones have."""
+        """Return the number of keys, and the number of bytes of the settled ones."""
         return len(self.keys) + len(self._settled), self._settled.bytes
 
     def _store(self, encoded: bytes, entry: StoredKey) -> None:
@@ -210,7 +209,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self._deadlines.set((encoded, None), (*entry.dues, entry.hold))
 
     def _forget(self, encoded: bytes) -> None:
-        """Take a key out of memory and of the deadlines."""
+        """Remove a key from memory and its deadlines."""
         state = self.keys.pop(encoded, None)
         if state is not None:
             for window in self._windows(state):
@@ -219,7 +218,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
             self._deadlines.remove((encoded, None))
 
     def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> StoredKey | None:
-        """Return what is to be kept of a key whose deadlines are up to date; `None` if nothing is."""
+        """Return the entry to store for a key whose deadlines are up to date; `None` if it has no state."""
         state = self.keys.get(encoded)
         if state is None:
             return None
@@ -228,5 +227,5 @@ class KeyStore(abc.ABC, Generic[KeyT]):
 
 
 def earliest(dues: Iterable[int | None]) -> int | None:
-    """Return the earliest deadline; `None` where there is none."""
+    """Return the earliest deadline; `None` if there is none."""
     return min((due for due in dues if due is not None), default=None)

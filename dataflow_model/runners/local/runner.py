@@ -59,30 +59,30 @@ _POLL: Final = "10 milliseconds"
 class LocalRunner:
     r"""Run a pipeline in process: no Java, one shard, deterministic under a replay clock.
 
-    It has stream semantics. Without a checkpoint it takes bounded sources and commits at the end: files are replayed in
-    the order of their `processing_time=` column where there is one, else they all arrive at one tick of the wall clock.
-    With a checkpoint it runs as a stream of micro-batches that follow the data, unbounded sources among them; each is
-    one durable transaction, and a run that is started again goes on exactly where it was.
+    It has stream semantics. Without a checkpoint it reads bounded sources and commits at the end of the run: files with
+    a `processing_time=` column are replayed in its order; without one, all rows arrive at one tick of the wall clock.
+    With a checkpoint it runs as a stream of micro-batches, also over unbounded sources. Each micro-batch is one durable
+    transaction, and a run that is started again continues exactly where it stopped.
 
     Args:
-        clock: the wall clock for sources without a replay clock; the machine's by default. Without a checkpoint only
-            its value when the run starts counts. With one, a `Clock` such as `testing.ManualClock` is read in each
-            micro-batch; an instant stands still.
-        mode: `"streaming"`, or `"microbatch"`: rounds of the clock, at whose end every window that has changed emits
-            an early, accumulating pane, whatever its trigger; nothing expires before the input ends.
-        interval: how long a round is.
-        checkpoint: a directory on a local disk, which keeps the state of a stream from one start to the next.
-        poll_interval: with a checkpoint, how long a run without anything to do waits before it looks at its sources
-            and at requests again; 10 milliseconds by default. In the first second after a micro-batch it waits a
-            quarter of that.
-        max_rows_per_batch: with a checkpoint, how many rows of files a micro-batch reads at most (steps of a script
-            likewise); 400,000 by default.
+        clock: the wall clock for sources without a replay clock; by default the machine's clock. Without a checkpoint
+            it is read once, when the run starts. With one, a `Clock` such as `testing.ManualClock` is read in each
+            micro-batch; an instant is a clock that stands still.
+        mode: `"streaming"`, or `"microbatch"`, which runs in rounds of the clock: at the end of each round every window
+            that has changed emits an early, accumulating pane, whatever its trigger, and nothing expires before the
+            input ends.
+        interval: the length of a round in microbatch mode.
+        checkpoint: a directory on a local disk, in which the state of a stream is kept between starts.
+        poll_interval: with a checkpoint, how long an idle run waits before it checks its sources and requests again; by
+            default 10 milliseconds. In the first second after a micro-batch it waits a quarter of that.
+        max_rows_per_batch: with a checkpoint, the maximum number of rows of files (or steps of a script) that a
+            micro-batch reads; by default 400,000.
 
     Raises:
-        InvalidArgument: for an unknown mode, an interval that does not go with it, numbers out of range, or options of
-            a stream without a checkpoint.
+        InvalidArgument: for an unknown mode, an interval that does not fit the mode, numbers out of range, or options
+            of a stream without a checkpoint.
 
-    Source: Beam's DirectRunner, which forgets a run that has ended.
+    Source: Beam's DirectRunner, which has no checkpoints.
 
     Example:
         >>> import dataflow_model as dm
@@ -142,18 +142,18 @@ class LocalRunner:
                 hint="use poll_interval='1 second', for example",
             )
         self._checkpoint = None if checkpoint is None else _path(checkpoint)
-        if clock is None or isinstance(clock, datetime.datetime):  # whose class has a `now` of another kind
+        if clock is None or isinstance(clock, datetime.datetime):  # datetime has a `now` of its own
             self._clock: Clock | ProcessingTime | None = None if clock is None else processing_time(clock)
         else:
             self._clock = clock if isinstance(clock, Clock) else processing_time(clock)
         self._interval = check_interval(mode, interval)
 
     def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
-        """Start the plan in a thread of its own.
+        """Start a run of the plan in a thread of its own.
 
         Raises:
-            PlanError: with a checkpoint, for a sink that cannot take a stream.
-            UnsupportedOnRunner: for what `runners.local.support` says that the runner lacks.
+            PlanError: with a checkpoint, for a sink that does not accept a stream.
+            UnsupportedOnRunner: for a feature that the runner does not support; see `runners.local.support`.
             CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
             SinkError: for an output or a checkpoint that cannot be written.
         """
@@ -180,12 +180,12 @@ class LocalRunner:
 
 @attrs.frozen
 class _StandingClock:
-    """A clock that always shows the same."""
+    """A clock that stands still."""
 
     at: ProcessingTime
 
     def now(self) -> ProcessingTime:
-        """Return what it shows."""
+        """Return the fixed time."""
         return self.at
 
 
