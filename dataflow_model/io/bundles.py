@@ -52,18 +52,18 @@ class ForeachBundleSink(MessageSink):
         records = self.records(messages)
         if not records:
             return
-        given = records if self.whole_records else [record.value for record in records]
+        values = records if self.whole_records else [record.value for record in records]
         try:
             if _takes_two(self.fn):
-                self.fn(given, commit_id)
+                self.fn(values, commit_id)
             else:
-                self.fn(given)
+                self.fn(values)
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise UserCodeError(
                 f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}\n"
-                f"in the function of {self.label!r}, given {len(given)} values of commit {commit_id}, "
-                f"the first {given[0]!r}",
+                f"in the function of {self.label!r}, given {len(values)} values of commit {commit_id}, "
+                f"the first {values[0]!r}",
                 hint="this commit does not count as written; the function is called again when the run is resumed",
             ) from error
 

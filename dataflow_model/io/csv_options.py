@@ -25,22 +25,22 @@ _LOCAL: Final = {b"written_as": b"local time"}
 """Marks the columns of which the instants are written without a zone, and are those of `zone`."""
 
 
-def _texts(given: Sequence[str] | None) -> tuple[str, ...] | None:
-    if given is None:
+def _texts(texts: Sequence[str] | None) -> tuple[str, ...] | None:
+    if texts is None:
         return None
-    if isinstance(given, str) or not all(isinstance(text, str) for text in given):
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise InvalidType(
-            f"`columns`, `null_values` and `timestamp_formats` take lists of texts, got {given!r}",
-            hint=f"write [{given!r}]" if isinstance(given, str) else None,
+            f"`columns`, `null_values` and `timestamp_formats` take lists of texts, got {texts!r}",
+            hint=f"write [{texts!r}]" if isinstance(texts, str) else None,
         )
-    return tuple(given)
+    return tuple(texts)
 
 
-def _pairs(given: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> tuple[tuple[str, str], ...]:
-    pairs = tuple(dict(given or {}).items())
+def _pairs(mapping: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(dict(mapping or {}).items())
     if not all(isinstance(text, str) for pair in pairs for text in pair):
         raise InvalidType(
-            f"`rename` must have texts for keys and values, got {given!r}",
+            f"`rename` must have texts for keys and values, got {mapping!r}",
             hint="use rename={'user-id': 'user'}, for example",
         )
     return pairs
@@ -117,13 +117,15 @@ class CsvOptions:
             invalid_row_handler=invalid_row_handler,
         )
 
-    def conversion(self, **more: Any) -> pa_csv.ConvertOptions:
+    def conversion(self, **options: Any) -> pa_csv.ConvertOptions:
         """Return how Arrow converts values."""
         if self.null_values is not None:
-            more.update(null_values=[*self.null_values, ""], strings_can_be_null=True, quoted_strings_can_be_null=False)
+            options.update(
+                null_values=[*self.null_values, ""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            )
         if self.timestamp_formats is not None:
-            more["timestamp_parsers"] = [*self.timestamp_formats, pa_csv.ISO8601]
-        return pa_csv.ConvertOptions(decimal_point=self.decimal_point, **more)
+            options["timestamp_parsers"] = [*self.timestamp_formats, pa_csv.ISO8601]
+        return pa_csv.ConvertOptions(decimal_point=self.decimal_point, **options)
 
     def renamed(self, header: Sequence[str]) -> list[str]:
         """Return the names of the columns under a header.
@@ -174,11 +176,11 @@ class CsvOptions:
         return table
 
 
-def check_character(option: str, given: Any) -> None:
+def check_character(option: str, character: Any) -> None:
     """Raise `InvalidArgument` for what cannot separate or surround values."""
-    if not isinstance(given, str) or len(given) != 1 or given in _BREAKS or ord(given) > _LAST_ASCII:
+    if not isinstance(character, str) or len(character) != 1 or character in _BREAKS or ord(character) > _LAST_ASCII:
         raise InvalidArgument(
-            f"`{option}` must be one ASCII character and no line break, got {given!r}",
+            f"`{option}` must be one ASCII character and no line break, got {character!r}",
             hint="write '\\t' for a tab" if option == "delimiter" else None,
         )
 

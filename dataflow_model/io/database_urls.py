@@ -73,8 +73,8 @@ def shown_url(url: sa.URL) -> str:
         >>> shown_url(sa.make_url("postgresql://ann:secret@host/db?password=secret&sslmode=require"))
         'postgresql://ann:***@host/db?password=***&sslmode=***'
     """
-    shown = url.set(query={}).render_as_string(hide_password=True)
-    return shown + "".join(f"{'&' if place else '?'}{name}={_HIDDEN}" for place, name in enumerate(url.query))
+    text = url.set(query={}).render_as_string(hide_password=True)
+    return text + "".join(f"{'&' if place else '?'}{name}={_HIDDEN}" for place, name in enumerate(url.query))
 
 
 def without_secrets(text: str, url: sa.URL) -> str:

@@ -130,10 +130,16 @@ class FileSink(Sink):
         Raises:
             SinkError: when the files cannot be published, or tasks have inferred columns that do not go together.
         """
-        pending = sorted(_opened(messages), key=lambda one: one.task_id)
-        files = [file for number, one in enumerate(pending) for file in self.published(commit_id, f"{number:05d}", one)]
+        pending = sorted(_opened(messages), key=lambda message: message.task_id)
+        files = [
+            file
+            for number, message in enumerate(pending)
+            for file in self.published(commit_id, f"{number:05d}", message)
+        ]
         if self.schema is None:
-            self.unify(pending_directory(self.path, commit_id), [one for one in pending if one.file is not None])
+            self.unify(
+                pending_directory(self.path, commit_id), [message for message in pending if message.file is not None]
+            )
         publish(self.path, commit_id, files, sync=self.is_synced)
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
@@ -144,7 +150,10 @@ class FileSink(Sink):
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
         """Return the numbers of `rows` and `dead_letters`."""
         pending = _opened(messages)
-        return {"rows": sum(one.rows for one in pending), "dead_letters": sum(one.dead_letters for one in pending)}
+        return {
+            "rows": sum(message.rows for message in pending),
+            "dead_letters": sum(message.dead_letters for message in pending),
+        }
 
 
 @attrs.frozen(kw_only=True)
@@ -165,13 +174,13 @@ class ParquetSink(FileSink):
 
         Files that are no longer pending were renamed by an interrupted commit, which had unified them before.
         """
-        schemas = {one.task_id: one.schema for one in pending if one.schema is not None}
+        schemas = {message.task_id: message.schema for message in pending if message.schema is not None}
         if len({str(schema) for schema in schemas.values()}) < 2:  # noqa: PLR2004
             return
         common = unified_schema(schemas.values(), self.label)
-        for one in pending:
-            file = directory / str(one.file)
-            if one.schema is not None and not one.schema.equals(common) and file.exists():
+        for message in pending:
+            file = directory / str(message.file)
+            if message.schema is not None and not message.schema.equals(common) and file.exists():
                 with pq.ParquetFile(file) as narrow:  # not read_table, which adds columns from directory names
                     table = narrow.read()
                 columns = [
@@ -234,7 +243,7 @@ class CsvSink(FileSink):
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Refuse files with different columns: what reads one of them would not understand the others."""
         del directory
-        names = sorted({", ".join(one.schema.names) for one in pending if one.schema is not None})
+        names = sorted({", ".join(message.schema.names) for message in pending if message.schema is not None})
         if len(names) > 1:
             raise SinkError(
                 f"{self.label!r} would write files with different columns: {names[0]} and {names[1]}",

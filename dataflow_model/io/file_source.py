@@ -63,10 +63,10 @@ class FileVersion:
             SourceError: when it is not there or may not be read.
         """
         try:
-            found = os.stat(path)  # noqa: PTH116 - called for every file on every poll
+            status = os.stat(path)  # noqa: PTH116 - called for every file on every poll
         except OSError as error:
             raise _unreadable(path, error) from error
-        return cls(path, found.st_size, found.st_mtime_ns)
+        return cls(path, status.st_size, status.st_mtime_ns)
 
 
 class _Listed(dict[str, Origin]):
@@ -210,7 +210,7 @@ class FileSource(ColumnSource):
         listing = self._watch.look(self.paths, full=full)
         self._check_found(listing.names)
         known_names = known.names()
-        gone = set(known_names - listing.names.keys())
+        removed = set(known_names - listing.names.keys())
         root = os.path.join(root_of(self.paths), "")  # noqa: PTH118 - text is enough
         changed = {}
         suspects: Iterable[str] = listing.suspects
@@ -227,8 +227,8 @@ class FileSource(ColumnSource):
             if origin is not None:
                 origins.append(origin)
             elif before is not None:
-                gone.add(name)
-        return Changes(origins, gone)
+                removed.add(name)
+        return Changes(origins, removed)
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Raise `SourceError` if a file was replaced after it was listed."""
@@ -300,14 +300,14 @@ class FileSource(ColumnSource):
             )
         root = root_of(self.paths)
         schemas = (self.file_schema(str(Path(root, name))) for name in names)
-        found = next((schema for schema in schemas if schema is not None), None)
-        if found is None:
+        first_schema = next((schema for schema in schemas if schema is not None), None)
+        if first_schema is None:
             raise SourceError(
                 f"{Path(root, names[0])} has no rows, so its columns are not known",
                 hint="pass schema=pa.schema({…}) to set the columns and their types",
             )
-        self._check_columns(found)
-        return found
+        self._check_columns(first_schema)
+        return first_schema
 
     def bound(self) -> Self:
         """Return the source with the columns that its files have now written into it, if there are files.
@@ -378,8 +378,8 @@ class FileSource(ColumnSource):
             if was.is_same_file(identity):
                 return Origin(name, rows, identity)
             if self.grows and was.is_beginning_of(path, identity):
-                more = self.count_appended(version, was.size, rows) if rows else self.count_rows(version)
-                return Origin(name, rows + more, identity)
+                new_rows = self.count_appended(version, was.size, rows) if rows else self.count_rows(version)
+                return Origin(name, rows + new_rows, identity)
         self.check_file(path, self.full_schema())
         count = self.count_rows(version)
         is_another = before is not None and (before.version is not None or count < rows)

@@ -262,9 +262,9 @@ def _whole(name: str, value: Any) -> int:
 
 
 def _period(name: str, value: DurationLike) -> Duration:
-    found = duration(value)
-    if not Duration(0) < found <= _LONGEST:
+    length = duration(value)
+    if not Duration(0) < length <= _LONGEST:
         raise InvalidArgument(
-            f"`{name}` must be positive and at most 366 days, got {found!r}", hint="pass a duration such as '1 minute'"
+            f"`{name}` must be positive and at most 366 days, got {length!r}", hint="pass a duration such as '1 minute'"
         )
-    return found
+    return length

@@ -127,16 +127,16 @@ def _has_float(kind: pa.DataType) -> bool:
 
 def _whole(kind: pa.DataType, values: list[Any]) -> pa.DataType:
     """Return the type with whole numbers in place of floats wherever all of these values are whole."""
-    there = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     if pa.types.is_struct(kind):
         fields = [kind.field(place) for place in range(kind.num_fields)]
         return pa.struct(
-            [field.with_type(_whole(field.type, [row.get(field.name) for row in there])) for field in fields]
+            [field.with_type(_whole(field.type, [row.get(field.name) for row in present])) for field in fields]
         )
     if pa.types.is_list(kind):
-        return pa.list_(_whole(kind.value_type, [item for row in there for item in row]))
-    if pa.types.is_floating(kind) and there and all(type(value) is int for value in there):
-        return _whole_type(there)
+        return pa.list_(_whole(kind.value_type, [item for row in present for item in row]))
+    if pa.types.is_floating(kind) and present and all(type(value) is int for value in present):
+        return _whole_type(present)
     return kind
 
 

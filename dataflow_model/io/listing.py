@@ -264,18 +264,18 @@ class _Folder:
 
     def _list_names(self) -> bool:
         """List the directory by names, and look at new ones; return whether that has shown any change."""
-        there = set(os.listdir(self.path))  # noqa: PTH208 - only names
-        new = there.difference(self._inodes)
+        names = set(os.listdir(self.path))  # noqa: PTH208 - only names
+        new = names.difference(self._inodes)
         if len(new) > _ONE_BY_ONE:
             return False
-        gone = self._inodes.keys() - there if len(there) - len(new) < len(self._inodes) else set()
+        removed = self._inodes.keys() - names if len(names) - len(new) < len(self._inodes) else set()
         kinds = {}
         for name in new:
             with contextlib.suppress(FileNotFoundError):  # it is gone again
                 status = os.lstat(os.path.join(self.path, name))  # noqa: PTH118
                 kinds[name] = status.st_ino, self._kind_of(name, status.st_mode)
-        self._change(gone, kinds)
-        return bool(new or gone)
+        self._change(removed, kinds)
+        return bool(new or removed)
 
     def _list_inodes(self, *, full: bool) -> None:
         """List the directory with inodes.
@@ -285,10 +285,10 @@ class _Folder:
         """
         known, files, prefix = self._inodes, self.files, self.prefix
         with os.scandir(self.path) as entries:
-            there = {entry.name: entry for entry in entries}
+            entry_of = {entry.name: entry for entry in entries}
         fresh = {
             name: entry
-            for name, entry in there.items()
+            for name, entry in entry_of.items()
             if known.get(name) != entry.inode()
             or (full and not (entry.is_file(follow_symlinks=False) and prefix + name in files))
         }
@@ -299,7 +299,7 @@ class _Folder:
                 mode = stat.S_IFLNK if entry.is_symlink() else stat.S_IFDIR * entry.is_dir(follow_symlinks=False)
             kinds[name] = entry.inode(), self._kind_of(name, mode)
         self.replaced = [prefix + name for name, (inode, _) in kinds.items() if known.get(name, inode) != inode]
-        self._change(known.keys() - there.keys(), kinds)
+        self._change(known.keys() - entry_of.keys(), kinds)
 
     def _kind_of(self, name: str, mode: int) -> _Kind:
         """Return what a name stands for, by the mode of what it names without following links."""
@@ -310,12 +310,12 @@ class _Folder:
         is_link = stat.S_ISLNK(mode) and os.path.isdir(os.path.join(self.path, name))  # noqa: PTH112, PTH118
         return _Kind.LINK if is_link else _Kind.FILE
 
-    def _change(self, gone: Collection[str], kinds: Mapping[str, tuple[int, _Kind]]) -> None:
+    def _change(self, removed: Collection[str], kinds: Mapping[str, tuple[int, _Kind]]) -> None:
         """Take names out, and put others in, each with its inode and what it stands for."""
-        changed = {*gone, *kinds}
+        changed = {*removed, *kinds}
         if not changed:
             return
-        for name in gone:
+        for name in removed:
             del self._inodes[name]
         self._inodes |= {name: inode for name, (inode, _) in kinds.items()}
         files = dict(self.files)
@@ -325,7 +325,10 @@ class _Folder:
         if files != self.files:
             self.files = files
         self.folders, self.links = (
-            (*(name for name in had if name not in changed), *(name for name, (_, one) in kinds.items() if one is kind))
+            (
+                *(name for name in had if name not in changed),
+                *(name for name, (_, kind_of_name) in kinds.items() if kind_of_name is kind),
+            )
             for had, kind in ((self.folders, _Kind.FOLDER), (self.links, _Kind.LINK))
         )
 

@@ -59,7 +59,7 @@ def absolute_paths(path: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not several:
         raise InvalidArgument("a list of paths must not be empty, got []", hint="pass a file or a directory")
-    return tuple(absolute_path(one) for one in several)
+    return tuple(absolute_path(each_path) for each_path in several)
 
 
 def root_of(paths: tuple[str, ...]) -> str:

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
 
 
-def checked_watermark(event_time: str | Arrival | None, given: WatermarkEstimator | None) -> WatermarkEstimator:
+def checked_watermark(event_time: str | Arrival | None, estimator: WatermarkEstimator | None) -> WatermarkEstimator:
     """Return the estimator of a source that reads rows.
 
     Raises:
         InvalidArgument: for one that is given although there are no event times.
     """
-    if event_time is None and given is not None:
+    if event_time is None and estimator is not None:
         raise InvalidArgument(
-            f"without event times there is no watermark, got event_time=None and watermark={given!r}",
+            f"without event times there is no watermark, got event_time=None and watermark={estimator!r}",
             hint="leave `watermark` out, or name the column of the event times",
         )
-    if given is not None:
-        return given
+    if estimator is not None:
+        return estimator
     return AtTheEnd() if event_time is None else BoundedOutOfOrderness(Duration(0))
 
 

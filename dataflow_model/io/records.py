@@ -308,11 +308,11 @@ def read_records(version: FileVersion, form: TextFormat, start: int, stop: int |
     skipped, left = start % _STEP, stop - start
     with contextlib.closing(split(version, form, index.offsets[start // _STEP])) as parts:
         for records in parts:
-            wanted = records.part(skipped, skipped + left)
+            part = records.part(skipped, skipped + left)
             skipped = max(skipped - len(records), 0)
-            if len(wanted):
-                left -= len(wanted)
-                yield wanted
+            if len(part):
+                left -= len(part)
+                yield part
             if not left:
                 return
 

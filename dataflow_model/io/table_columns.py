@@ -114,17 +114,21 @@ def columns_of(schema: pa.Schema, keys: Sequence[str], label: str) -> list[sa.Co
     ]
 
 
-def is_held_as(wanted: TypeEngine[Any], there: TypeEngine[Any], dialect: Dialect) -> bool:
+def is_held_as(row_type: TypeEngine[Any], column_type: TypeEngine[Any], dialect: Dialect) -> bool:
     """Tell whether a column that is there holds values of a type without loss; one of an unknown type is trusted."""
-    if isinstance(wanted, TypeDecorator):
-        wanted = wanted.load_dialect_impl(dialect)
+    if isinstance(row_type, TypeDecorator):
+        row_type = row_type.load_dialect_impl(dialect)
     try:
-        ours, theirs = wanted.python_type, there.python_type
+        row_python, column_python = row_type.python_type, column_type.python_type
     except NotImplementedError:
         return True
-    if ours is dt.datetime and theirs is dt.datetime and dialect.name != "sqlite":
-        return bool(getattr(wanted, "timezone", False)) == bool(getattr(there, "timezone", False))
-    return theirs is ours or (ours is int and theirs is decimal.Decimal) or {ours, theirs} <= {dict, list}
+    if row_python is dt.datetime and column_python is dt.datetime and dialect.name != "sqlite":
+        return bool(getattr(row_type, "timezone", False)) == bool(getattr(column_type, "timezone", False))
+    return (
+        column_python is row_python
+        or (row_python is int and column_python is decimal.Decimal)
+        or {row_python, column_python} <= {dict, list}
+    )
 
 
 def _type_of(field: pa.Field, label: str) -> TypeEngine[Any]:

@@ -121,11 +121,11 @@ class TableSink(Sink):
 
     def apply(self, commit_id: str, pending: Sequence[PendingRows], *, is_whole: bool) -> None:
         """Apply rows; `is_whole` where they are all of the commit, which then changes nothing when it comes again."""
-        if not any(one.rows or one.dead_letters for one in pending):
+        if not any(message.rows or message.dead_letters for message in pending):
             return
         schema = self.full_schema
         if schema is None:
-            schemas = [one.schema for one in pending if one.schema is not None]
+            schemas = [message.schema for message in pending if message.schema is not None]
             schema = unified_schema(schemas, self.label) if schemas else None
             attrs.evolve(self, schema=schema, panes=False)  # which checks the columns
         store = self._store()
@@ -134,8 +134,8 @@ class TableSink(Sink):
         upserts, deletes = self._net(pending)
         letters = [
             {"commit_id": commit_id, "label": self.label, "row": row, "reason": reason, "is_retraction": is_retraction}
-            for one in pending
-            for row, reason, is_retraction in one.dead_letters
+            for message in pending
+            for row, reason, is_retraction in message.dead_letters
         ]
         nulls: dict[str, Any] = {} if schema is None else dict.fromkeys(schema.names)
         store.apply(commit_id, schema, [nulls | row for row in upserts], deletes, letters, is_whole=is_whole)
@@ -147,20 +147,20 @@ class TableSink(Sink):
         """Return the numbers of `rows`, those that take others back among them, and `dead_letters`."""
         pending = _opened(messages)
         return {
-            "rows": sum(len(one.rows) for one in pending),
-            "dead_letters": sum(len(one.dead_letters) for one in pending),
+            "rows": sum(len(message.rows) for message in pending),
+            "dead_letters": sum(len(message.dead_letters) for message in pending),
         }
 
     def _net(self, pending: Iterable[PendingRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the rows that stand in the end, and the keys of those that do not."""
-        moves = [(*move, one.names) for one in pending for move in one.rows]
+        moves = [(*move, message.names) for message in pending for move in message.rows]
         moves.sort(key=lambda move: move[0])
         last: dict[tuple[Any, ...], dict[str, Any] | None] = {}
         for _, is_retraction, values, names in moves:
             row = dict(zip(names, values, strict=True))
             last[tuple(row[name] for name in self.keys)] = None if is_retraction else row
-        gone = [dict(zip(self.keys, place, strict=True)) for place, row in last.items() if row is None]
-        return [row for row in last.values() if row is not None], gone
+        deletes = [dict(zip(self.keys, place, strict=True)) for place, row in last.items() if row is None]
+        return [row for row in last.values() if row is not None], deletes
 
     def _store(self) -> Any:
         from dataflow_model.io.table_store import TableStore
@@ -220,7 +220,7 @@ class TableSinkWriter(SinkWriter):
 
     def _fit(self, records: Sequence[Record], schema: pa.Schema) -> None:
         batch, kept, misfits = fit_places(records, schema, panes=self._sink.panes)
-        self._dead_letters += [(repr(one.value), one.reason, one.is_retraction) for one in misfits]
+        self._dead_letters += [(repr(misfit.value), misfit.reason, misfit.is_retraction) for misfit in misfits]
         columns = [column_values(column) for column in batch.columns]
         bad: dict[int, str] = {}
         for values, field in zip(columns, schema, strict=True):

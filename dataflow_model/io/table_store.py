@@ -93,9 +93,9 @@ class TableStore:
                 hint="start the database, or fix the url",
             ) from error
         with self._explained():
-            there = self._there()
-            if there is not None:
-                self._check_there(there)
+            columns = self._there()
+            if columns is not None:
+                self._check_there(columns)
 
     def prepare(self, schema: pa.Schema | None) -> None:
         """Make what is not there of the two tables of ours and, if its columns are known, the sink's; else check it."""
@@ -103,11 +103,11 @@ class TableStore:
             self._metadata.create_all(self._engine, [self._commits, self._dead_letters])
             if schema is None:
                 return
-            table, there = self._table(schema), self._there()
-            if there is None:
+            table, columns = self._table(schema), self._there()
+            if columns is None:
                 table.create(self._engine)
             else:
-                self._check_there(there, table)
+                self._check_there(columns, table)
 
     def claim(self, fence: Fence) -> None:
         """Let no older start of the run write from here on.
@@ -150,13 +150,13 @@ class TableStore:
             if schema is not None:
                 table = self._table(schema)
                 place = [table.c[name] == sa.bindparam(f"its_{name}") for name in self._sink.keys]
-                gone = [{f"its_{name}": value for name, value in row.items()} for row in deletes]
-                _in_parts(connection, sa.delete(table).where(*place), gone)
+                bound_keys = [{f"its_{name}": value for name, value in row.items()} for row in deletes]
+                _in_parts(connection, sa.delete(table).where(*place), bound_keys)
                 _in_parts(connection, self._upsert(table), upserts)
             _in_parts(connection, sa.insert(self._dead_letters), dead_letters)
             if is_whole:
-                mine = self._mine(run)
-                connection.execute(sa.update(self._commits).where(*mine).values(last_commit=commit_id))
+                own_run = self._mine(run)
+                connection.execute(sa.update(self._commits).where(*own_run).values(last_commit=commit_id))
 
     def _take(self, connection: Connection, run: str, fence: Fence | None) -> str:
         """Take our row for the rest of the transaction, and return the last commit; both statements write, so wait."""
@@ -200,12 +200,12 @@ class TableStore:
             return None
         return {column["name"]: column for column in inspector.get_columns(name, schema=schema)}
 
-    def _check_there(self, there: Mapping[str, Any], table: sa.Table | None = None) -> None:
+    def _check_there(self, columns: Mapping[str, Any], table: sa.Table | None = None) -> None:
         """Raise `SinkError` where the table that is there cannot take the rows of a table like ours."""
-        wanted = list(self._sink.keys) if table is None else [column.name for column in table.c]
-        lacking = [name for name in wanted if name not in there]
+        needed = list(self._sink.keys) if table is None else [column.name for column in table.c]
+        lacking = [name for name in needed if name not in columns]
         if lacking:
-            raise self._refusal(f"it has no column {lacking[0]!r}; it has {', '.join(there)}")
+            raise self._refusal(f"it has no column {lacking[0]!r}; it has {', '.join(columns)}")
         if not self._is_unique():
             raise self._refusal(
                 f"neither its primary key nor a unique constraint is ({', '.join(self._sink.keys)})",
@@ -213,21 +213,22 @@ class TableStore:
             )
         if table is None:
             return
-        for name, column in there.items():
+        for name, column in columns.items():
             if name not in table.c:
                 if not (column["nullable"] or column.get("default") or column.get("autoincrement") is True):
                     raise self._refusal(f"its column {name!r} must not be null, but the rows have no such column")
             elif not is_held_as(table.c[name].type, column["type"], self._engine.dialect):
-                ours = table.c[name].type.compile(self._engine.dialect)
-                raise self._refusal(f"its column {name!r} is {column['type']}, but the rows have {ours}")
+                row_type = table.c[name].type.compile(self._engine.dialect)
+                raise self._refusal(f"its column {name!r} is {column['type']}, but the rows have {row_type}")
 
     def _is_unique(self) -> bool:
         inspector = sa.inspect(self._engine)
         name, schema, keys = self._sink.table_name, self._sink.database_schema, set(self._sink.keys)
         if set(inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]) == keys:
             return True
-        unique = [one["column_names"] for one in inspector.get_unique_constraints(name, schema=schema)]
-        unique += [one["column_names"] for one in inspector.get_indexes(name, schema=schema) if one["unique"]]  # type: ignore[misc]
+        unique = [constraint["column_names"] for constraint in inspector.get_unique_constraints(name, schema=schema)]
+        indexes = [index for index in inspector.get_indexes(name, schema=schema) if index["unique"]]
+        unique += [index["column_names"] for index in indexes]  # type: ignore[misc]
         return any(set(names) == keys for names in unique)
 
     def _refusal(self, why: str, hint: str = "use another table, or change this one") -> SinkError:

@@ -32,15 +32,19 @@ def misfits_of(values: Sequence[Any], field: pa.Field, *, is_key: bool) -> dict[
         {1: "column 'key' cannot hold 'A\\x00A': text in a database has no NUL character"}
     """
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    shown = f"column {field.name!r}"
+    title = f"column {field.name!r}"
     if is_text(kind):
         why = "cannot hold {!r}: text in a database has no NUL character"
-        return {row: f"{shown} {why.format(one)}" for row, one in enumerate(values) if one is not None and "\0" in one}
+        return {
+            row: f"{title} {why.format(value)}"
+            for row, value in enumerate(values)
+            if value is not None and "\0" in value
+        }
     if pa.types.is_timestamp(kind):
         why = "cannot hold {} µs: it is outside the years 1 to 9999"
-        return {row: f"{shown} {why.format(one)}" for row, one in enumerate(values) if isinstance(one, int)}
+        return {row: f"{title} {why.format(value)}" for row, value in enumerate(values) if isinstance(value, int)}
     if pa.types.is_floating(kind) and is_key:
-        return {row: f"{shown} is a key and cannot be NaN" for row, one in enumerate(values) if one != one}  # noqa: PLR0124
+        return {row: f"{title} is a key and cannot be NaN" for row, value in enumerate(values) if value != value}  # noqa: PLR0124
     return {}
 
 

@@ -219,8 +219,8 @@ def _problem(data: bytes, names: list[str], columns: pa.Schema, options: CsvOpti
         return error
     if counted:
         return f"it has {counted[0]} value{'' if counted[0] == 1 else 's'}, but there are {len(names)} columns"
-    told = _COLUMN.match(error)  # look at the column first that Arrow names
-    first = names[int(told[1])] if told is not None and int(told[1]) < len(names) else None
+    match = _COLUMN.match(error)  # look at the column first that Arrow names
+    first = names[int(match[1])] if match is not None and int(match[1]) < len(names) else None
     for field in sorted(columns, key=lambda field: field.name != first):
         problem = _problem_of(data, names, field, options, row.column(field.name)[0].as_py())
         if problem is not None:
@@ -264,9 +264,9 @@ def _sample(version: FileVersion, form: TextFormat, headers: int) -> bytes | Non
     rows: list[bytes] = []
     with contextlib.closing(split(version, form)) as parts:
         for records in parts:
-            wanted = records.part(headers if not rows else 0, _SAMPLE_ROWS)
-            good = set(range(len(wanted))).difference(wanted.unclosed)
-            rows.extend(_line(wanted.text(place, place + 1)) for place in sorted(good))
+            head = records.part(headers if not rows else 0, _SAMPLE_ROWS)
+            good = set(range(len(head))).difference(head.unclosed)
+            rows.extend(_line(head.text(place, place + 1)) for place in sorted(good))
             if len(rows) >= _SAMPLE_ROWS:
                 break
     return b"".join(rows[:_SAMPLE_ROWS]) or None

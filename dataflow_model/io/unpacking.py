@@ -50,13 +50,13 @@ def checked_encoding(name: str) -> str:
         )
     try:
         " ".encode(name)
-        found = codecs.lookup(name).name
+        canonical = codecs.lookup(name).name
     except LookupError as error:
         raise InvalidArgument(
             f"`encoding` must be one that Python knows, got {name!r}",
             hint="use 'utf-8', 'cp1252' or 'utf-16', for example",
         ) from error
-    return "utf-8" if found == "utf-8-sig" else found  # a byte order mark is skipped in any case
+    return "utf-8" if canonical == "utf-8-sig" else canonical  # a byte order mark is skipped in any case
 
 
 def is_compressed(path: str) -> bool:

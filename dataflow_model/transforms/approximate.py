@@ -214,20 +214,22 @@ class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
             )
         return number
 
-    def _both(self, one: _Bucket | None, other: _Bucket) -> _Bucket:
-        if one is None:
-            return other
-        least, greatest = one.least, one.greatest
-        if self._before(other.least, least):
-            least = other.least
-        if self._before(greatest, other.greatest):
-            greatest = other.greatest
-        return _Bucket(one.count + other.count, least, greatest)
+    def _both(self, left: _Bucket | None, right: _Bucket) -> _Bucket:
+        if left is None:
+            return right
+        least, greatest = left.least, left.greatest
+        if self._before(right.least, least):
+            least = right.least
+        if self._before(greatest, right.greatest):
+            greatest = right.greatest
+        return _Bucket(left.count + right.count, least, greatest)
 
-    def _before(self, one: Any, other: Any) -> bool:
+    def _before(self, left: Any, right: Any) -> bool:
         """Say whether one element stands before the other; of two with the same number, whichever came first."""
-        mine, yours = self._number(one), self._number(other)
-        return bool(mine < yours) or (one is not other and mine == yours and later_of(one, other) is other)
+        left_number, right_number = self._number(left), self._number(right)
+        return bool(left_number < right_number) or (
+            left is not right and left_number == right_number and later_of(left, right) is right
+        )
 
 
 def _place(number: Any) -> int:

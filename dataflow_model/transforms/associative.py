@@ -131,11 +131,11 @@ def user_function(combine: CombineFn[Any, Any, Any]) -> Any:
     return combine.fn if isinstance(combine, AssociativeFn) else combine
 
 
-def as_combine_fn(given: Any, label: str, *args: Any, **kwargs: Any) -> CombineFn[Any, Any, Any]:
+def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> CombineFn[Any, Any, Any]:
     """Return the combiner that was given: an instance, a class, or a function over an iterable.
 
     Args:
-        given: the combiner.
+        combiner: the combiner.
         label: of the transform, for errors.
         *args: further arguments of the function, or of each method of the combiner.
         **kwargs: the same, by name.
@@ -145,17 +145,17 @@ def as_combine_fn(given: Any, label: str, *args: Any, **kwargs: Any) -> CombineF
             among them.
     """
     if not args and not kwargs:
-        return _as_combine_fn(given, label)
+        return _as_combine_fn(combiner, label)
     for argument in (*args, *kwargs.values()):
         if isinstance(argument, AsView | PCollection):
             raise InvalidType(
                 f"{label} got {argument!r} as an argument of its combiner, but combiners take no side inputs",
                 hint="apply what depends on the side input in a dm.Map before or after the combiner",
             )
-    if callable(given) and not isinstance(given, type | CombineFn):
-        _check_arguments(given, (None, *args), kwargs, label)
-        return AssociativeFn(_Curried(given, args, kwargs))
-    combine = _as_combine_fn(given, label)
+    if callable(combiner) and not isinstance(combiner, type | CombineFn):
+        _check_arguments(combiner, (None, *args), kwargs, label)
+        return AssociativeFn(_Curried(combiner, args, kwargs))
+    combine = _as_combine_fn(combiner, label)
     for method, own in (("create_accumulator", 0), ("add_input", 2), ("merge_accumulators", 1), ("extract_output", 1)):
         _check_arguments(getattr(combine, method), (*[None] * own, *args), kwargs, label)
     return _WithArguments(combine, args, kwargs)
@@ -177,28 +177,28 @@ def _check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
         ) from error
 
 
-def _as_combine_fn(given: Any, label: str) -> CombineFn[Any, Any, Any]:
+def _as_combine_fn(candidate: Any, label: str) -> CombineFn[Any, Any, Any]:
     from dataflow_model.transforms.combiners import Max, Min, Sum
 
-    if isinstance(given, CombineFn):
-        return given
-    if isinstance(given, type) and issubclass(given, CombineFn):
+    if isinstance(candidate, CombineFn):
+        return candidate
+    if isinstance(candidate, type) and issubclass(candidate, CombineFn):
         try:
-            inspect.signature(given).bind()
+            inspect.signature(candidate).bind()
         except TypeError as error:
             raise InvalidType(
-                f"{label} got the class {given.__name__}, which cannot be instantiated without arguments: {error}",
-                hint=f"pass an instance: {given.__name__}(…)",
+                f"{label} got the class {candidate.__name__}, which cannot be instantiated without arguments: {error}",
+                hint=f"pass an instance: {candidate.__name__}(…)",
             ) from error
-        instance: CombineFn[Any, Any, Any] = given()
+        instance: CombineFn[Any, Any, Any] = candidate()
         return instance
     # The builtins have kernels, and give something for nothing.
     for function, combiner in ((sum, Sum), (min, Min), (max, Max)):
-        if given is function:
+        if candidate is function:
             return combiner()
-    if callable(given):
-        return AssociativeFn(given)
+    if callable(candidate):
+        return AssociativeFn(candidate)
     raise InvalidType(
-        f"{label} takes a CombineFn or an associative function, got {given!r}",
+        f"{label} takes a CombineFn or an associative function, got {candidate!r}",
         hint="pass dm.Sum(), or sum, for example",
     )

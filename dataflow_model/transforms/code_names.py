@@ -90,9 +90,9 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 def _arguments(node: ast.Lambda) -> list[str]:
-    given = node.args
-    named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-    return [argument.arg for argument in (*named, *filter(None, (given.vararg, given.kwarg)))]
+    signature = node.args
+    named = [*signature.posonlyargs, *signature.args, *signature.kwonlyargs]
+    return [argument.arg for argument in (*named, *filter(None, (signature.vararg, signature.kwarg)))]
 
 
 def _names(code: types.CodeType) -> list[str]:

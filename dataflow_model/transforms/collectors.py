@@ -218,9 +218,9 @@ class ToDict(Combiner[Any, dict[Any, Any], dict[Any, Any]]):
 class Distinct(GlobalOrPerKey):
     """Keep each distinct element once per window: in the first pane that contains it, whatever the trigger.
 
-    Where values may be taken back, before it or by its own strategy, an element goes out with every pane in which it
-    is there at all; under a retracting strategy each takes the one before back, so that one stands, or none once
-    the element is gone. Elements are told apart as keys are, by value and type, and must be fit for keys.
+    If values may be retracted, by an earlier grouping or by its own strategy, an element is emitted with every pane in
+    which it occurs. With a retracting strategy each emission retracts the one before it, so that one is current, or
+    none once the element no longer occurs. Elements are compared like keys, by value and type, and must be valid keys.
 
     Source: Beam's `Distinct`, which repeats an element with every pane.
 

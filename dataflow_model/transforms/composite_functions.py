@@ -35,8 +35,8 @@ def ptransform_fn(fn: Callable[..., Any]) -> Callable[..., PTransform]:
         >>> p | dm.Create(["to be or maybe not"]) | LongWords(5)
         PCollection('LongWords/Filter', element_type=Any)
     """
-    given: Any = fn
-    if not callable(given) or isinstance(given, type):
+    function: Any = fn
+    if not callable(function) or isinstance(function, type):
         raise InvalidType(f"ptransform_fn decorates a function, got {fn!r}", hint="a class derives from dm.PTransform")
 
     @functools.wraps(fn)

@@ -155,7 +155,7 @@ class Computation:
         """
         scope = self._here("low_watermark")
         if percentile not in (LOW_WATERMARK, *self.percentiles):
-            named = ", ".join(f"{one:g}" for one in sorted({*self.percentiles, percentile}))
+            named = ", ".join(f"{value:g}" for value in sorted({*self.percentiles, percentile}))
             raise InvalidArgument(
                 f"{type(self).__name__} asks for percentile {percentile!r} of the watermark, which it does not declare",
                 hint=f"declare it in the class: percentiles = ({named},)",

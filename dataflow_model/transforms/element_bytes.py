@@ -58,19 +58,19 @@ def hash_of(element: Any, seed: int = 0) -> int:
     return int.from_bytes(hashlib.blake2b(element_bytes(element), digest_size=_DIGEST, salt=salt).digest(), "big")
 
 
-def later_of(one: Any, other: Any) -> Any:
-    """Return one of two values where either would do: the same one in whichever order they come.
+def later_of(left: Any, right: Any) -> Any:
+    """Return one of two interchangeable values, the same one in either order.
 
-    Only for values that cannot be encoded, `other` is taken.
+    For values that cannot be encoded, it is `right`.
 
     Example:
         >>> later_of("a", "b"), later_of("b", "a")
         ('b', 'b')
     """
     try:
-        return max(one, other, key=element_bytes)
+        return max(left, right, key=element_bytes)
     except KeyEncodingError:
-        return other
+        return right
 
 
 def _parts(element: Any) -> list[bytes] | None:

@@ -133,12 +133,12 @@ class Create(Read[PCollection[ElementT]], Generic[ElementT]):
                 raise InvalidType(
                     f"Create takes an iterable of values, got {values!r}", hint="write Create([value])"
                 ) from error
-        given = tuple(rows)
-        timed = any(isinstance(value, TimestampedValue) for value in given)
+        items = tuple(rows)
+        timed = any(isinstance(value, TimestampedValue) for value in items)
         elements = (
-            tuple(value.value if isinstance(value, TimestampedValue) else value for value in given) if timed else given
+            tuple(value.value if isinstance(value, TimestampedValue) else value for value in items) if timed else items
         )
-        times = tuple(value.event_time if isinstance(value, TimestampedValue) else MIN_TIMESTAMP for value in given)
+        times = tuple(value.event_time if isinstance(value, TimestampedValue) else MIN_TIMESTAMP for value in items)
         super().__init__(
             ElementsSource(elements, times if timed else None), element_type=typehints.type_of_values(elements)
         )

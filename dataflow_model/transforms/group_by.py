@@ -25,18 +25,18 @@ __all__ = ["GroupBy"]
 class GroupBy(PTransform):
     """Group elements by fields or expressions; with `aggregate_field`, combine their fields into rows.
 
-    Each pane is a pair of the key and the list of elements. The key is the value itself where one expression is given
-    by place, else a row with a field for each. With aggregates, each pane is one row: the fields of the key, then
-    those of the aggregates.
+    Each pane is a pair of the key and the list of elements. The key is the value itself for a single positional
+    expression, else a row with a field for each expression. With aggregates, each pane is one row: the fields of the
+    key, then those of the aggregates.
 
     Args:
-        fields: names of fields (of named tuples, attrs values, dataclasses or the keys of dicts), or functions, which
-            become fields called `key`, or with several fields `key0`, `key1` and so on by their places.
-        expressions: the same, under names of their own.
+        fields: names of fields (of named tuples, attrs values, dataclasses or the keys of dicts), or functions. The
+            field of a function is called `key`, or with several fields `key0`, `key1` and so on by position.
+        expressions: further fields or functions by the names of their fields.
 
     Raises:
-        InvalidArgument: for nothing to group by, two fields of one name, or a field that the elements are known not
-            to have.
+        InvalidArgument: if there is nothing to group by, two fields have the same name, or the elements are known not
+            to have a field.
         InvalidType: for an expression that is neither text nor a function.
 
     Source: Beam's `GroupBy`.

@@ -8,13 +8,13 @@ from dataflow_model.time import Duration, DurationLike, duration
 __all__ = ["checked_horizon"]
 
 
-def checked_horizon(given: DurationLike) -> Duration:
+def checked_horizon(value: DurationLike) -> Duration:
     """Return how far event times may move back.
 
     Raises:
         InvalidArgument: for a negative duration.
     """
-    horizon = duration(given)
+    horizon = duration(value)
     if horizon < Duration(0):
         raise InvalidArgument(
             f"`late_data_horizon` must not be negative, got {horizon!r}",

@@ -56,14 +56,14 @@ def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrat
     return attrs.evolve(first.strategy, trigger=strategy.trigger, may_lose_data=strategy.may_lose_data)
 
 
-def _windowed_alike(one: WindowingStrategy, other: WindowingStrategy) -> bool:
-    return one.window_fn == other.window_fn and one.merges == other.merges
+def _windowed_alike(left: WindowingStrategy, right: WindowingStrategy) -> bool:
+    return left.window_fn == right.window_fn and left.merges == right.merges
 
 
-def _continues(one: PCollection, other: PCollection) -> bool:
+def _continues(left: PCollection, right: PCollection) -> bool:
     """Tell whether one's trigger is the continuation of the other's."""
-    continuation: Trigger = other.strategy.trigger.continuation()
-    return one.strategy.trigger == continuation
+    continuation: Trigger = right.strategy.trigger.continuation()
+    return left.strategy.trigger == continuation
 
 
 def _windowed(collection: PCollection) -> str:

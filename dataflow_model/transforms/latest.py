@@ -27,10 +27,10 @@ _Timed = tuple[Any, Any]
 
 @with_spellings
 class Latest(GlobalOrPerKey):
-    """Keep the element with the greatest event time, of each window or, with `per_key`, of each key and window.
+    """Keep the element with the greatest event time in each window or, with `per_key`, for each key and window.
 
-    Of several at that time it is the same one whatever the order of arrival, as long as elements have an encoding by
-    value. The latest of nothing is `None`.
+    Of several elements with that event time, the same one is kept in any order of arrival, as long as elements can be
+    encoded by value. The latest of no elements is `None`.
 
     Source: Beam's `combiners.Latest`.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["arrow_table", "rows_of_table"]
 
 
-def rows_of_table(given: Any) -> Iterator[Any] | None:
+def rows_of_table(source: Any) -> Iterator[Any] | None:
     """Return the rows of a table as named tuples, the values of an array or series of Arrow; `None` for anything else.
 
     Raises:
@@ -28,55 +28,55 @@ def rows_of_table(given: Any) -> Iterator[Any] | None:
         >>> rows_of_table([1, 2]) is None
         True
     """
-    table = arrow_table(given, "Create")
+    table = arrow_table(source, "Create")
     if table is not None:
         return (row for batch in table.to_batches() for row in rows_of(batch))
-    if isinstance(given, pa.Array):
-        return iter(values_of(given))
-    if hasattr(given, "__arrow_c_stream__"):
-        return (value for chunk in pa.chunked_array(given).chunks for value in values_of(chunk))
+    if isinstance(source, pa.Array):
+        return iter(values_of(source))
+    if hasattr(source, "__arrow_c_stream__"):
+        return (value for chunk in pa.chunked_array(source).chunks for value in values_of(chunk))
     return None
 
 
-def arrow_table(given: Any, name: str) -> pa.Table | None:
+def arrow_table(source: Any, name: str) -> pa.Table | None:
     """Return a table of another library as one of Arrow, or `None` for what is no table.
 
     A pandas index with a name is a column; one without is left out. NaN in a column of pandas is null.
 
     Args:
-        given: a DataFrame of pandas or Polars, a table or batches of Arrow, or anything with its PyCapsule interface.
+        source: a DataFrame of pandas or Polars, a table or batches of Arrow, or anything with its PyCapsule interface.
         name: the transform that takes it, for errors.
 
     Raises:
         InvalidType: for a column that Arrow cannot hold, and for a DataFrame that is not in memory.
     """
-    match _library_of(given):
+    match _library_of(source):
         case "pandas":
-            return _from_pandas(given, name)
-        case "polars" if hasattr(given, "collect"):
+            return _from_pandas(source, name)
+        case "polars" if hasattr(source, "collect"):
             raise InvalidType(f"{name} takes data in memory, got a LazyFrame", hint=f"write {name}(frame.collect())")
         case "polars":
-            table: pa.Table = given.to_arrow()
+            table: pa.Table = source.to_arrow()
             return table
         case "pyspark":
             raise InvalidType(
                 f"{name} takes values of the program, got a Spark DataFrame",
                 hint="read it with dm.io.ReadDataFrame(df, …)",
             )
-        case _ if isinstance(given, pa.RecordBatch):
-            return pa.Table.from_batches([given])
-        case _ if hasattr(given, "__arrow_c_stream__") and not isinstance(given, pa.ChunkedArray):
+        case _ if isinstance(source, pa.RecordBatch):
+            return pa.Table.from_batches([source])
+        case _ if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.ChunkedArray):
             try:
-                return pa.table(given)
+                return pa.table(source)
             except (pa.ArrowException, TypeError, ValueError):  # a series
                 return None
         case _:
             return None
 
 
-def _library_of(given: Any) -> str | None:
+def _library_of(source: Any) -> str | None:
     """Return the library of a DataFrame, by the names of its classes."""
-    names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(given).__mro__]
+    names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(source).__mro__]
     return next((library for library, name in names if name in {"DataFrame", "LazyFrame"}), None)
 
 

@@ -142,12 +142,12 @@ class Topology:
         if isinstance(produces, str):
             raise InvalidType(f"`produces` must be a list of streams, got {produces!r}", hint=f"pass [{produces!r}]")
         _check_subscriptions(subscribe, name)
-        given = tuple(_named(stream, "a stream") for stream in produces)
-        if len(set(given)) < len(given):
+        streams = tuple(_named(stream, "a stream") for stream in produces)
+        if len(set(streams)) < len(streams):
             raise InvalidArgument(
-                f"`produces` of {name} names a stream twice: {list(given)!r}", hint="name each stream once"
+                f"`produces` of {name} names a stream twice: {list(streams)!r}", hint="name each stream once"
             )
-        self.added.append(Added(self._free(label or name), checked, dict(subscribe), given))
+        self.added.append(Added(self._free(label or name), checked, dict(subscribe), streams))
 
     def sink(self, stream: str, sink: PTransform, *, label: str | None = None) -> None:
         """Send a stream out, or into transforms that go on from there.
@@ -269,9 +269,9 @@ class Topology:
         return _named(label, "a label")
 
 
-def _check_kind(transform: object, kind: str, wanted: str, example: str) -> None:
+def _check_kind(transform: object, kind: str, requirement: str, example: str) -> None:
     if not isinstance(transform, PTransform) or transform.input_kind not in {kind, "any"}:
-        raise InvalidType(f"{wanted}, got {transform!r}", hint=f"pass {example}, for example")
+        raise InvalidType(f"{requirement}, got {transform!r}", hint=f"pass {example}, for example")
 
 
 def _check_subscriptions(subscribe: object, name: str) -> None:
@@ -306,9 +306,9 @@ def _injected(pipeline: Pipeline, injected: Injected) -> PCollection:
     return collection
 
 
-def _named(name: object, what: str) -> str:
+def _named(name: object, role: str) -> str:
     if not isinstance(name, str):
-        raise InvalidType(f"the name of {what} must be text, got {name!r}", hint="pass a str")
+        raise InvalidType(f"the name of {role} must be text, got {name!r}", hint="pass a str")
     if not name.strip():
-        raise InvalidArgument(f"the name of {what} must not be empty, got {name!r}", hint="use a name such as 'spikes'")
+        raise InvalidArgument(f"the name of {role} must not be empty, got {name!r}", hint="use a name such as 'spikes'")
     return name

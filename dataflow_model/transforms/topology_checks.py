@@ -120,16 +120,16 @@ def _check_keys(topology: Topology) -> None:
 def _circle(waiting: list[Added]) -> str:
     """Return one circle among computations that all wait for each other, as `a -x-> b -y-> a`."""
     path: list[tuple[Added, str]] = []  # each with the stream that it waits for
-    here = waiting[0]
-    while all(here is not before for before, _ in path):
+    current = waiting[0]
+    while all(current is not before for before, _ in path):
         stream, maker = next(
-            (stream, other) for stream in here.subscribes for other in waiting if stream in other.produces
+            (stream, other) for stream in current.subscribes for other in waiting if stream in other.produces
         )
-        path.append((here, stream))
-        here = maker
-    start = next(place for place, (before, _) in enumerate(path) if before is here)
+        path.append((current, stream))
+        current = maker
+    start = next(place for place, (before, _) in enumerate(path) if before is current)
     steps = [f" -{stream}-> {taker.label}" for taker, stream in reversed(path[start:])]
-    return here.label + "".join(steps)
+    return current.label + "".join(steps)
 
 
 def _listed(labels: list[str]) -> str:

@@ -111,14 +111,17 @@ def _route(start: _Spot, end: _Spot, stream: str) -> list[_Spot]:
 def _ordered(spots: Sequence[_Spot], routes: Sequence[list[_Spot]]) -> list[list[_Spot]]:
     """Return the layers, each in an order that keeps neighbours together."""
     every = list(dict.fromkeys((*spots, *(spot for route in routes for spot in route))))
-    layers = [[spot for spot in every if spot.layer == number] for number in range(1 + max(one.layer for one in every))]
+    layers = [
+        [spot for spot in every if spot.layer == number]
+        for number in range(1 + max(near_spot.layer for near_spot in every))
+    ]
     for sweep in range(_SWEEPS):
         place = {spot: number / len(layer) for layer in layers for number, spot in enumerate(layer)}
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             ranks: dict[_Spot, tuple[float, int]] = {}
             for spot in layer:
                 near = spot.before if sweep % 2 == 0 else spot.behind
-                mean = sum(place[one] for one in near) / len(near) if near else place[spot]
+                mean = sum(place[near_spot] for near_spot in near) / len(near) if near else place[spot]
                 ranks[spot] = mean, spot.port_before
             layer.sort(key=ranks.__getitem__)
             place.update({spot: number / len(layer) for number, spot in enumerate(layer)})

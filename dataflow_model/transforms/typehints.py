@@ -1,4 +1,4 @@
-"""Element types: what hints tell of them, and what they rule out at construction.
+"""Element types: what annotations say about them, and what they rule out at construction.
 
 Everything here errs on one side: a type that is unknown, abstract, or that a subclass could make right passes. Only
 what can never work is refused.
@@ -117,18 +117,18 @@ def item_type(iterable: Any) -> Any:
     return unwrapped(either(items))
 
 
-def clashes(given: Any, wanted: Any) -> bool:
-    """Tell whether no value of type `given` can ever be one of type `wanted`.
+def clashes(actual: Any, required: Any) -> bool:
+    """Return whether no value of type `actual` can ever be a value of type `required`.
 
     Example:
         >>> clashes(str, int), clashes(int, float), clashes(Any, int), clashes(tuple[int, str], tuple[int, int])
         (True, False, False, True)
     """
-    return all(_one_clashes(left, right) for left in _members(given) for right in _members(wanted))
+    return all(_one_clashes(left, right) for left in _members(actual) for right in _members(required))
 
 
 def may_be_pair(element_type: Any) -> bool:
-    """Tell whether an element of this type may be a pair `(key, value)`.
+    """Return whether an element of this type may be a pair `(key, value)`.
 
     Example:
         >>> may_be_pair(tuple[str, int]), may_be_pair(int), may_be_pair(Any)
@@ -221,11 +221,11 @@ def check_first_parameter(fn: Callable[..., Any], element_type: Any, label: str)
         return
     if first is None or first.kind is first.VAR_POSITIONAL:
         return
-    wanted = _clean(_hints(fn).get(first.name, Any))
-    if clashes(element_type, wanted):
+    needed = _clean(_hints(fn).get(first.name, Any))
+    if clashes(element_type, needed):
         name = getattr(fn, "__name__", repr(fn))
         raise InvalidType(
-            f"{label!r} calls {name}({first.name}: {type_name(wanted)}) on elements of type {type_name(element_type)}",
+            f"{label!r} calls {name}({first.name}: {type_name(needed)}) on elements of type {type_name(element_type)}",
             hint="change the annotation or the elements, or correct the inferred type with .with_output_types(T)",
         )
 
@@ -282,12 +282,12 @@ def _class_of(hint: Any) -> type | None:
     return kind
 
 
-def _one_clashes(given: Any, wanted: Any) -> bool:
-    left, right = _class_of(given), _class_of(wanted)
+def _one_clashes(actual: Any, required: Any) -> bool:
+    left, right = _class_of(actual), _class_of(required)
     if left is None or right is None or inspect.isabstract(left):
         return False
     if left is tuple and right is tuple:
-        return _tuples_clash(get_args(given), get_args(wanted))
+        return _tuples_clash(get_args(actual), get_args(required))
     # `float` in a hint admits ints; a NumPy scalar is fit for what takes numbers.
     numeric = [kind in _NUMBERS or kind.__module__ == "numpy" for kind in (left, right)]
     if all(numeric):
@@ -300,10 +300,12 @@ def _one_clashes(given: Any, wanted: Any) -> bool:
         return False
 
 
-def _tuples_clash(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
-    if not given or not wanted or ... in given or ... in wanted:
+def _tuples_clash(actual: tuple[Any, ...], required: tuple[Any, ...]) -> bool:
+    if not actual or not required or ... in actual or ... in required:
         return False
-    return len(given) != len(wanted) or any(clashes(left, right) for left, right in zip(given, wanted, strict=True))
+    return len(actual) != len(required) or any(
+        clashes(left, right) for left, right in zip(actual, required, strict=True)
+    )
 
 
 def _one_may_be_pair(hint: Any) -> bool:

@@ -42,8 +42,8 @@ class Tee(PTransform):
     input_kind = "collection"
 
     def __init__(self, *consumers: PTransform | Callable[[PCollection], Any]) -> None:
-        given: tuple[Any, ...] = consumers
-        for consumer in given:
+        branches: tuple[Any, ...] = consumers
+        for consumer in branches:
             if not isinstance(consumer, PTransform) and (not callable(consumer) or isinstance(consumer, type)):
                 raise InvalidType(
                     f"Tee takes transforms or functions of a collection, got {consumer!r}",

@@ -90,8 +90,8 @@ def _first_at_or_after(
     """Bisect, to the second, for the instant in `(before, at]` from which the zone shows `wall` or later."""
     while at - before > _SECOND:
         middle = before + (at - before) // 2 // _SECOND * _SECOND
-        shown = middle.replace(tzinfo=datetime.UTC).astimezone(zone).replace(tzinfo=None, fold=0)
-        before, at = (before, middle) if shown >= wall else (middle, at)
+        local_time = middle.replace(tzinfo=datetime.UTC).astimezone(zone).replace(tzinfo=None, fold=0)
+        before, at = (before, middle) if local_time >= wall else (middle, at)
     return at
 
 

@@ -78,7 +78,7 @@ class Cell:
                 event_due = min(event_due, int(time))
         if not percentiles:
             return event_due, clock_due
-        return event_due, clock_due, *(self.tree.next_due(TimeDomain.EVENT_TIME, one) for one in percentiles)
+        return event_due, clock_due, *(self.tree.next_due(TimeDomain.EVENT_TIME, awaited) for awaited in percentiles)
 
     def incorporate(self, event_time: int, *, watermark: int, on_time: bool) -> None:
         """Record an element that was added to the accumulator.
