@@ -28,19 +28,29 @@ __all__ = [
     "batch_one_by_one",
     "batch_sessions",
     "batch_sums",
+    "batch_triggered",
     "batch_vectorized",
     "streaming_one_by_one",
     "streaming_sums",
+    "streaming_triggered",
     "streaming_vectorized",
 ]
 
 _TIMEOUT: Final = 1800.0
+_WINDOWS: Final = dm.FixedWindows("10 seconds")
+_BEHIND: Final = "2 seconds"
 
 
 def batch_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Sum per key and 10-second window."""
     with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
-        _sums(pipeline, events, dm.FixedWindows("10 seconds"), out)
+        _sums(pipeline, events, _WINDOWS, out)
+
+
+def batch_triggered(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Sum per key and 10-second window, with early panes."""
+    with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
+        _ = _pairs(pipeline, events) | _with_panes() | dm.Sum.per_key() | _sink(events, out, panes=True)
 
 
 def batch_sessions(spark: SparkSession, events: Events, out: Path | None) -> None:
@@ -78,7 +88,20 @@ def streaming_one_by_one(spark: SparkSession, events: Events, out: Path | None) 
 def streaming_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Sum per key and 10-second window, in micro-batches of a file's size, until the input is drained."""
     with _drained(spark, events) as pipeline:
-        _sums(pipeline, events, dm.FixedWindows("10 seconds"), out)
+        _sums(pipeline, events, _WINDOWS, out)
+
+
+def streaming_triggered(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Do the same with early and late panes: events are replayed as they arrived, the watermark two seconds behind."""
+    with _drained(spark, events) as pipeline:
+        rows = pipeline | dm.io.ReadParquet(
+            events.events,
+            event_time="event_time",
+            processing_time="arrived_at",
+            watermark=dm.BoundedOutOfOrderness(_BEHIND),
+        )
+        pairs = rows | dm.WithKeys("key", value="value") | _with_panes()
+        _ = pairs | dm.Sum.per_key() | _sink(events, out, panes=True)
 
 
 @contextlib.contextmanager
@@ -89,6 +112,11 @@ def _drained(spark: SparkSession, events: Events) -> Iterator[dm.Pipeline]:
         pipeline = dm.Pipeline(runner=runner)
         yield pipeline
         pipeline.run(until="drained").wait_until_finish(_TIMEOUT)
+
+
+def _with_panes() -> Any:
+    trigger = dm.AfterWatermark(early=dm.AfterCount(10), late=dm.AfterCount(1))
+    return dm.Window.into(_WINDOWS).trigger(trigger).allowed_lateness(DELAY).accumulating()
 
 
 def _batch_map(spark: SparkSession, events: Events, out: Path | None, mapping: Any) -> None:

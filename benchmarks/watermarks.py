@@ -105,9 +105,10 @@ def _follow(
     progress = ReplayProgress()
     progress.observe([observer.seen()])
     timeline = progress.timeline({"flights": source}, (), ("flights",), None, Awaited(percentiles))
-    marks = [high for (high,) in timeline.percentiles["flights"]] if percentiles else timeline.watermarks["flights"]
-    at = np.array([tick for tick, step in timeline.at if step == 0], np.int64)
-    after = np.array(marks, np.int64)[[place for place, (_, step) in enumerate(timeline.at) if step == 0]]
+    watermarks = timeline.watermarks["flights"]
+    is_tick = timeline.at.steps == 0
+    at = timeline.at.clocks[is_tick]
+    after = (watermarks.percentiles[:, 0] if percentiles else watermarks.low)[is_tick]
     ticks = np.concatenate(clocks)
     return ticks, np.concatenate(times), np.concatenate([[int(dm.MIN_TIMESTAMP)], after])[np.searchsorted(at, ticks)]
 

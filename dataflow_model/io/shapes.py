@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, full_schema
 from dataflow_model.plan.shapes import MISSING, columns_of_values, fitted_columns, inferred_type
-from dataflow_model.plan.sinks import values_of
+from dataflow_model.plan.sinks import PaneColumns, values_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -92,16 +93,14 @@ def fit_places(
     """Return what `fit` does and, between the two, the places of the records that fit."""
     columns, kept, shapeless = columns_of_values(values_of(records))
     misfits = [_misfit(records[place], reason) for place, reason in shapeless]
-    if panes and kept:
-        columns.update(_pane_columns([records[place] for place in kept]))
     bad: dict[int, str] = {}
-    if retractions and kept:
+    made = _pane_arrays(records, kept, panes=panes, retractions=retractions)
+    if RETRACTION_FIELD.name in made:
         name = RETRACTION_FIELD.name
-        for row, value in enumerate(columns.pop(name, ())):
+        for row, value in enumerate(columns.get(name, ())):
             if value is not MISSING:
                 bad[row] = f"it has a field {name!r}, which is the name of the column that marks retractions"
-        columns[name] = [records[place].is_retraction for place in kept]
-    batch = fitted_columns(columns, len(kept), schema, bad)
+    batch = fitted_columns({**columns, **made}, len(kept), schema, bad)
     if bad:
         misfits.extend(_misfit(records[kept[row]], reason) for row, reason in sorted(bad.items()))
         good = [row for row in range(len(kept)) if row not in bad]
@@ -125,9 +124,20 @@ def _misfit(record: Record, reason: str) -> Misfit:
     return Misfit(record.value, reason, record.is_retraction)
 
 
-def _pane_columns(records: list[Record]) -> dict[str, list[Any]]:
-    starts = [None if record.window.start == MIN_TIMESTAMP else int(record.window.start) for record in records]
-    ends = [None if record.window.end == MAX_TIMESTAMP else int(record.window.end) for record in records]
-    indices = [record.pane.index for record in records]
-    timings = [record.pane.timing.value for record in records]
-    return dict(zip([field.name for field in PANE_FIELDS], [starts, ends, indices, timings], strict=True))
+def _pane_arrays(records: Sequence[Record], kept: list[int], *, panes: bool, retractions: bool) -> dict[str, pa.Array]:
+    """Return the columns of window and pane for the records at some places, and the one that marks retractions."""
+    if not kept or not (panes or retractions):
+        return {}
+    places = np.array(kept, np.int64)
+    of_records = PaneColumns.of(records)
+    arrays = {RETRACTION_FIELD.name: pa.array(of_records.retractions[places])} if retractions else {}
+    if not panes:
+        return arrays
+    bounds = [
+        pa.array(column, mask=column == int(infinite)).cast(field.type).take(pa.array(places))
+        for field, column, infinite in zip(
+            PANE_FIELDS[:2], (of_records.starts, of_records.ends), (MIN_TIMESTAMP, MAX_TIMESTAMP), strict=True
+        )
+    ]
+    of_pane = [pa.array(of_records.indexes[places]), pa.array(of_records.timings).take(pa.array(places))]
+    return arrays | dict(zip([field.name for field in PANE_FIELDS], [*bounds, *of_pane], strict=True))

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, SLOW_KEPT, Readings, Spread, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "SlowestKeys",
@@ -109,14 +112,14 @@ def took(label: str, elements: int) -> None:
             tally.of_transform(label).observe(BUNDLE_SIZE, elements)
 
 
-def took_several(label: str, sizes: Iterable[int]) -> None:
+def took_several(label: str, sizes: NDArray[np.int64]) -> None:
     """Count several bundles that a transform receives, given their sizes; empty bundles do not count."""
     tally = _CURRENT.get()
     if tally is not None:
         tally.label = label
-        counts = [int(size) for size in sizes if size]
-        if counts:
-            spread = Spread(len(counts), sum(counts), min(counts), max(counts))
+        bundles = sizes[sizes > 0]
+        if len(bundles):
+            spread = Spread(len(bundles), int(bundles.sum()), int(bundles.min()), int(bundles.max()))
             tally.of_transform(label).merge(Readings(distributions={BUNDLE_SIZE: spread}))
 
 

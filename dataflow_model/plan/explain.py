@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.combine import GroupFn
+from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.plan.dofn import CallableDoFn
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.lifting import may_lift
@@ -63,6 +64,7 @@ def explain(plan: Plan) -> str:
               where: FixedWindows('1 hour')
               when: on time: when the watermark passes the end of the window; late: at each element, for 2 hours
               how: discarding
+              run by: the compiled core; with a checkpoint, Python objects
             + Values: Map
     """
     if not plan.nodes:
@@ -78,6 +80,7 @@ def explain(plan: Plan) -> str:
             lines.append(f"  {producer.label}: {_kind(producer, staged, streams=bool(endless))}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
                 lines.extend(f"      {line}" for line in _strategy(plan, producer))
+                lines.append(f"      run by: {_engine(plan, producer, streams=bool(endless))}")
             for node in plan.nodes:
                 fused = isinstance(node, Write) or node.label not in staged.cuts
                 if fused and node is not producer and producer.label in origins[node.label]:
@@ -155,6 +158,14 @@ def _par_do(node: ParDo, *, keeps: bool) -> str:
 def _called(fn: object) -> str:
     name: str = getattr(fn, "__name__", type(fn).__name__)
     return "lambda" if name == "<lambda>" else name
+
+
+def _engine(plan: Plan, node: GroupByKeyAndWindow, *, streams: bool) -> str:
+    """Say what runs a grouping, and why it is not the compiled core."""
+    reason = "the state of a stream is durable" if streams else why_not_compiled(plan, node)
+    if reason is None:
+        return "the compiled core; with a checkpoint, Python objects"
+    return f"Python objects, because {reason}"
 
 
 def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:

@@ -22,6 +22,8 @@ __all__ = ["MISSING", "columns_of_values", "fields_of", "fitted_columns", "infer
 
 _PAIR: Final = 2
 _DEEPEST: Final = 100
+_SCALARS: Final = frozenset({bool, int, float, str, bytes, type(None)})
+"""Types whose values hold nothing that would have to be turned into something else."""
 
 
 class _Missing:
@@ -82,14 +84,14 @@ def columns_of_values(values: list[Any]) -> tuple[dict[str, list[Any]], list[int
 
 
 def fitted_columns(
-    columns: Mapping[str, list[Any]], count: int, schema: pa.Schema, bad: dict[int, str]
+    columns: Mapping[str, list[Any] | pa.Array], count: int, schema: pa.Schema, bad: dict[int, str]
 ) -> pa.RecordBatch:
     """Return columns in the types of a schema, with null for each value that does not fit.
 
     A field that an element lacks is null.
 
     Args:
-        columns: the values by name, with `MISSING` where an element lacks a field.
+        columns: the values by name, with `MISSING` where an element lacks a field; an array, if all fit.
         count: how many elements there are.
         schema: all columns.
         bad: takes the places of the elements that do not fit, each with the reason: a field that the schema lacks, a
@@ -105,10 +107,14 @@ def fitted_columns(
         for row, value in enumerate(columns[name]):
             if value is not MISSING:
                 bad.setdefault(row, f"the schema has no column {name!r}; it has {', '.join(schema.names)}")
-    ragged = len(columns) > 1 and any(_Missing in set(map(type, values)) for values in columns.values())
+    lists = [values for values in columns.values() if isinstance(values, list)]
+    ragged = len(lists) > 1 and any(_Missing in set(map(type, values)) for values in lists)
     arrays = []
     for field in schema:
         values = columns.get(field.name)
+        if isinstance(values, pa.Array):
+            arrays.append(values)
+            continue
         if values is None:
             values = [None] * count
         elif ragged:
@@ -250,7 +256,11 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
     """
     if depth > _DEEPEST:
         raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    if type(value) in _SCALARS:
+        return value
     if kind is not None and pa.types.is_list(kind) and isinstance(value, tuple | list | set | frozenset):
+        if depth < _DEEPEST and _SCALARS.issuperset(map(type, value)):
+            return list(value)
         return [_plain(item, kind.value_type, depth + 1) for item in value]
     if kind is not None and pa.types.is_map(kind) and isinstance(value, dict):
         return [

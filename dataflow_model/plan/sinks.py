@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import cloudpickle
+import numpy as np
 
 from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.features import Feature
 from dataflow_model.time import EventTime, ProcessingTime, format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from dataflow_model.values import PaneInfo, Window
 
@@ -25,6 +27,7 @@ __all__ = [
     "DataFrameSink",
     "Fence",
     "MessageSink",
+    "PaneColumns",
     "Record",
     "Sink",
     "SinkWriter",
@@ -67,6 +70,68 @@ def values_of(records: Sequence[Record]) -> list[Any]:
     """
     values = getattr(records, "values", None)
     return values if isinstance(values, list) else [record.value for record in records]
+
+
+@attrs.frozen(eq=False)
+class PaneColumns:
+    """The window and pane of some records, in columns.
+
+    Attributes:
+        starts, ends: the windows' bounds, in microseconds.
+        indexes: the panes' indexes.
+        timings: the panes' timings, by name.
+        retractions: whether each record takes a value back.
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    indexes: NDArray[np.int64]
+    timings: Sequence[str]
+    retractions: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> PaneColumns:
+        """Return what some records say.
+
+        A sequence that has it in columns, and makes records only when asked, is not asked.
+
+        Example:
+            >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+            >>> PaneColumns.of([Record("UA", EventTime(0), GLOBAL_WINDOW, NO_FIRING)]).indexes
+            array([0])
+        """
+        in_columns: Callable[[], PaneColumns] | None = getattr(records, "pane_columns", None)
+        if in_columns is not None:
+            return in_columns()
+        return cls.of_panes(
+            [record.window for record in records],
+            [record.pane for record in records],
+            np.array([record.is_retraction for record in records], np.bool_),
+        )
+
+    @classmethod
+    def of_panes(
+        cls, windows: Sequence[Window], panes: Sequence[PaneInfo], retractions: NDArray[np.bool_]
+    ) -> PaneColumns:
+        """Return windows and panes in columns."""
+        return cls(
+            np.array([int(window.start) for window in windows], np.int64),
+            np.array([int(window.end) for window in windows], np.int64),
+            np.array([pane.index for pane in panes], np.int64),
+            [pane.timing.value for pane in panes],
+            retractions,
+        )
+
+    @classmethod
+    def joined(cls, several: Sequence[PaneColumns]) -> PaneColumns:
+        """Return the columns of some records and of those that follow, one behind the other."""
+        return cls(
+            np.concatenate([columns.starts for columns in several]),
+            np.concatenate([columns.ends for columns in several]),
+            np.concatenate([columns.indexes for columns in several]),
+            [timing for columns in several for timing in columns.timings],
+            np.concatenate([columns.retractions for columns in several]),
+        )
 
 
 def columns_of(records: Sequence[Record]) -> pa.Table | None:

@@ -85,19 +85,10 @@ def test_elements_are_sorted_by_instant_before_their_order_within_it() -> None:
     assert placed.in_order().in_order() == placed.in_order()
 
 
-def test_outputs_of_several_tags_go_on_instant_by_instant() -> None:
-    produced = Produced()
-    for place, tags in ((0, "ba"), (2, "a"), (3, "bca")):
-        produced.add(place, {tag: Bundle.fresh([f"{tag}{place}"], [0], of_rows("in", [place]), 0) for tag in tags})
-    assert [(place, tag, bundle.values) for place, tag, bundle in produced.runs()] == [
-        (place, tag, [f"{tag}{place}"]) for place, tag in [(0, "a"), (0, "b"), (2, "a"), (3, "a"), (3, "b"), (3, "c")]
-    ]
-
-
 def test_an_instant_without_output_is_left_out() -> None:
     produced = Produced()
     produced.add(0, {"main": Bundle()})
-    assert list(produced.runs()) == []
+    assert produced.outputs == {}
 
 
 def _value(pair: tuple[str, int]) -> int:

@@ -31,7 +31,7 @@ from dataflow_model.runners.engine.lanes import (
     taken,
 )
 from dataflow_model.runners.engine.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
-from dataflow_model.runners.engine.row_orders import RowOrders
+from dataflow_model.runners.engine.order_lanes import RowOrders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,9 +56,15 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
         lambda: Pairs(pa.chunked_array([numbers]), pa.chunked_array([others])),
         lambda: ColumnValues(pa.chunked_array([numbers])),
         lambda: RowOrders.of_origin("origin", numbers),
-        lambda: RowOrders(("b", "a"), np.abs(numbers) % 2, others, np.abs(others), (1,), (-1,)),
+        lambda: RowOrders(("b", "a"), np.abs(numbers) % 2, others).between((1,), (-1,)),
+        lambda: _is_there(RowOrders.of_origin("origin", numbers).numbered(np.arange(count))),
     ]
     return draw(st.sampled_from(kinds))() if of is None else kinds[of]()
+
+
+def _is_there(orders: RowOrders | None) -> RowOrders:
+    assert orders is not None
+    return orders
 
 
 @given(lanes(), st.data())

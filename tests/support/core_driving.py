@@ -116,7 +116,7 @@ class Answer:
     """What a grouping has emitted, by instant; what it has counted, and what it waits for after each chunk."""
 
     panes: list[list[tuple[Any, ...]]] = attrs.field(factory=list)
-    watermarks: list[Watermarks] = attrs.field(factory=list)
+    watermarks: list[tuple[int, ...]] = attrs.field(factory=list)
     moments: list[tuple[int | None, int | None]] = attrs.field(factory=list)
     counters: dict[str, int] = attrs.field(factory=dict)
 
@@ -133,13 +133,14 @@ def machines(strategy: WindowingStrategy, combine: Any, percentiles: tuple[float
 def answer_of(machine: KeyedMachine, instants: Sequence[Instant], cuts: Sequence[int]) -> Answer:
     """Run chunks, cut at the given places."""
     answer = Answer()
+    width = max((len(instant.percentiles) for instant in instants), default=0)
     bounds = [0, *sorted({cut for cut in cuts if 0 < cut < len(instants)}), len(instants)]
     for begin, end in itertools.pairwise(bounds):
         part = instants[begin:end]
         produced = machine.run(chunk_of(part))
         answer.panes += by_instant(produced, len(part))
-        answer.watermarks += produced.watermarks
-        answer.watermarks.append(machine.output_watermarks())
+        reached = [*produced.watermarks, machine.output_watermarks()]
+        answer.watermarks += [(watermarks.low, *watermarks.further(width)) for watermarks in reached]
         answer.moments.append(machine.next_moments())
     answer.counters = dict(machine.counters)
     return answer

@@ -11,6 +11,7 @@ import dataflow_model as dm
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
 from dataflow_model.runners.engine.skew import UNKNOWN, SkewSketch
 from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
+from dataflow_model.runners.engine.watermarks import Watermarks
 from tests.support.watermarks.observed import END, NOTHING, Record, Rows, course, read
 
 BY_PARTITION = WatermarkOrigins(by="partition")
@@ -65,7 +66,7 @@ def test_while_every_origin_is_idle_it_stays() -> None:
     progress = ReplayProgress()
     progress.observe([read(source, records((0, 5, "a"), (0, 3, "b")))])
     walls = [progress.timeline({"source": source}, (), (), wall) for wall in (0, 50, 51)]
-    assert [timeline.watermarks["source"] for timeline in walls] == [[3], [3], [3]]
+    assert [timeline.watermarks["source"] for timeline in walls] == [[Watermarks(3)]] * 3
 
 
 def test_declared_partitions_hold_it_until_all_have_reported() -> None:
@@ -118,8 +119,7 @@ def test_the_end_is_infinite_for_every_percentile() -> None:
     progress.observe([read(source, records((0, 5, "a")), (90,))])
     timeline = progress.timeline({"source": source}, (), ("source",), None, Awaited((90,)))
     assert timeline.at == [(0, 0), (0, 1)]
-    assert timeline.watermarks["source"] == [5, END]
-    assert timeline.percentiles["source"] == [(5,), (END,)]
+    assert timeline.watermarks["source"] == [Watermarks(5, (5,)), Watermarks(END, (END,))]
 
 
 def test_a_sketch_learns_the_same_however_its_ticks_were_cut() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.order import Order
 
-ToldT = TypeVar("ToldT")
+ValueT = TypeVar("ValueT")
 
-__all__ = ["GLOBAL_ONLY", "Bundle", "Update", "all_joined"]
+__all__ = ["GLOBAL_ONLY", "Bundle", "Update", "UpdateColumns", "all_joined", "updates_of"]
 
 GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)
 
@@ -36,6 +38,18 @@ class Update:
 
     emission: Hashable
     is_retraction: bool
+
+
+class UpdateColumns(Mapping[int, Update]):
+    """The updates of a bundle by place, in columns; they never change, and none is made before it is looked at."""
+
+    @abc.abstractmethod
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> UpdateColumns:
+        """Return the updates at these places, by their places among the rows that are taken."""
+
+    @abc.abstractmethod
+    def retracted(self) -> NDArray[np.bool_]:
+        """Return of each element whether it takes a value back."""
 
 
 @attrs.define(eq=True)
@@ -62,7 +76,7 @@ class Bundle:
     panes: Sequence[PaneInfo] = attrs.field(factory=list)
     orders: Sequence[Order] = attrs.field(factory=list)
     produced: Sequence[int] = attrs.field(factory=list)
-    updates: dict[int, Update] = attrs.field(factory=dict)
+    updates: Mapping[int, Update] = attrs.field(factory=dict)
     percentiles: dict[int, float | None] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
@@ -90,7 +104,7 @@ class Bundle:
         """Add one element to a bundle that was made empty, and so has lists."""
         own: Any = self
         if update is not None:
-            self.updates[len(self.values)] = update
+            own.updates[len(self.values)] = update
         own.values.append(value)
         own.times.append(time)
         own.windows.append(windows)
@@ -101,8 +115,10 @@ class Bundle:
     def extend(self, other: Bundle) -> None:
         """Add all elements of another bundle."""
         before = len(self.values)
-        _add_behind(self.updates, other.updates, before)
-        _add_behind(self.percentiles, other.percentiles, before)
+        updates = self.updates if isinstance(self.updates, dict) else dict(self.updates)  # columns end with the bundle
+        updates.update(_behind(other.updates, before))
+        self.updates = updates
+        self.percentiles.update(_behind(other.percentiles, before))
         self.values = joined(self.values, other.values)
         self.times = joined(self.times, other.times)
         self.windows = joined(self.windows, other.windows)
@@ -119,7 +135,7 @@ class Bundle:
             taken(self.panes, rows),
             taken(self.orders, rows),
             taken(self.produced, rows),
-            _taken(self.updates, rows),
+            updates_of(self.updates, rows),
             _taken(self.percentiles, rows),
         )
 
@@ -132,8 +148,21 @@ class Bundle:
             part(self.panes, start, stop),
             part(self.orders, start, stop),
             part(self.produced, start, stop),
-            _taken(self.updates, range(start, stop)),
+            updates_of(self.updates, range(start, stop)),
             _taken(self.percentiles, range(start, stop)),
+        )
+
+    def plain(self) -> Bundle:
+        """Return the elements with lists instead of lanes: what durable state holds, whatever lanes there may be."""
+        return Bundle(
+            list(self.values),
+            list(self.times),
+            list(self.windows),
+            list(self.panes),
+            list(self.orders),
+            list(self.produced),
+            dict(self.updates),
+            dict(self.percentiles),
         )
 
     def is_retraction(self, row: int) -> bool:
@@ -157,12 +186,16 @@ def all_joined(bundles: Sequence[Bundle]) -> Bundle:
     return several[0]
 
 
-def _add_behind(told: dict[int, ToldT], more: dict[int, ToldT], before: int) -> None:
-    """Add what is told of the places of another bundle, which come behind `before` others."""
-    if more:
-        told.update({before + row: one for row, one in more.items()})
+def updates_of(updates: Mapping[int, Update], rows: Sequence[int] | NDArray[np.int64]) -> Mapping[int, Update]:
+    """Return the updates at some places, by their places among the rows that are taken."""
+    return updates.taken(rows) if isinstance(updates, UpdateColumns) else _taken(updates, rows)
 
 
-def _taken(told: dict[int, ToldT], rows: Sequence[int] | NDArray[np.int64]) -> dict[int, ToldT]:
-    """Return what is told of some places, by their places among the rows that are taken."""
-    return {place: told[int(row)] for place, row in enumerate(rows) if row in told} if told else {}
+def _behind(values: Mapping[int, ValueT], before: int) -> dict[int, ValueT]:
+    """Return the values of places that come behind `before` others."""
+    return {before + row: value for row, value in values.items()}
+
+
+def _taken(values: Mapping[int, ValueT], rows: Sequence[int] | NDArray[np.int64]) -> dict[int, ValueT]:
+    """Return the values at some places, by their places among the rows that are taken."""
+    return {place: values[int(row)] for place, row in enumerate(rows) if row in values} if values else {}

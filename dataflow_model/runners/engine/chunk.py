@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.watermarks import Watermarks
 
-__all__ = ["Bucket", "Chunk", "Instants", "Partials", "PlacedBundle", "Produced", "SideChunk"]
+__all__ = ["Bucket", "Chunk", "Instants", "Partials", "PlacedBundle", "Produced", "SideChunk", "add_arrived"]
 
 Partials: TypeAlias = "Sequence[tuple[pa.Table, int]]"
 """Tables of partials for a lifted grouping, each with the number of elements in it."""
@@ -105,7 +105,7 @@ class PlacedBundle:
         """
         if len(at) == 1:
             return Repeated(at[0], len(self.places))
-        return [at[place] for place in self.places]
+        return taken(at, self.places)
 
 
 @attrs.frozen
@@ -165,7 +165,7 @@ class Produced:
 
     outputs: dict[str, PlacedBundle] = attrs.field(factory=dict)
     panes: list[tuple[int, PaneTable]] = attrs.field(factory=list)
-    watermarks: list[Watermarks] = attrs.field(factory=list)
+    watermarks: Sequence[Watermarks] = attrs.field(factory=list)
 
     def add(self, place: int, outputs: Mapping[str, Bundle]) -> None:
         """Add the outputs of one instant, by tag."""
@@ -173,16 +173,10 @@ class Produced:
             if bundle:
                 self.outputs.setdefault(tag, PlacedBundle()).add(place, bundle)
 
-    def runs(self) -> Iterator[tuple[int, str, Bundle]]:
-        """Yield place, tag and elements of each instant with output, instant by instant."""
-        if len(self.outputs) == 1:
-            for tag, placed in self.outputs.items():
-                for place, bundle in placed.runs():
-                    yield place, tag, bundle
-            return
-        runs = [(place, tag, bundle) for tag, placed in self.outputs.items() for place, bundle in placed.runs()]
-        yield from sorted(runs, key=_place_and_tag)
 
-
-def _place_and_tag(run: tuple[int, str, Bundle]) -> tuple[int, str]:
-    return run[:2]
+def add_arrived(arrivals: dict[str, PlacedBundle], cut: str, placed: PlacedBundle) -> None:
+    """Add what has arrived at a cut, which is the caller's own; the first to arrive keeps its columns."""
+    if cut in arrivals:
+        arrivals[cut].extend(placed)
+    else:
+        arrivals[cut] = placed

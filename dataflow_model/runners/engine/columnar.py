@@ -103,6 +103,7 @@ class ColumnarEngine:
         """Run the instants of a chunk in order; see `KeyedMachine`."""
         enter(self.label)
         produced = Produced()
+        reached: list[Watermarks] = []
         combined = partials_by_instant(chunk, self.lift, self._window_fn, self.watermark)
         if combined is not None:
             took_several(self.label, np.bincount(array_of(chunk.elements.places)))
@@ -117,7 +118,8 @@ class ColumnarEngine:
                 self.absorb(*combined[place])
             self.advance_watermarks(watermarks)
             self._give(place, produced)
-            produced.watermarks.append(self.output_watermarks())
+            reached.append(self.output_watermarks())
+        produced.watermarks = reached
         return produced
 
     def run_bounded(self, bucket: Bucket) -> Produced:

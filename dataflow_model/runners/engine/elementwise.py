@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Iterable
@@ -11,7 +12,8 @@ import attrs
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.metrics.collecting import enter, gave, took
-from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue, TimestampFn
+from dataflow_model.plan.dofn import DoFn, FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue, TimestampFn
+from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import (
     MAIN,
     AssignTimestamps,
@@ -30,7 +32,8 @@ from dataflow_model.plan.nodes import (
 )
 from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
-from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.bundle import Bundle, updates_of
+from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.columns.chunks import assigned_columns
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Lane, Pairs, RowValues, columns_of, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
@@ -55,6 +58,8 @@ _WINDOWS: Final = frozenset({IntervalWindow, GlobalWindow})
 """The windows that are told by their class, which is faster than to look for their attributes."""
 _MARKED: Final = frozenset({TaggedOutput, TimestampedValue})
 """Outputs that are more than plain values."""
+_AROUND: Final = ("start_bundle", "finish_bundle")
+"""What is called where a bundle begins and ends."""
 _WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
 
 
@@ -140,10 +145,22 @@ class Fragment:
 
     def run(self, bundle: Bundle, tag: str = MAIN) -> dict[str, Bundle]:
         """Push a bundle through; return what arrives at each cut, in order of cause."""
-        self._root = bundle
-        arrived: dict[str, list[_Flow]] = {}
-        self._spread(Ref(self._producer, tag), _Flow.of(bundle), arrived)
-        return {label: self._gather(flows) for label, flows in arrived.items()}
+        return {cut: self._gather(flow) for cut, flow in self._arrived(bundle, tag).items()}
+
+    def run_placed(self, placed: PlacedBundle, tag: str = MAIN) -> dict[str, PlacedBundle]:
+        """Push elements of several instants through; return what arrives at each cut, in order of cause.
+
+        They are one bundle, unless a function sees where bundles begin or end: it is given those of one instant.
+        """
+        arrived: dict[str, PlacedBundle] = {}
+        if not self._sees_bundles:
+            for cut, flow in self._arrived(placed.bundle, tag).items():
+                arrived[cut] = PlacedBundle(self._gather(flow), _picked(placed.places, flow.causes))
+            return arrived
+        for place, bundle in placed.runs():
+            for cut, output in self.run(bundle, tag).items():
+                arrived.setdefault(cut, PlacedBundle()).add(place, output)
+        return arrived
 
     def run_alone(self, label: str, bundle: Bundle) -> dict[str, Bundle]:
         """Run one ParDo on its elements; return its outputs by tag, in order of cause."""
@@ -151,12 +168,32 @@ class Fragment:
         assert isinstance(node, ParDo)  # noqa: S101 - callers have it from a join with side inputs
         self._root = bundle
         enter(label)
-        return {tag: self._gather([output]) for tag, output in self._par_do(node, _Flow.of(bundle)).items()}
+        return {tag: self._gather(output) for tag, output in self._par_do(node, _Flow.of(bundle)).items()}
 
     def tear_down(self) -> None:
         """Let the DoFns go."""
         tear_down_all(self._lifetimes.values())
         self._lifetimes.clear()
+
+    @functools.cached_property
+    def _sees_bundles(self) -> bool:
+        """Whether a function of the fragment is called where a bundle begins or ends."""
+        refs = list(outputs_of(self._plan[self._producer]))
+        while refs:
+            for node in self._consumers.get(refs.pop(), ()):
+                if node.label in self._cuts:
+                    continue
+                if isinstance(node, ParDo) and any(_overrides(node.fn, name) for name in _AROUND):
+                    return True
+                refs += outputs_of(node)
+        return False
+
+    def _arrived(self, bundle: Bundle, tag: str) -> dict[str, _Flow]:
+        """Push a bundle through; return what arrives at each cut, in order of cause."""
+        self._root = bundle
+        arrived: dict[str, list[_Flow]] = {}
+        self._spread(Ref(self._producer, tag), _Flow.of(bundle), arrived)
+        return {cut: flows[0] if len(flows) == 1 else _Flow.by_cause(flows) for cut, flows in arrived.items()}
 
     def _spread(self, ref: Ref, flow: _Flow, arrived: dict[str, list[_Flow]]) -> None:
         for node in self._consumers.get(ref, ()):
@@ -188,11 +225,10 @@ class Fragment:
             case _:
                 assert_never(node)
 
-    def _gather(self, flows: list[_Flow]) -> Bundle:
-        """Put what has arrived by several ways in order of cause, and number it within each."""
+    def _gather(self, flow: _Flow) -> Bundle:
+        """Return what has arrived, numbered within each cause."""
         root = self._root
-        flow = flows[0] if len(flows) == 1 else _Flow.by_cause(flows)
-        causes, updates = flow.causes, root.updates
+        causes = flow.causes
         return Bundle(
             _own(flow.values),
             _own(flow.times),
@@ -200,7 +236,7 @@ class Fragment:
             _picked(root.panes, causes),
             numbered_by_cause(root.orders, causes),
             _picked(root.produced, causes),
-            {row: updates[cause] for row, cause in enumerate(causes) if cause in updates} if updates else {},
+            updates_of(root.updates, causes),
         )
 
     def _assign_windows(self, node: AssignWindows, flow: _Flow) -> _Flow:
@@ -351,6 +387,10 @@ class Fragment:
 
     def _argument(self, given: Any, windows: tuple[Window, ...]) -> Any:
         return self._side_values[given](windows[0]) if isinstance(given, SideInput) else given
+
+
+def _overrides(fn: DoFn, name: str) -> bool:
+    return getattr(type(fn), name) is not getattr(DoFn, name)
 
 
 def _cuts_of(node: Node, ref: Ref) -> list[str]:

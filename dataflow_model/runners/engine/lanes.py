@@ -293,6 +293,25 @@ class Pairs(Lane["tuple[Any, Any]"]):
         places = pa.array(np.asarray(rows, np.int64))
         return Pairs(self.keys.take(places), self.values.take(places))
 
+    def keys_are_alike(self) -> bool:
+        """Tell whether all keys are of one type, whose values are the same key just if they are equal.
+
+        Example:
+            >>> numbers = pa.chunked_array([[4, 6]])
+            >>> [Pairs(pa.chunked_array([keys]), numbers).keys_are_alike() for keys in (["a", "b"], ["a", None])]
+            [True, False]
+        """
+        kind = self.keys.type
+        tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+        return not self.keys.null_count and any(is_kind(kind) for is_kind in tests)
+
+    def numbers_or_values(self) -> NDArray[np.int64] | list[Any]:
+        """Return the values: an array, if all are integers of 64 bits."""
+        kind = self.values.type
+        if pa.types.is_integer(kind) and not pa.types.is_uint64(kind) and not self.values.null_count:
+            return np.asarray(self.values.to_numpy(), np.int64)
+        return _values(self.values)
+
     def joined(self, other: Lane[Any]) -> Pairs | None:
         """Return the pairs of both."""
         if not isinstance(other, Pairs) or (other.keys.type, other.values.type) != (self.keys.type, self.values.type):

@@ -134,13 +134,15 @@ class ObjectMachine(ABC):
         """Run the instants of a chunk in order; see `KeyedMachine`."""
         enter(self.label)
         produced = Produced()
+        reached: list[Watermarks] = []
         inboxes = dict(chunk.elements.runs())
         for place in range(len(chunk.instants)):
             inbox = inboxes.get(place)
             if inbox is not None:
                 took(self.label, len(inbox))
             produced.add(place, self._instant(chunk, place, inbox))
-            produced.watermarks.append(self.output_watermarks())
+            reached.append(self.output_watermarks())
+        produced.watermarks = reached
         return produced
 
     @abstractmethod

@@ -141,6 +141,17 @@ def needs_skew(source: Source, percentiles: Sequence[float]) -> bool:
     return isinstance(source.watermark, AdaptiveLateness) or bool(percentiles and source.watermark_origins.by is None)
 
 
+def distinct(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the ticks in order, each once; many times faster than `np.unique` where long runs are in order.
+
+    Example:
+        >>> distinct(np.array([7, 3, 3])).tolist()
+        [3, 7]
+    """
+    rising = np.sort(ticks, kind="stable")
+    return rising[np.concatenate([[True], rising[1:] != rising[:-1]])] if len(rising) else rising
+
+
 class Observer:
     """Collects what one read sees.
 
@@ -186,7 +197,6 @@ class Observer:
             return Observations(self._label, self._origin, np.empty(0, np.int64))
         ticks, times = np.concatenate(self._ticks), np.concatenate(self._times)
         marks = np.concatenate(self._marks) if isinstance(self._source.watermark, Explicit) else times
-        distinct = np.unique(ticks)
         by = self._source.watermark_origins.by
         if by is None or by == "file":
             parts = [self._part(WHOLE if by is None else self._origin, ticks, times, marks)]
@@ -196,7 +206,7 @@ class Observer:
             for name in sorted({name for name in names.tolist() if name is not None}):
                 rows = np.flatnonzero(names == name)
                 parts.append(self._part(name, ticks[rows], times[rows], marks[rows]))
-        return Observations(self._label, self._origin, distinct, tuple(parts))
+        return Observations(self._label, self._origin, distinct(ticks), tuple(parts))
 
     def _part(self, name: str, ticks: NDArray[np.int64], times: NDArray[np.int64], marks: NDArray[np.int64]) -> Part:
         order = np.argsort(ticks, kind="stable")

@@ -18,7 +18,7 @@ instants at one value apart. Orders compare with one another where they stand fo
 No order is the beginning of another, else the outputs of one element would come among those of another.
 
 An order is a plain tuple, so that comparing and pickling it cost nothing more; to everyone else it is opaque. The
-orders of a source's rows are columns (`RowOrders`) until someone looks at one.
+orders of a source's rows, and of panes, may be columns (`OrderLane`) until someone looks at one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NewType
 import numpy as np
 
 from dataflow_model.runners.engine.lanes import array_of
-from dataflow_model.runners.engine.row_orders import RowOrders
+from dataflow_model.runners.engine.order_lanes import OrderLane
 from dataflow_model.values import encode_window
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ __all__ = [
     "shard_by_order",
     "sorting",
     "stood_in",
+    "timer_cause",
 ]
 
 At = tuple[int, int]
@@ -161,7 +162,7 @@ def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequenc
         >>> numbered_by_cause([of_row("a", 7), of_row("a", 8)], [0, 0, 1])
         [('a', 7, 0), ('a', 7, 1), ('a', 8, 0)]
     """
-    if isinstance(orders, RowOrders):
+    if isinstance(orders, OrderLane):
         rows = np.arange(len(causes)) if isinstance(causes, range) else np.asarray(causes, np.int64)
         columns = orders.numbered(rows)
         if columns is not None:
@@ -189,7 +190,7 @@ def sorting(orders: Sequence[Order], places: Sequence[int] | None = None) -> Seq
         >>> sorting([of_row("a", 7), of_row("b", 0)]), sorting([of_row("b", 0), of_row("a", 7)])
         (None, [1, 0])
     """
-    if isinstance(orders, RowOrders):
+    if isinstance(orders, OrderLane):
         return orders.sorting(*([] if places is None else [array_of(places)]))
     keys: Sequence[Any] = orders if places is None else list(zip(places, orders, strict=True))
     if all(map(operator.le, keys, itertools.islice(keys, 1, None))):
@@ -221,7 +222,7 @@ def pass_stages(orders: Sequence[Order], stages: int) -> Sequence[Order]:
     if not stages:
         return orders
     before, behind = (ELEMENT,) * stages, (_PASSED,) * stages
-    if isinstance(orders, RowOrders):
+    if isinstance(orders, OrderLane):
         return orders.between(before, behind)
     passed: list[Any] = [(*before, *order, *behind) for order in orders]
     return passed
@@ -252,7 +253,7 @@ def by_producer(orders: Sequence[Order], place: int) -> Sequence[Order]:
         >>> [*by_producer(outputs, 0), *by_producer(outputs, 1)]
         [(1, 'a', 7, 0, 0, 0), (1, 'a', 7, 0, 1, 0), (1, 'a', 7, 0, 0, 1), (1, 'a', 7, 0, 1, 1)]
     """
-    if isinstance(orders, RowOrders):
+    if isinstance(orders, OrderLane):
         return orders.between((), (place,))
     placed: list[Any] = [(*order, place) for order in orders]
     return placed
@@ -260,7 +261,7 @@ def by_producer(orders: Sequence[Order], place: int) -> Sequence[Order]:
 
 def relayed(orders: Sequence[Order]) -> Sequence[Order]:
     """Return where the elements stand of which a stage emits each once, as it is."""
-    if isinstance(orders, RowOrders):
+    if isinstance(orders, OrderLane):
         return orders.between((ELEMENT,), (0,))
     again: list[Any] = [(ELEMENT, *order, 0) for order in orders]
     return again
@@ -331,7 +332,12 @@ def of_timer(deadline: int, window: Window, key: bytes) -> Cause:
         window: its window.
         key: the encoded key.
     """
-    return Cause((deadline, int(window.end), int(window.start), encode_window(window), key))
+    return timer_cause(deadline, by_window(window), key)
+
+
+def timer_cause(deadline: int, window: tuple[int, int, bytes], key: bytes) -> Cause:
+    """Return the same where the place of the window among windows is known, as `by_window` gives it."""
+    return Cause((deadline, *window, key))
 
 
 def of_watermark(end: int, start: int, key: bytes) -> Order:

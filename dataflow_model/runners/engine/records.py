@@ -8,10 +8,13 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.sinks import Record, columns_of, values_of
+from dataflow_model.plan.sinks import PaneColumns, Record, columns_of, values_of
 from dataflow_model.runners.engine import lanes
+from dataflow_model.runners.engine.bundle import UpdateColumns
+from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
 from dataflow_model.runners.engine.lanes import Intervals, Repeated, taken
 from dataflow_model.runners.engine.order import at_instant
 from dataflow_model.time import EventTime, ProcessingTime
@@ -90,6 +93,20 @@ class BundleRecords(LazyRecords):
     def __len__(self) -> int:
         return len(self._bundle)
 
+    def pane_columns(self) -> PaneColumns:
+        """Return window and pane of each record, from columns where the bundle has them."""
+        bundle = self._bundle
+        if isinstance(bundle.updates, UpdateColumns):
+            retractions = bundle.updates.retracted()
+        else:
+            retractions = np.zeros(len(bundle), np.bool_)
+            for row, update in bundle.updates.items():
+                retractions[row] = update.is_retraction
+        if isinstance(bundle.windows, Intervals) and isinstance(bundle.panes, PaneInfos):
+            panes = bundle.panes
+            return PaneColumns(bundle.windows.starts, bundle.windows.ends, panes.indexes, panes.timings(), retractions)
+        return PaneColumns.of_panes([window for (window,) in bundle.windows], bundle.panes, retractions)
+
     def made(self) -> list[Record]:
         """Return a record for each element."""
         bundle = self._bundle
@@ -148,6 +165,10 @@ class JoinedRecords(LazyRecords):
 
     def __len__(self) -> int:
         return sum(map(len, self.chunks))
+
+    def pane_columns(self) -> PaneColumns:
+        """Return window and pane of each record."""
+        return PaneColumns.joined(list(map(PaneColumns.of, self.chunks)))
 
     def made(self) -> list[Record]:
         """Return the records of all chunks."""

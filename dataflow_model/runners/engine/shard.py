@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -14,7 +12,7 @@ from dataflow_model.plan.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, Pa
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
-from dataflow_model.runners.engine.chunk import Chunk, PlacedBundle, SideChunk
+from dataflow_model.runners.engine.chunk import Chunk, PlacedBundle, SideChunk, add_arrived
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.core.keyed import CoreMachine
@@ -27,11 +25,11 @@ from dataflow_model.runners.engine.order import by_producer, pass_stages
 from dataflow_model.runners.engine.relay import RelayEngine
 from dataflow_model.runners.engine.side_join import SideJoinEngine
 from dataflow_model.runners.engine.stateful import StatefulEngine
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.nodes import SideInput
@@ -77,7 +75,7 @@ class StageShard:
     thaw: Callable[[bytes], KeyState] | None = None
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     follow: bool = False
-    on_objects: bool = True
+    on_objects: bool = False
     engines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
     panes: dict[str, list[tuple[int, PaneTable]]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
@@ -141,7 +139,7 @@ class StageShard:
         inboxes: Mapping[str, PlacedBundle],
         watermarks: Mapping[str, Sequence[Watermarks]],
         partials: Mapping[str, Mapping[int, Partials]] | None = None,
-    ) -> tuple[dict[str, PlacedBundle], dict[str, list[Watermarks]]]:
+    ) -> tuple[dict[str, PlacedBundle], dict[str, WatermarkLane]]:
         """Run a chunk.
 
         Args:
@@ -157,7 +155,7 @@ class StageShard:
         """
         known = self._advanced(watermarks, len(instants))
         arrivals: dict[str, PlacedBundle] = {}
-        reports: dict[str, list[Watermarks]] = {}
+        reports: dict[str, WatermarkLane] = {}
         for label, machine in self.engines.items():
             chunk = Chunk(
                 instants,
@@ -167,7 +165,7 @@ class StageShard:
                 self._sides(label, inboxes, known, len(instants)),
             )
             produced = machine.run(chunk)
-            reports[label] = produced.watermarks
+            reports[label] = WatermarkLane.of(produced.watermarks)
             self._pass_on(label, produced, arrivals)
         return arrivals, reports
 
@@ -188,20 +186,20 @@ class StageShard:
         panes, self.panes = self.panes, {}
         return panes
 
-    def _advanced(self, watermarks: Mapping[str, Sequence[Watermarks]], count: int) -> dict[str, list[Watermarks]]:
+    def _advanced(self, watermarks: Mapping[str, Sequence[Watermarks]], count: int) -> dict[str, WatermarkLane]:
         """Return by producer how far its watermarks have come at each of so many instants, and remember the last."""
-        known = {producer: [reached] * count for producer, reached in self.watermarks.items()}
+        known = {producer: WatermarkLane.standing(reached, count) for producer, reached in self.watermarks.items()}
         for producer, reported in watermarks.items():
             before = self.watermarks.get(producer, MIN_WATERMARKS)
-            known[producer] = list(itertools.accumulate(reported, Watermarks.advance, initial=before))[1:]
-            self.watermarks[producer] = known[producer][-1] if known[producer] else before
+            known[producer] = WatermarkLane.of(reported).advanced(before)
+            self.watermarks[producer] = known[producer][-1] if count else before
         return known
 
     def _sides(
         self,
         label: str,
         inboxes: Mapping[str, PlacedBundle],
-        known: Mapping[str, Sequence[Watermarks]],
+        known: Mapping[str, WatermarkLane],
         count: int,
     ) -> list[SideChunk]:
         """Return what happens to a ParDo's changing side inputs, in the order in which it has them."""
@@ -221,7 +219,7 @@ class StageShard:
 
     def _pass_on(self, label: str, produced: Produced, arrivals: dict[str, PlacedBundle]) -> None:
         """Run the fragment behind a node on what the node has produced; panes for sinks alone stay in columns."""
-        runs: Iterable[tuple[int, str, Bundle]] = produced.runs()
+        outputs = produced.outputs
         if produced.panes:
             consumers = self.staged.plan.consumers(Ref(label))
             if all(isinstance(node, Write) for node in consumers):
@@ -230,18 +228,16 @@ class StageShard:
                     for node in consumers:
                         self.panes.setdefault(node.label, []).append((place, panes))
             else:
-                rows = [(place, MAIN, panes.bundle()) for place, panes in produced.panes]
-                runs = sorted([*runs, *rows], key=_place_of)
-        fragment = self._fragments[label]
-        for place, tag, output in runs:
-            gave(label, len(output))
-            arrived = fragment.run(output, tag)
-            for bundle in arrived.values():
-                bundle.orders = by_producer(bundle.orders, self._places[label])
-            passed: Arrivals = {}
-            route(self.staged, self.depth, arrived, passed)
-            for cut, bundle in passed.items():
-                arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
+                rows = outputs.setdefault(MAIN, PlacedBundle())
+                for place, panes in produced.panes:
+                    rows.add(place, panes.bundle())
+                outputs[MAIN] = rows.in_order()
+        for tag in sorted(outputs):
+            gave(label, len(outputs[tag]))
+            for cut, placed in self._fragments[label].run_placed(outputs[tag], tag).items():
+                orders = by_producer(placed.bundle.orders, self._places[label])
+                placed.bundle.orders = pass_stages(orders, self.staged.depth_of(cut) - 1 - self.depth)
+                add_arrived(arrivals, cut, placed)
 
     def tear_down(self) -> None:
         """Let the DoFns and combiners go."""
@@ -250,14 +246,12 @@ class StageShard:
     @property
     def is_over(self) -> bool:
         """Whether the input of every node has come to its end, after which nothing is called any more."""
-        known = {producer: [watermarks] for producer, watermarks in self.watermarks.items()}
+        known = {producer: WatermarkLane.of([watermarks]) for producer, watermarks in self.watermarks.items()}
         inputs = [least_by_instant(self.staged.feeds[label], known, 1) for label in self.engines]
         return all(watermarks.low == MAX_TIMESTAMP for (watermarks,) in inputs)
 
 
-def least_by_instant(
-    feed: Mapping[str, int], known: Mapping[str, Sequence[Watermarks]], count: int
-) -> Sequence[Watermarks]:
+def least_by_instant(feed: Mapping[str, int], known: Mapping[str, WatermarkLane], count: int) -> WatermarkLane:
     """Return the least of some producers' watermarks at each instant, each less what the fragment between holds back.
 
     Args:
@@ -265,13 +259,10 @@ def least_by_instant(
         known: by producer, its watermarks at each instant; of one that is left out nothing is known.
         count: how many instants there are.
     """
-    columns: list[Sequence[Watermarks]] = []
-    for producer, back in feed.items():
-        column = known.get(producer, [MIN_WATERMARKS] * count)
-        columns.append([watermarks.less(back) for watermarks in column] if back else column)
-    if len(columns) == 1:
-        return columns[0]
-    return [Watermarks.least(at) for at in zip(*columns, strict=True)] if columns else [MAX_WATERMARKS] * count
+    if not feed:
+        return WatermarkLane.standing(MAX_WATERMARKS, count)
+    unknown = WatermarkLane.standing(MIN_WATERMARKS, count)
+    return WatermarkLane.least([known.get(producer, unknown).less(back) for producer, back in feed.items()])
 
 
 def route(staged: StagedPlan, depth: int, arrived: Mapping[str, Bundle], arrivals: Arrivals) -> None:
@@ -291,6 +282,3 @@ def join_arrivals(arrivals: Arrivals, more: Arrivals) -> None:
             arrivals[cut].extend(bundle)
         else:
             arrivals[cut] = bundle
-
-
-_place_of = operator.itemgetter(0)

@@ -6,6 +6,7 @@ waits. `ReplayProgress` is what has to be remembered for that between bundles.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -13,7 +14,10 @@ import numpy as np
 
 from dataflow_model.runners.engine.chunk import Instants
 from dataflow_model.runners.engine.estimation import NOTHING_YET, SourceProgress
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.runners.engine.lanes import Integers, Repeated
+from dataflow_model.runners.engine.observing import distinct
+from dataflow_model.runners.engine.order_lanes import InstantLane
+from dataflow_model.runners.engine.watermarks import WatermarkLane
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import Source
     from dataflow_model.runners.engine.observing import Observations
-    from dataflow_model.runners.engine.order import At
 
 __all__ = ["NOTHING_AWAITED", "TO_COME", "Awaited", "ReplayProgress", "Timeline"]
 
@@ -55,15 +58,13 @@ class Timeline:
     Attributes:
         at: where each stands.
         closes: whether each completes its tick.
-        watermarks: by source, its watermark at each instant.
-        percentiles: by source, its further percentiles at each instant; empty where no trigger waits for one.
+        watermarks: by source, its watermarks at each instant; without percentiles where no trigger waits for one.
         signals: at some instants, by place, the signals that take effect.
     """
 
-    at: list[At] = attrs.field(factory=list)
-    closes: list[bool] = attrs.field(factory=list)
-    watermarks: dict[str, list[int]] = attrs.field(factory=dict)
-    percentiles: dict[str, list[tuple[int, ...]]] = attrs.field(factory=dict)
+    at: InstantLane = attrs.field(factory=functools.partial(InstantLane.of, ()))
+    closes: Sequence[bool] = attrs.field(factory=list)
+    watermarks: dict[str, WatermarkLane] = attrs.field(factory=dict)
     signals: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
@@ -72,13 +73,7 @@ class Timeline:
     @property
     def instants(self) -> Instants:
         """The instants as stages take them."""
-        return Instants([clock for clock, _ in self.at], self.closes, self.signals)
-
-    def watermarks_of_sources(self) -> dict[str, list[Watermarks]]:
-        """Return by source its low watermark and further percentiles at each instant."""
-        if not self.percentiles:
-            return {label: list(map(Watermarks, low)) for label, low in self.watermarks.items()}
-        return {label: list(map(Watermarks.of, low, self.percentiles[label])) for label, low in self.watermarks.items()}
+        return Instants(Integers(self.at.clocks), self.closes, self.signals)
 
 
 @attrs.define
@@ -125,7 +120,7 @@ class ReplayProgress:
             if seen.label in named:
                 self.names.setdefault(place, set()).update(part.name for part in seen.parts)
         if observations:
-            self.waiting = np.unique(np.concatenate([self.waiting, *(seen.ticks for seen in observations)]))
+            self.waiting = distinct(np.concatenate([self.waiting, *(seen.ticks for seen in observations)]))
 
     def end(self, label: str, names: Collection[str]) -> None:
         """Note that all that these origins of a source's watermark will give has been observed."""
@@ -188,7 +183,7 @@ class ReplayProgress:
             awaited: what the plan's triggers wait for.
         """
         if self.enough:
-            return Timeline(watermarks={label: [] for label in sources})
+            return Timeline(watermarks={label: WatermarkLane.of([]) for label in sources})
         bound = self.bound(open_origins)
         self.reached = {place: self.reached[place] for place in open_origins if place in self.reached}
         if wall is not None:
@@ -258,28 +253,25 @@ class ReplayProgress:
         awaited: Awaited,
     ) -> Timeline:
         """Put ends of sources between the ticks: the end of a source follows its last tick."""
-        timeline = Timeline(watermarks={label: [] for label in values})
-        ending = {label for labels in ends.values() for label in labels}
-        finished = self.over - ending
-        places: list[tuple[At, int]] = [((tick, 0), row) for row, tick in enumerate(ready.tolist())]
-        places += [((tick, 1), int(np.searchsorted(ready, tick, side="right")) - 1) for tick in ends]
-        places.sort()
+        ticks = np.array(sorted(ends), np.int64)
+        clocks = np.concatenate([ready, ticks])
+        steps = np.repeat(np.array([0, 1]), [len(ready), len(ticks)])
+        # An end may come before any tick of this bundle; its row is 0 then, which holds what was known before.
+        rows = np.concatenate([np.arange(len(ready)), np.searchsorted(ready, ticks, side="right") - 1]) + 1
+        order = np.lexsort((steps, clocks))
+        clocks, steps, rows = clocks[order], steps[order], rows[order]
+        timeline = Timeline(InstantLane(clocks, steps), Repeated(value=True, count=len(order)))
+        last = {label: tick for tick, labels in ends.items() for label in labels}
         count = len(awaited.percentiles)
-        if count:
-            timeline.percentiles = {label: [] for label in values}
-        if places:
+        for label, (low, high) in values.items():
+            low_before, high_before = before[label]
+            known = np.array([high_before or (NOTHING_YET,) * count], np.int64)
+            lows, highs = np.concatenate([[low_before], low])[rows], np.concatenate([known, high])[rows]
+            is_over = np.full(len(order), label in self.over and label not in last)
+            if label in last:
+                is_over |= (clocks > last[label]) | ((clocks == last[label]) & (steps == 1))
+            lows[is_over] = highs[is_over] = _END
+            timeline.watermarks[label] = WatermarkLane(lows, np.maximum(highs, lows[:, None]))
+        if len(order):
             timeline.signals, self.signals = ({0: self.signals} if self.signals else {}), ()
-        columns = {label: (low.tolist(), list(map(tuple, high.tolist()))) for label, (low, high) in values.items()}
-        for at, row in places:
-            if at[1]:
-                finished.update(ends[at[0]])
-            timeline.at.append(at)
-            timeline.closes.append(True)
-            for label, (low, high) in columns.items():
-                # An end may come before any tick of this bundle.
-                value, known = (low[row], high[row]) if row >= 0 else before[label]
-                timeline.watermarks[label].append(_END if label in finished else value)
-                if count:
-                    known = known or (NOTHING_YET,) * count
-                    timeline.percentiles[label].append((_END,) * count if label in finished else known)
         return timeline

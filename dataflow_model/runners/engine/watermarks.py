@@ -1,18 +1,22 @@
-"""The low watermark of a stream and its further percentiles, as one value."""
+"""The low watermark of a stream and its further percentiles: as one value, and in columns at many instants."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
+import numpy as np
 
+from dataflow_model.runners.engine.lanes import Lane
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["MAX_WATERMARKS", "MIN_WATERMARKS", "Watermarks"]
+    from numpy.typing import NDArray
+
+__all__ = ["MAX_WATERMARKS", "MIN_WATERMARKS", "WatermarkLane", "Watermarks"]
 
 _MIN: Final = int(MIN_TIMESTAMP)
 _MAX: Final = int(MAX_TIMESTAMP)
@@ -107,3 +111,109 @@ MIN_WATERMARKS: Final = Watermarks(_MIN)
 """Nothing is known yet: neutral for `advance`."""
 MAX_WATERMARKS: Final = Watermarks(_MAX)
 """The stream has ended: neutral for `min`."""
+
+
+class WatermarkLane(Lane[Watermarks]):
+    """The watermarks of a stream at each of some instants, in columns.
+
+    Its operations are those of `Watermarks`, at all instants at once.
+
+    Attributes:
+        low: by instant, the low watermark.
+        percentiles: by instant, then by percentile; a lane may leave out the last ones, as a value may.
+
+    Example:
+        >>> lane = WatermarkLane.of([Watermarks(10), Watermarks(5), Watermarks(20)])
+        >>> [reached.low for reached in lane.advanced(Watermarks(7))]
+        [10, 10, 20]
+        >>> lane.held(np.array([8, 8, 8]))[2]
+        Watermarks(low=8, percentiles=())
+    """
+
+    def __init__(self, low: NDArray[np.int64], percentiles: NDArray[np.int64] | None = None) -> None:
+        self.low = low
+        self.percentiles = np.empty((len(low), 0), np.int64) if percentiles is None else percentiles
+
+    @classmethod
+    def of(cls, several: Sequence[Watermarks]) -> WatermarkLane:
+        """Return watermarks as a lane, which they may be already."""
+        if isinstance(several, WatermarkLane):
+            return several
+        width = max((len(watermarks.percentiles) for watermarks in several), default=0)
+        low = np.array([watermarks.low for watermarks in several], np.int64)
+        further = [watermarks.further(width) for watermarks in several]
+        return cls(low, np.array(further, np.int64).reshape(len(several), width))
+
+    @classmethod
+    def standing(cls, watermarks: Watermarks, count: int) -> WatermarkLane:
+        """Return watermarks that do not move for so many instants."""
+        further = np.array([watermarks.percentiles], np.int64)
+        return cls(np.full(count, watermarks.low, np.int64), np.repeat(further, count, axis=0))
+
+    @classmethod
+    def least(cls, lanes: Sequence[WatermarkLane]) -> WatermarkLane:
+        """Return the minimum of one lane or more, component by component."""
+        if len(lanes) == 1:
+            return lanes[0]
+        width = max(lane.percentiles.shape[1] for lane in lanes)
+        low = functools.reduce(np.minimum, [lane.low for lane in lanes])
+        return cls(low, functools.reduce(np.minimum, [lane.further(width) for lane in lanes]))
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def items(self) -> Iterator[Watermarks]:
+        """Return an iterator over the values."""
+        if not self.percentiles.shape[1]:
+            return map(Watermarks, self.low.tolist())
+        return map(Watermarks, self.low.tolist(), map(tuple, self.percentiles.tolist()))
+
+    def item(self, row: int) -> Watermarks:
+        """Return the value at an instant."""
+        return Watermarks(int(self.low[row]), tuple(self.percentiles[row].tolist()))
+
+    def part(self, start: int, stop: int) -> WatermarkLane:
+        """Return the values at the instants `[start, stop)`."""
+        return WatermarkLane(self.low[start:stop], self.percentiles[start:stop])
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> WatermarkLane:
+        """Return the values at these instants."""
+        places = np.asarray(rows, np.int64)
+        return WatermarkLane(self.low[places], self.percentiles[places])
+
+    def joined(self, other: Lane[Any]) -> WatermarkLane | None:
+        """Return the values of both."""
+        if not isinstance(other, WatermarkLane):
+            return None
+        width = max(self.percentiles.shape[1], other.percentiles.shape[1])
+        further = np.concatenate([self.further(width), other.further(width)])
+        return WatermarkLane(np.concatenate([self.low, other.low]), further)
+
+    def further(self, count: int) -> NDArray[np.int64]:
+        """Return so many further percentiles: those that are left out are at the low watermark."""
+        left_out = count - self.percentiles.shape[1]
+        if left_out <= 0:
+            return self.percentiles
+        return np.hstack([self.percentiles, np.repeat(self.low[:, None], left_out, axis=1)])
+
+    def advanced(self, before: Watermarks) -> WatermarkLane:
+        """Return what is known at each instant: the maximum of what was known before and of all up to then."""
+        low = np.maximum.accumulate(np.maximum(self.low, before.low))
+        width = max(self.percentiles.shape[1], len(before.percentiles))
+        if not width:
+            return WatermarkLane(low)
+        known = np.array([before.further(width)], np.int64)
+        return WatermarkLane(low, np.maximum.accumulate(np.maximum(self.further(width), known), axis=0))
+
+    def held(self, at: NDArray[np.int64] | int) -> WatermarkLane:
+        """Return the watermarks as far as the hold of each instant lets them through, or one that holds at all."""
+        return WatermarkLane(np.minimum(self.low, at), np.minimum(self.percentiles, np.reshape(at, (-1, 1))))
+
+    def less(self, back: int) -> WatermarkLane:
+        """Return the watermarks behind transforms that may move event times back by as much; ±∞ stay where they are."""
+        return WatermarkLane(_all_less(self.low, back), _all_less(self.percentiles, back)) if back else self
+
+
+def _all_less(values: NDArray[np.int64], back: int) -> NDArray[np.int64]:
+    moves = (values > _MIN) & (values < _MAX)
+    return np.where(moves, np.maximum(values, _MIN + back) - back, values)

@@ -12,7 +12,9 @@ import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.estimation import SourceProgress
+from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.timeline import Timeline
+from dataflow_model.runners.engine.watermarks import WatermarkLane, Watermarks
 from dataflow_model.runners.sharded.stage0 import NOW, STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.sharded.feed.offsets import Control
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.state.shard import ShardState
@@ -59,10 +62,11 @@ def progress_of_sources(state: ShardState) -> dict[str, Any]:
 
 def _of_script(program: Program, state: ShardState, control: Control) -> Timeline:
     sources = {read.label: read.source for read in program.staged.sources}
-    timeline = Timeline(watermarks={name: [] for name in sources})
+    at: list[At] = []
+    closes: list[bool] = []
+    signals_at: dict[int, tuple[str, ...]] = {}
+    reached: dict[str, list[Watermarks]] = {name: [] for name in sources}
     count = len(program.awaited.percentiles)
-    if count:
-        timeline.percentiles = {name: [] for name in sources}
     end = int(MAX_TIMESTAMP)
     replay = state.meta.replay
     now = {
@@ -81,14 +85,13 @@ def _of_script(program: Program, state: ShardState, control: Control) -> Timelin
         signals = replay.signals if place.signal is None else (*replay.signals, place.signal)
         replay.signals = ()
         if signals:
-            timeline.signals[len(timeline.at)] = signals
-        timeline.at.append(place.at)
-        timeline.closes.append(not place.label and place.watermark is not None)
+            signals_at[len(at)] = signals
+        at.append(place.at)
+        closes.append(not place.label and place.watermark is not None)
         for name, progress in now.items():
-            timeline.watermarks[name].append(progress.low)
-            if count:
-                timeline.percentiles[name].append(progress.high)
-    return timeline
+            reached[name].append(Watermarks.of(progress.low, progress.high))
+    watermarks = {name: WatermarkLane.of(values) for name, values in reached.items()}
+    return Timeline(InstantLane.of(at), closes, watermarks, signals_at)
 
 
 def _open_in_dataframes(program: Program, state: ShardState, control: Control) -> list[tuple[str, str]]:

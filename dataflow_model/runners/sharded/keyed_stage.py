@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from dataflow_model.metrics.collecting import counted_rows
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.columns.ipc import from_ipc
+from dataflow_model.runners.engine.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.runners.engine.order_lanes import InstantLane
+from dataflow_model.runners.engine.watermarks import WatermarkLane
 from dataflow_model.runners.reporting import state_sizes
 from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
 from dataflow_model.runners.sharded.moments import next_moment
@@ -50,7 +52,7 @@ class _Inbox:
     control: Control | None = None
     seen: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)
     timeline: Timeline | None = None
-    watermarks: dict[str, list[list[Watermarks]]] = attrs.field(factory=dict)
+    watermarks: dict[str, list[WatermarkLane]] = attrs.field(factory=dict)
     bundles: list[PackedBundle] = attrs.field(factory=list)
     partials: dict[At, dict[str, list[tuple[pa.Table, int]]]] = attrs.field(factory=dict)
 
@@ -139,7 +141,7 @@ def _receive(inbox: _Inbox, row: Row) -> None:
             inbox.timeline = load(row.payload)
         case Kind.WATERMARK:
             producer, reports = load(row.payload)
-            inbox.watermarks.setdefault(producer, []).append(list(itertools.starmap(Watermarks, reports)))
+            inbox.watermarks.setdefault(producer, []).append(reports)
         case _:
             raise AssertionError(f"unexpected row of kind {row.kind!r}")
 
@@ -155,9 +157,9 @@ def _run(
 ) -> Iterator[Row]:
     """Run the instants in order, and pack what comes of them."""
     program = task.program
-    watermarks = timeline.watermarks_of_sources()
+    watermarks = dict(timeline.watermarks)
     for producer, from_shards in inbox.watermarks.items():
-        watermarks[producer] = list(map(Watermarks.least, zip(*from_shards, strict=True)))
+        watermarks[producer] = WatermarkLane.least(from_shards)
     arrivals, outputs = state.shard.run(
         timeline.instants,
         _inboxes(state, timeline, inbox.bundles),
@@ -166,13 +168,13 @@ def _run(
     )
     yield from pack_panes(task, depth, state.shard, timeline.at, writer)
     passed = {cut: placed.bundle for cut, placed in arrivals.items()}
-    instants = {cut: [timeline.at[place] for place in placed.places] for cut, placed in arrivals.items()}
+    instants = {cut: placed.instants(timeline.at) for cut, placed in arrivals.items()}
     yield from pack_arrivals(task, passed, instants, writer)
     last = len(program.staged.stages)
     for later in range(depth + 1, last + 1):
         for name, reports in outputs.items():
             if any(node.label in program.staged.targets(name) for node in program.staged.stages[later - 1]):
-                payload = dump((name, [(report.low, report.percentiles) for report in reports]))
+                payload = dump((name, reports))
                 yield from (Row(shard, later, Kind.WATERMARK, payload) for shard in program.labels)
     if depth < last and label == program.labels[0]:
         payload = dump(timeline)
@@ -182,8 +184,9 @@ def _run(
 def _partials(timeline: Timeline, partials: Mapping[At, Mapping[str, Partials]]) -> dict[str, dict[int, Partials]]:
     """Return the partials for each lifted grouping by the place of their instant."""
     by_place: dict[str, dict[int, Partials]] = {}
-    for place, at in enumerate(timeline.at):
-        for cut, tables in partials.get(at, {}).items():
+    places = timeline.at.places_of(InstantLane.of(list(partials))).tolist()
+    for place, by_cut in zip(places, partials.values(), strict=True):
+        for cut, tables in by_cut.items() if place >= 0 else ():
             by_place.setdefault(cut, {})[place] = tables
     return by_place
 
@@ -192,39 +195,30 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
     """Return the elements whose instant is in a timeline, by cut; those whose instant is not complete wait in state."""
     bundles = [*state.meta.waiting, *bundles]
     state.meta.waiting = []
-    places = {at: place for place, at in enumerate(timeline.at)}
-    first = timeline.at[0] if timeline.at else None
-    now = max((at for at in timeline.at if at[1] == 0), default=None)
+    ticks = np.flatnonzero(timeline.at.steps == 0)
+    first = timeline.at[0] if len(timeline) else None
+    now = timeline.at[int(ticks[-1])] if len(ticks) else None
     inboxes: dict[str, PlacedBundle] = {}
     for packed in bundles:
-        rows: dict[At, list[int]] = {}
-        if isinstance(packed.at, tuple):
-            rows[packed.at] = list(range(len(packed.bundle)))
-        else:
-            for row, at in enumerate(packed.at):
-                rows.setdefault(at, []).append(row)
-        waiting: list[int] = []
-        for at, some in rows.items():
-            stands = at
-            if at == FIRST and first is not None:
-                stands = first
-                packed.bundle.produced = [first[0]] * len(packed.bundle)
-            elif at == NOW and now is not None:
-                stands = now
-                packed.bundle.produced = [now[0]] * len(packed.bundle)
-            if stands not in places:
-                waiting += some
-                continue
-            if state.meta.latest is not None and stands < state.meta.latest:
-                engine = state.shard.engines.get(packed.cut)
-                if engine is not None:
-                    engine.counters["behind_clock"] += len(some)
-            part = packed.bundle if len(rows) == 1 else packed.bundle.take(some)
-            inboxes.setdefault(packed.cut, PlacedBundle()).add(places[stands], part)
-        if waiting:
-            at_of = packed.at if isinstance(packed.at, tuple) else [packed.at[row] for row in waiting]
-            state.meta.waiting.append(PackedBundle(packed.cut, at_of, packed.bundle.take(waiting)))
-    if timeline.at:
+        at = InstantLane.of(packed.instants())
+        for stands_for, instant in ((FIRST, first), (NOW, now)):
+            is_meant = (at.clocks == stands_for[0]) & (at.steps == stands_for[1])
+            if instant is not None and is_meant.any():
+                at = InstantLane(np.where(is_meant, instant[0], at.clocks), np.where(is_meant, instant[1], at.steps))
+                packed.bundle.produced = Integers(np.where(is_meant, instant[0], array_of(packed.bundle.produced)))
+        places = timeline.at.places_of(at)
+        arrived, waiting = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
+        if len(arrived):
+            bundle = packed.bundle.take(arrived) if len(waiting) else packed.bundle
+            inboxes.setdefault(packed.cut, PlacedBundle()).extend(PlacedBundle(bundle, Integers(places[arrived])))
+            engine = state.shard.engines.get(packed.cut)
+            if engine is not None and state.meta.latest is not None:
+                behind = at.taken(arrived).before(state.meta.latest)
+                engine.counters.update({"behind_clock": behind} if behind else {})
+        if len(waiting):
+            at_of = packed.at if isinstance(packed.at, tuple) else list(taken(packed.at, waiting))
+            state.meta.waiting.append(PackedBundle(packed.cut, at_of, packed.bundle.take(waiting).plain()))
+    if len(timeline):
         state.meta.latest = max(timeline.at[-1], state.meta.latest or timeline.at[-1])
     return inboxes
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from dataflow_model.runners.engine.columns.ipc import from_ipc
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
+from dataflow_model.runners.engine.lanes import Repeated
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import At
@@ -82,12 +83,12 @@ class PackedBundle:
     """Elements for one cut; `at` is the instant of each element, or one instant for all."""
 
     cut: str
-    at: list[At] | At
+    at: Sequence[At] | At
     bundle: Bundle
 
-    def instants(self) -> list[At]:
+    def instants(self) -> Sequence[At]:
         """Return the instant of each element."""
-        return self.at if isinstance(self.at, list) else [self.at] * len(self.bundle)
+        return Repeated(self.at, len(self.bundle)) if isinstance(self.at, tuple) else self.at
 
 
 @attrs.frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
@@ -17,11 +17,11 @@ from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.ipc import to_ipc
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
-from dataflow_model.runners.engine.lanes import Integers, Pairs, Repeated, RowValues
+from dataflow_model.runners.engine.lanes import Integers, Pairs, RowValues, array_of, taken
 from dataflow_model.runners.engine.observing import GoodRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, pass_stages
+from dataflow_model.runners.engine.order_lanes import InstantLane, RowOrders
 from dataflow_model.runners.engine.records import records_of
-from dataflow_model.runners.engine.row_orders import RowOrders
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.shard import Arrivals, StageShard
     from dataflow_model.runners.sharded.publishing import PendingWriter
     from dataflow_model.runners.sharded.task import Task
-
-_T = TypeVar("_T")
 
 __all__ = [
     "FIRST",
@@ -248,7 +246,10 @@ def _place_of_step(event: tuple[int, tuple[int, Step]]) -> int:
 
 
 def pack_arrivals(
-    task: Task, arrivals: Arrivals, at: At | Mapping[str, list[At]] | None = None, writer: PendingWriter | None = None
+    task: Task,
+    arrivals: Arrivals,
+    at: At | Mapping[str, Sequence[At]] | None = None,
+    writer: PendingWriter | None = None,
 ) -> Iterator[Row]:
     """Yield what arrives at cuts as rows.
 
@@ -265,50 +266,32 @@ def pack_arrivals(
         node = program.staged.taker(cut)
         stage = program.staged.depth_of(cut)
         if isinstance(at, tuple):
-            places: list[At] | At = at
+            places: Sequence[At] | At = at
         else:
-            places = _ticks(bundle.produced) if at is None else at[cut]
+            places = _at_ticks(bundle.produced) if at is None else at[cut]
         if isinstance(node, Write) and writer is not None:
             writer.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
             continue
         if isinstance(node, Write):
             yield Row(task.home, stage, Kind.OUTPUT, _dump_elements(PackedBundle(cut, places, bundle)))
             continue
-        kept = _in_lists(bundle)
         if cut in program.staged.owners:  # every shard sees a side input whole
-            payload = _dump_elements(PackedBundle(cut, places, kept))
+            payload = _dump_elements(PackedBundle(cut, places, bundle))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
-        for slot, rows in rows_by_shard(node, kept, len(program.labels) * program.buckets).items():
-            some = kept if len(rows) == len(kept) else kept.take(rows)
-            mine = places if isinstance(places, tuple) else [places[row] for row in rows]
+        for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
+            some = bundle if len(rows) == len(bundle) else bundle.take(rows)
+            mine = places if isinstance(places, tuple) or some is bundle else taken(places, rows)
             bucket, index = divmod(slot, len(program.labels))
             yield Row(program.labels[index], stage, Kind.DATA, _dump_elements(PackedBundle(cut, mine, some)), bucket)
 
 
-def _in_lists(bundle: Bundle) -> Bundle:
-    """Return a bundle for a keyed node in lists: a shard may have to keep it until its tick is complete."""
-    return attrs.evolve(
-        bundle,
-        values=_listed(bundle.values),
-        times=_listed(bundle.times),
-        windows=_listed(bundle.windows),
-        panes=_listed(bundle.panes),
-        orders=_listed(bundle.orders),
-        produced=_listed(bundle.produced),
-    )
-
-
-def _listed(items: Sequence[_T]) -> Sequence[_T]:
-    return items if isinstance(items, list | Repeated) else list(items)
-
-
-def _ticks(produced: Sequence[int]) -> list[At] | At:
+def _at_ticks(produced: Sequence[int]) -> InstantLane | At:
     """Return the instant of each element, one for all under the wall clock."""
-    clock = produced.array if isinstance(produced, Integers) else None
-    if clock is not None and len(clock) and (clock == clock[0]).all():
-        return int(clock[0]), 0
-    return [(tick, 0) for tick in produced]
+    clocks = array_of(produced)
+    if len(clocks) and (clocks == clocks[0]).all():
+        return int(clocks[0]), 0
+    return InstantLane(clocks, np.zeros(len(clocks), np.int64))
 
 
 def _dump_elements(packed: PackedBundle) -> bytes:

@@ -102,10 +102,9 @@ def course(source: Source, bundles: Sequence[Sequence[Sequence[Record]]], percen
         ended = ("source",) if last else ()
         open_origins = () if last else (("source", "f"),)
         timeline = progress.timeline({"source": source}, open_origins, ended, None, Awaited(tuple(percentiles)))
-        for place, (tick, step) in enumerate(timeline.at):
+        for (tick, step), watermarks in zip(timeline.at, timeline.watermarks["source"], strict=True):
             if step == 0:
-                high = timeline.percentiles["source"][place] if percentiles else ()
-                found[tick] = (timeline.watermarks["source"][place], *high)
+                found[tick] = (watermarks.low, *watermarks.percentiles)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +18,7 @@ from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, Size, chunks_of
-from dataflow_model.runners.engine.chunk import PlacedBundle
+from dataflow_model.runners.engine.chunk import PlacedBundle, add_arrived
 from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.lanes import Repeated, array_of
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Execution", "part_for", "side_values"]
 
-_MOST_ELEMENTS: Final = 5_000
+_MOST_ELEMENTS: Final = 20_000
 """A chunk with so many elements ends."""
 
 
@@ -59,7 +58,7 @@ class Execution:
         reached: how far the clock of the run has come.
     """
 
-    def __init__(self, plan: Plan, clock: int | None = None, *, most: int = 1_000) -> None:
+    def __init__(self, plan: Plan, clock: int | None = None, *, most: int = 4_000) -> None:
         self.plan = plan
         self.clock = clock
         self._size = Size(most, _MOST_ELEMENTS)
@@ -101,24 +100,24 @@ class Execution:
                 stages = self.staged.depth_of(cut) - 1 - shard.depth
                 panes[cut] = [(place, PaneRecords(table, chunk.at[place], stages)) for place, table in tables]
             for cut, placed in passed.items():
-                arrivals.setdefault(cut, PlacedBundle()).extend(placed)
-        for label, reports_of in watermarks.items():
+                add_arrived(arrivals, cut, placed)
+        for label, reported in watermarks.items():
             known = self.watermarks.get(label, MIN_WATERMARKS)
-            self.watermarks[label] = functools.reduce(Watermarks.advance, reports_of, known)
+            self.watermarks[label] = reported.advanced(known)[-1]
         self.reached = chunk.at[-1][0]
         records: dict[str, Sequence[Record]] = {}
         for sink in self.staged.sinks:
             placed, several = arrivals.get(sink.label, PlacedBundle()).in_order(), panes.get(sink.label, [])
-            sizes = [*np.bincount(array_of(placed.places)).tolist(), *(len(some) for _, some in several)]
+            sizes = np.array([*np.bincount(array_of(placed.places)), *(len(some) for _, some in several)], np.int64)
             if several:  # some panes of a grouping may be columns, and others rows
                 for place, bundle in placed.runs():
                     several.append((place, records_of(bundle, Repeated(chunk.at[place], len(bundle)))))
                 records[sink.label] = JoinedRecords([some for _, some in sorted(several, key=_place_of)])
             elif len(placed):
                 records[sink.label] = records_of(placed.bundle, placed.instants(chunk.at))
-            if sizes:
+            if len(sizes):
                 took_several(sink.label, sizes)
-                self.counters[sink.label]["elements_in"] += sum(sizes)
+                self.counters[sink.label]["elements_in"] += int(sizes.sum())
         return records
 
     def metrics(self) -> dict[str, Counter[str]]:

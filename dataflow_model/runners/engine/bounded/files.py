@@ -14,7 +14,7 @@ from dataflow_model.runners.engine.in_program import static_bundle
 from dataflow_model.runners.engine.lanes import Integers, RowValues, array_of
 from dataflow_model.runners.engine.observing import GoodRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, of_row, sorting
-from dataflow_model.runners.engine.row_orders import RowOrders
+from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.engine.timeline import ReplayProgress
 from dataflow_model.values import NO_FIRING
 
@@ -72,8 +72,8 @@ class TickReader:
         rows = sorting(bundle.orders, bundle.produced)
         if rows is not None:
             bundle, produced = bundle.take(rows), produced[rows]
-        ticks = np.array([tick for tick, step in self.timeline.at if step == 0], np.int64)
-        places = np.array([place for place, (_, step) in enumerate(self.timeline.at) if step == 0], np.int64)
+        places = np.flatnonzero(self.timeline.at.steps == 0)
+        ticks = self.timeline.at.clocks[places]
         read = int(np.searchsorted(produced, ticks[-1], side="right")) if len(ticks) else 0
         if read < len(produced):  # enough had come before
             bundle, produced = bundle.part(0, read), produced[:read]
@@ -93,12 +93,14 @@ class TickReader:
         progress.declare(read.label, source.watermark_origins.partitions)
         if by_file:
             progress.declare(read.label, [origin.name for origin in origins])
+        observations: list[Observations] = []
         for done, origin in enumerate(origins):
             if by_file and source.processing_time is None and self._is_enough(source, origins, done):
-                return
-            progress.observe([self._read_origin(read, source, origin)])
-            if by_file:
-                progress.end(read.label, [origin.name])
+                break
+            observations.append(self._read_origin(read, source, origin))
+        progress.observe(observations)
+        if by_file:
+            progress.end(read.label, [origin.name for origin in origins[: len(observations)]])
 
     def _is_enough(self, source: ColumnSource, origins: Sequence[Origin], done: int) -> bool:
         if self._awaited.enough is None:

@@ -18,20 +18,20 @@ from dataflow_model.plan.sources import (
 from dataflow_model.runners.engine.bounded.files import TickReader
 from dataflow_model.runners.engine.chunk import Instants, PlacedBundle
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundle
-from dataflow_model.runners.engine.lanes import Integers, array_of
+from dataflow_model.runners.engine.lanes import Integers, array_of, part
+from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.in_program import ScriptEvent
-    from dataflow_model.runners.engine.order import At
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
@@ -71,9 +71,9 @@ class InputChunk:
         signals: by place, those that take effect at the start of an instant.
     """
 
-    at: list[At]
-    closes: list[bool]
-    watermarks: dict[str, list[Watermarks]]
+    at: InstantLane
+    closes: Sequence[bool]
+    watermarks: Mapping[str, WatermarkLane]
     arrivals: dict[str, PlacedBundle] = attrs.field(factory=dict)
     signals: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
 
@@ -83,7 +83,7 @@ class InputChunk:
     @property
     def instants(self) -> Instants:
         """The instants as stages take them."""
-        return Instants([clock for clock, _ in self.at], self.closes, self.signals)
+        return Instants(Integers(self.at.clocks), self.closes, self.signals)
 
 
 @attrs.frozen
@@ -205,25 +205,46 @@ def _script_chunks(
 ) -> Iterator[InputChunk]:
     """Yield instants in chunks; one ends, too, where a signal has arrived."""
     known = dict.fromkeys(labels, MIN_WATERMARKS)
-    chunk, elements = InputChunk([], [], {label: [] for label in labels}), 0
+    gathered: list[Instant] = []
+    reached: list[dict[str, Watermarks]] = []
+    elements = 0
+    taking_effect: tuple[str, ...] = ()
     for instant in instants:
-        if len(chunk) and (signals or len(chunk) >= size.instants or elements >= size.elements):
-            yield chunk
-            chunk, elements = InputChunk([], [], {label: [] for label in labels}), 0
-        place = len(chunk)
-        taking_effect = (*(() if place else _taken(signals)), *instant.signals)
-        if taking_effect:
-            chunk.signals[place] = taking_effect
-        chunk.at.append((instant.clock, instant.step))
-        chunk.closes.append(instant.closes)
+        if gathered and (signals or len(gathered) >= size.instants or elements >= size.elements):
+            yield _chunk(gathered, reached, taking_effect)
+            gathered, reached, elements = [], [], 0
+        if not gathered:
+            taking_effect = _taken(signals)
+        known = {**known, **instant.watermarks}
+        gathered.append(instant)
+        reached.append(known)
+        elements += sum(map(len, instant.arrivals.values()))
+    if gathered:
+        yield _chunk(gathered, reached, taking_effect)
+
+
+def _chunk(
+    instants: Sequence[Instant], reached: Sequence[Mapping[str, Watermarks]], taking_effect: tuple[str, ...]
+) -> InputChunk:
+    """Put instants together.
+
+    Args:
+        instants: the instants, at least one.
+        reached: by instant and source, its watermarks.
+        taking_effect: the signals that have arrived, which take effect at the first.
+    """
+    chunk = InputChunk(
+        InstantLane.of([(instant.clock, instant.step) for instant in instants]),
+        [instant.closes for instant in instants],
+        {label: WatermarkLane.of([at[label] for at in reached]) for label in reached[0]},
+    )
+    for place, instant in enumerate(instants):
+        signals = (*(() if place else taking_effect), *instant.signals)
+        if signals:
+            chunk.signals[place] = signals
         for cut, bundle in instant.arrivals.items():
             chunk.arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
-            elements += len(bundle)
-        known.update(instant.watermarks)
-        for label, column in chunk.watermarks.items():
-            column.append(known[label])
-    if len(chunk):
-        yield chunk
+    return chunk
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -235,7 +256,6 @@ def _file_chunks(ticks: TickReader, signals: deque[str], size: Size) -> Iterator
     What the program holds is all there at the first tick, and over with it; so is a source that has no rows.
     """
     timeline = ticks.timeline
-    watermarks = timeline.watermarks_of_sources()
     places = {cut: array_of(placed.places) for cut, placed in ticks.arrivals.items()}
     counts = sum((np.bincount(at, minlength=len(timeline)) for at in places.values()), np.zeros(len(timeline), int))
     until = np.cumsum(counts)
@@ -245,9 +265,9 @@ def _file_chunks(ticks: TickReader, signals: deque[str], size: Size) -> Iterator
         filled = int(np.searchsorted(until, before + size.elements)) + 1
         stop = min(filled, start + size.instants, len(timeline))
         chunk = InputChunk(
-            timeline.at[start:stop],
-            timeline.closes[start:stop],
-            {label: column[start:stop] for label, column in watermarks.items()},
+            timeline.at.part(start, stop),
+            part(timeline.closes, start, stop),
+            {label: lane.part(start, stop) for label, lane in timeline.watermarks.items()},
         )
         for cut, at in places.items():
             first, last = np.searchsorted(at, [start, stop]).tolist()

@@ -8,21 +8,24 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from dataflow_model.runners.engine.core.columns import taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.core.program import compile_tree
 from dataflow_model.runners.engine.core.states import TreeColumns, restore, states_of
 from dataflow_model.runners.engine.key_store import CLOCK, StoredKey, earliest
+from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.queues import Deadlines
 from dataflow_model.runners.engine.resharding import keys_of_share
 from dataflow_model.runners.engine.settled import SettledKeys
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.runners.engine.watermarks import WatermarkLane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.chunk import Chunk, Produced
     from dataflow_model.runners.engine.queues import Dues
     from dataflow_model.runners.engine.resharding import Share
+    from dataflow_model.runners.engine.watermarks import Watermarks
 
 __all__ = ["DurableMachine"]
 
@@ -174,7 +178,7 @@ class _DurableGrouping(CoreGrouping):
         """Tell whether the trigger waits for one of some signals."""
         return not self._signals.keys().isdisjoint(names)
 
-    def _begin(self, keys: Sequence[Any]) -> NDArray[np.int64]:
+    def _begin(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
         numbers = super()._begin(keys)
         fresh, self.keys.fresh = self.keys.fresh, []
         self.load([self.keys.encoded[number] for number in fresh or ()])
@@ -223,14 +227,15 @@ class DurableMachine(CoreMachine):
         produced = super().run(chunk)
         hold = self._stored.hold()
         if hold is not None:
-            produced.watermarks = [watermarks.held(hold) for watermarks in produced.watermarks]
+            produced.watermarks = WatermarkLane.of(produced.watermarks).held(hold)
         return produced
 
     def _load_due(self, chunk: Chunk) -> None:
         """Read back the keys that a deadline or a signal of a chunk concerns; those of its elements follow."""
-        reached = functools.reduce(Watermarks.advance, chunk.watermarks, self.watermarks)
+        advanced = WatermarkLane.of(chunk.watermarks).advanced(self.watermarks)
+        reached = advanced[-1] if len(advanced) else self.watermarks
         further = reached.further(self._width)
-        clock = max([self._core.machine.clock, *chunk.instants.clocks])
+        clock = int(np.max(array_of(chunk.instants.clocks), initial=self._core.machine.clock))
         keys = self._stored.due([reached.low, clock, *(further[line] for line in self._lines)])
         if any(map(self._grouping.waits_for, chunk.instants.signals.values())):
             keys = list(self._stored.entries)

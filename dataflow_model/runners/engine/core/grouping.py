@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.plan.strategy import LateData
@@ -48,7 +49,7 @@ class Chunk:
     """Instants in order, and the elements in each.
 
     Attributes:
-        keys: by row.
+        keys: by row; a column where all are alike, see `Pairs.keys_are_alike`.
         values: by row; an array of 64-bit integers where the values are that.
         row, start, end, kind, time: each element in each of its windows, a row's windows side by side.
         clock, watermark, closes, until: by instant: the clocks, whether its tick is complete, and how many elements
@@ -57,7 +58,7 @@ class Chunk:
         signals: by instant, the names of those that take effect at its beginning.
     """
 
-    keys: Sequence[Any]
+    keys: Sequence[Any] | pa.ChunkedArray
     values: Sequence[Any] | NDArray[np.int64]
     row: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -124,6 +125,7 @@ class CoreGrouping:
         keys: the keys by number.
         machine: the compiled machine.
         percentiles: those of the watermark below 100 that the trigger waits for, lowest first.
+        numbers: the number of each row's key, until `recycle`.
         fold: what calls the combiner.
     """
 
@@ -136,7 +138,7 @@ class CoreGrouping:
         self.trigger = repr(node.strategy.trigger)
         self._signals = {name: number for number, name in enumerate(program.signals)}
         self._combine = node.combine
-        self._numbers = np.empty(0, np.int64)
+        self.numbers = np.empty(0, np.int64)
         self._windows: list[Window] = []
         self._kinds: dict[Window, int] = {}
         self.fold = PythonFold(node.combine)
@@ -196,22 +198,18 @@ class CoreGrouping:
         )
         return self._panes(chunk.keys, chunk.values, chunk.row, {}, np.empty(0, np.int64))
 
-    def _begin(self, keys: Sequence[Any]) -> NDArray[np.int64]:
+    def _begin(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
         """Return the numbers of a chunk's keys, with room made for them."""
-        self.recycle()
-        numbers = self._numbers = self.keys.numbers(keys)
+        numbers = self.numbers = self.keys.numbers(keys)
         self.machine.cells.admit_keys(len(self.keys))
         return numbers
 
     def recycle(self) -> None:
-        """Forget the last chunk: its panes have been taken, and the numbers of keys in them are used again.
-
-        The next `run` does so too.
-        """
+        """Forget the last chunk, once its panes have been taken: the numbers of keys without cells are used again."""
         cells = self.machine.cells
-        touched = np.concatenate([self._numbers, _taken(cells.keys_freed, cells.freed_count)])
+        touched = np.concatenate([self.numbers, _taken(cells.keys_freed, cells.freed_count)])
         self.keys.release(touched[_taken(cells.cells_of_key, len(self.keys))[touched] == 0])
-        self._numbers = touched[:0]
+        self.numbers = touched[:0]
         self.machine.recycle()
 
     def _numbered(
@@ -288,7 +286,7 @@ class CoreGrouping:
 
     def _panes(
         self,
-        keys: Sequence[Any],
+        keys: Sequence[Any] | pa.ChunkedArray,
         values: Sequence[Any] | NDArray[np.int64],
         rows: NDArray[np.int64],
         live: dict[int, int],
@@ -306,7 +304,8 @@ class CoreGrouping:
         panes = _taken(self.machine.panes.key, self.machine.panes.count)
         shown = None
         if self.keys.varied:
-            shown = self.keys.shown_by_pane(self.machine.log, self._numbers, keys, live, panes)
+            looks = keys.to_pylist() if isinstance(keys, pa.ChunkedArray) else keys
+            shown = self.keys.shown_by_pane(self.machine.log, self.numbers, looks, live, panes)
         return self._ordered(self._values(values, rows), shown, hold)
 
     def _values(

@@ -13,49 +13,52 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dataflow_model.errors import UserCodeError
-from dataflow_model.metrics.collecting import SlowestKeys, current, enter, took
+from dataflow_model.metrics.collecting import SlowestKeys, current, enter, took_several
 from dataflow_model.metrics.tally import SLOW_KEPT
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.bundle import Bundle, Update
+from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.core.grouping import Chunk as ColumnChunk
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.operations import (
     ADD,
     FIRE,
-    PANE_BY_TRIGGER,
-    PANE_FIRST,
-    PANE_LAST,
+    GLOBAL_KIND,
+    INTERVAL_KIND,
     PANE_LATE,
     PANE_ON_TIME,
     PANE_RETRACTION,
 )
-from dataflow_model.runners.engine.lanes import array_of
+from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
+from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
-from dataflow_model.runners.engine.order import ELEMENT, Order, of_timer, rising
+from dataflow_model.runners.engine.order import ELEMENT, rising
 from dataflow_model.runners.engine.sharding import encoded_key
 from dataflow_model.runners.engine.user_code import at_window, user_error
-from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
-from dataflow_model.values import PaneInfo, PaneTiming, Window, as_pair, encode_key
+from dataflow_model.values import PaneTiming, as_pair, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.chunk import Bucket, Chunk
     from dataflow_model.runners.engine.core.grouping import Panes
+    from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.engine.resharding import Share
+    from dataflow_model.values import Window
 
 __all__ = ["CoreMachine"]
 
 _FEW: Final = 20_000
 """A bucket is run in parts of at least so many elements, which bounds the cells that there are at a time."""
 _NO_ROW: Final = -1
-_TIMINGS: Final = {0: PaneTiming.EARLY, PANE_ON_TIME: PaneTiming.ON_TIME, PANE_LATE: PaneTiming.LATE}
+_PAIR: Final = 2
 _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
 
 
@@ -91,46 +94,43 @@ class CoreMachine:
         self._width = len(everywhere)
         self._lines = [everywhere.index(percentile) for percentile in self._core.percentiles]
         self._hold = int(MAX_TIMESTAMP)
-        self._infos: dict[tuple[int, int, int], PaneInfo] = {}
 
     # Running -------------------------------------------------------------------------------------------------------
 
     def run(self, chunk: Chunk) -> Produced:
         """Run the instants of a chunk in order; see `KeyedMachine`."""
         enter(self.label)
-        bundle, places = chunk.elements.bundle, chunk.elements.places
-        for count in Counter(places).values():
-            took(self.label, count)
+        bundle, places = chunk.elements.bundle, array_of(chunk.elements.places)
+        took_several(self.label, np.bincount(places))
         began = time.perf_counter()
-        watermarks = list(itertools.accumulate(chunk.watermarks, Watermarks.advance, initial=self.watermarks))[1:]
-        rows = self._rows(bundle)
+        watermarks = WatermarkLane.of(chunk.watermarks).advanced(self.watermarks)
+        keys, values = self._pairs(bundle)
         row, start, end, kind = self._placed(bundle.windows)
         instants = chunk.instants
-        further = np.array([watermark.further(self._width) for watermark in watermarks], np.int64)
+        further = watermarks.further(self._width)
         columns = ColumnChunk(
-            keys=[key for key, _ in rows],
-            values=[value for _, value in rows],
+            keys=keys,
+            values=values,
             row=row,
             start=start,
             end=end,
             kind=kind,
             time=array_of(bundle.times)[row],
-            clock=np.array(instants.clocks, np.int64),
-            watermark=np.array([watermark.low for watermark in watermarks], np.int64),
-            closes=np.array(instants.closes, np.int64),
-            until=np.searchsorted(array_of(places)[row], np.arange(len(instants)), side="right"),
-            further=[further[:, line] for line in self._lines] if watermarks else [],
+            clock=array_of(instants.clocks),
+            watermark=watermarks.low,
+            closes=np.fromiter(instants.closes, np.int64, len(instants)),
+            until=np.searchsorted(places[row], np.arange(len(instants)), side="right"),
+            further=[further[:, line] for line in self._lines],
             signals=[instants.signals.get(place, ()) for place in range(len(instants))] if instants.signals else None,
         )
-        panes = self._run(columns, rows, self._core.run)
-        self._note_slowest(columns.keys, time.perf_counter() - began)
-        produced = Produced()
+        panes = self._run(columns, bundle.values, self._core.run)
+        self._note_slowest(time.perf_counter() - began)
+        produced = Produced(watermarks=watermarks.held(panes.hold))
         if len(panes):
-            produced.outputs[MAIN] = PlacedBundle(self._bundle(panes, bundle.orders), panes.instant.tolist())
-        holds = panes.hold.tolist()
-        produced.watermarks = [watermark.held(hold) for watermark, hold in zip(watermarks, holds, strict=True)]
-        if watermarks:
-            self.watermarks, self._hold = watermarks[-1], holds[-1]
+            produced.outputs[MAIN] = PlacedBundle(self._bundle(panes, bundle.orders), Integers(panes.instant))
+        if len(watermarks):
+            self.watermarks, self._hold = watermarks[-1], int(panes.hold[-1])
+        self._core.recycle()
         return produced
 
     def run_bounded(self, bucket: Bucket) -> Produced:
@@ -161,14 +161,14 @@ class CoreMachine:
         began = time.perf_counter()
         bounds = list(itertools.pairwise([*firsts, len(elements)]))
         elements.orders = [order for begin, end in bounds for order in rising(elements.orders[begin:end])]
-        rows = self._rows(elements)
+        keys, values = self._pairs(elements)
         row, start, end, kind = self._placed(elements.windows)
-        times = np.array(elements.times, np.int64)
+        times = array_of(elements.times)
         begins = np.zeros(len(elements), np.int64)
         begins[np.array(firsts, np.int64)] = 1
         columns = ColumnChunk(
-            keys=[key for key, _ in rows],
-            values=[value for _, value in rows],
+            keys=keys,
+            values=values,
             row=row,
             start=start,
             end=end,
@@ -179,44 +179,55 @@ class CoreMachine:
             closes=begins,
             until=np.searchsorted(row, np.arange(len(elements)), side="right"),
         )
-        panes = self._run(columns, rows, self._core.run_by_key)
+        panes = self._run(columns, elements.values, self._core.run_by_key)
         output = self._bundle(panes, elements.orders)
         of_key = np.searchsorted(panes.instant, np.array([*firsts, len(elements)]))  # instants are rows here
         pairs = itertools.pairwise(of_key.tolist())
-        output.orders = [order for begin, end in pairs for order in rising(output.orders[begin:end])]
+        orders = list(output.orders)
+        output.orders = [order for begin, end in pairs for order in rising(orders[begin:end])]
         seconds = (time.perf_counter() - began) / len(elements)
         for first, until in bounds:
-            slowest.offer(rows[first][0], seconds * (until - first), until - first)
+            slowest.offer(elements.values[first][0], seconds * (until - first), until - first)
+        self._core.recycle()
         return output
 
-    def _run(self, columns: ColumnChunk, rows: Sequence[tuple[Any, Any]], run: Callable[[ColumnChunk], Panes]) -> Panes:
+    def _run(self, columns: ColumnChunk, elements: Sequence[Any], run: Callable[[ColumnChunk], Panes]) -> Panes:
         """Run a chunk, count what it did, and report what functions of the user's raise."""
         machine = self._core.machine
         late, closed = machine.dropped_because_late, machine.dropped_because_closed
         machine.begin(ELEMENT, _NO_ROW)
         self._core.fold.place = 0
-        if rows:
+        if len(elements):
             self._lifetime.set_up()
         try:
             panes = run(columns)
         except UserCodeError:
             raise
         except Exception as error:
-            raise self._reported(error, rows) from error
-        self._count("elements_in", len(rows))
+            raise self._reported(error, elements) from error
+        self._count("elements_in", len(elements))
         self._count("dropped_because_late", machine.dropped_because_late - late)
         self._count("dropped_because_closed", machine.dropped_because_closed - closed)
         return panes
 
-    def _rows(self, bundle: Bundle) -> list[tuple[Any, Any]]:
-        """Return the elements, if all are pairs."""
+    def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | pa.ChunkedArray, Sequence[Any] | NDArray[np.int64]]:
+        """Return keys and values of the elements, if all are pairs."""
         assert not bundle.updates, f"{self.label!r} takes nothing back"  # noqa: S101 - the plan says so
-        return [as_pair(value, self.label) for value in bundle.values]
+        elements = bundle.values
+        if isinstance(elements, Pairs) and elements.keys_are_alike():
+            return elements.keys, elements.numbers_or_values()
+        for element in elements:
+            if type(element) is not tuple or len(element) != _PAIR:
+                as_pair(element, self.label)
+        return [key for key, _ in elements], [value for _, value in elements]
 
     def _placed(
         self, windows: Sequence[tuple[Window, ...]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the row of each element in each of its windows, and the window's start, end and kind."""
+        if isinstance(windows, Intervals):
+            kind = GLOBAL_KIND if windows.is_global else INTERVAL_KIND
+            return np.arange(len(windows)), windows.starts, windows.ends, np.full(len(windows), kind, np.int64)
         bounds: dict[Window, tuple[int, int, int]] = {}
         rows: list[int] = []
         placed: list[tuple[int, int, int]] = []
@@ -232,73 +243,47 @@ class CoreMachine:
 
     # Panes ---------------------------------------------------------------------------------------------------------
 
-    def _bundle(self, panes: Panes, orders: Sequence[Order]) -> Bundle:
+    def _bundle(self, panes: Panes, inputs: Sequence[Order]) -> Bundle:
         """Return panes as elements.
 
         Args:
             panes: the panes.
-            orders: where each row of the input stands.
+            inputs: where each row of the input stands.
         """
         core = self._core
         values = panes.values.tolist() if isinstance(panes.values, np.ndarray) else panes.values
-        numbers, phases, flags = panes.key.tolist(), panes.phase.tolist(), panes.flags.tolist()
-        keys = panes.shown or list(map(core.keys.shown.__getitem__, numbers))
-        windows: dict[tuple[int, int, int], tuple[Window, ...]] = {}
-        output = Bundle(list(zip(keys, values, strict=True)), panes.time.tolist(), produced=panes.produced.tolist())
-        in_windows: list[tuple[Window, ...]] = []
-        for bounds in zip(panes.start.tolist(), panes.end.tolist(), panes.kind.tolist(), strict=True):
-            if bounds not in windows:
-                windows[bounds] = (core.window(*bounds),)
-            in_windows.append(windows[bounds])
-        output.windows = in_windows
-        infos = zip(flags, panes.index.tolist(), panes.on_time_index.tolist(), strict=True)
-        output.panes = [self._info(flag & ~PANE_RETRACTION, index, on_time) for flag, index, on_time in infos]
-        causes = zip(
-            phases,
-            panes.at.tolist(),
-            panes.cause_start.tolist(),
-            panes.cause_end.tolist(),
-            panes.cause_kind.tolist(),
-            numbers,
-            strict=True,
+        keys = panes.shown or list(map(core.keys.shown.__getitem__, panes.key.tolist()))
+        orders = PaneOrders(panes, inputs, core.window, core.keys.encoded)
+        output = Bundle(
+            values=list(zip(keys, values, strict=True)),
+            times=Integers(panes.time),
+            windows=self._windows(panes),
+            panes=PaneInfos(panes.flags & ~PANE_RETRACTION, panes.index, panes.on_time_index, core.trigger),
+            orders=orders,
+            produced=Integers(panes.produced),
         )
-        heads = [
-            (phase, *orders[at]) if phase == ELEMENT else (phase, self._timer(at, (start, end, kind), number))
-            for phase, at, start, end, kind, number in causes
-        ]
-        output.orders = [Order((*head, number)) for head, number in zip(heads, panes.number.tolist(), strict=True)]
-        for place, emission in enumerate(panes.emission.tolist()):
-            if emission >= 0:
-                named = (self.label, (*heads[place], emission))
-                output.updates[place] = Update(named, is_retraction=bool(flags[place] & PANE_RETRACTION))
+        if (panes.emission >= 0).any():
+            output.updates = PaneUpdates(self.label, orders, panes.emission, (panes.flags & PANE_RETRACTION) != 0)
         self._count_panes(panes.flags)
         return output
 
-    def _timer(self, at: int, bounds: tuple[int, int, int], key: int) -> tuple[Any, ...]:
-        start, end, kind = bounds
-        window = self._core.window(start, end, kind if kind >= 0 else ~kind)
-        return of_timer(at, window, self._core.keys.encoded[key])
-
-    def _info(self, flags: int, index: int, on_time_index: int) -> PaneInfo:
-        """Return the info of a pane; equal ones share an object."""
-        info = self._infos.get((flags, index, on_time_index))
-        if info is None:
-            info = PaneInfo(
-                index,
-                on_time_index,
-                bool(flags & PANE_FIRST),
-                bool(flags & PANE_LAST),
-                _TIMINGS[flags & (PANE_ON_TIME | PANE_LATE)],
-                self._core.trigger if flags & PANE_BY_TRIGGER else None,
-            )
-            if len(self._infos) < _FEW:
-                self._infos[flags, index, on_time_index] = info
-        return info
+    def _windows(self, panes: Panes) -> Sequence[tuple[Window, ...]]:
+        """Return the window of each pane."""
+        for kind, is_global in ((INTERVAL_KIND, False), (GLOBAL_KIND, True)):
+            if (panes.kind == kind).all():
+                return Intervals(panes.start, panes.end, is_global=is_global)
+        windows: dict[tuple[int, int, int], tuple[Window, ...]] = {}
+        in_windows: list[tuple[Window, ...]] = []
+        for bounds in zip(panes.start.tolist(), panes.end.tolist(), panes.kind.tolist(), strict=True):
+            if bounds not in windows:
+                windows[bounds] = (self._core.window(*bounds),)
+            in_windows.append(windows[bounds])
+        return in_windows
 
     def _count_panes(self, flags: NDArray[np.int64]) -> None:
         retracted = (flags & PANE_RETRACTION) != 0
         self._count("retractions", int(retracted.sum()))
-        for flag, timing in _TIMINGS.items():
+        for flag, timing in PANE_TIMINGS.items():
             is_timed = (flags & (PANE_ON_TIME | PANE_LATE)) == flag
             self._count(_COUNTERS[timing], int((is_timed & ~retracted).sum()))
 
@@ -306,18 +291,19 @@ class CoreMachine:
         if count:
             self.counters[name] += count
 
-    def _note_slowest(self, keys: Sequence[Any], seconds: float) -> None:
+    def _note_slowest(self, seconds: float) -> None:
         """Have the tally know the keys with most elements: a chunk's time is shared out by their number."""
         tally = current()
-        if tally is not None and keys and tally.times_a_bundle():
-            numbers, counts = np.unique(self._core.keys.numbers(keys), return_counts=True)
+        rows = self._core.numbers
+        if tally is not None and len(rows) and tally.times_a_bundle():
+            numbers, counts = np.unique(rows, return_counts=True)
             for place in np.argsort(-counts, kind="stable")[:SLOW_KEPT].tolist():
                 count = int(counts[place])
-                tally.spent(self.label, self._core.keys.shown[int(numbers[place])], seconds * count / len(keys), count)
+                tally.spent(self.label, self._core.keys.shown[int(numbers[place])], seconds * count / len(rows), count)
 
     # Errors --------------------------------------------------------------------------------------------------------
 
-    def _reported(self, error: Exception, rows: Sequence[tuple[Any, Any]]) -> Exception:
+    def _reported(self, error: Exception, elements: Sequence[Any]) -> Exception:
         """Return what to raise in place of an error: it names the element, or else the window, that was at hand."""
         core, machine = self._core, self._core.machine
         log, place = machine.log, core.fold.place
@@ -327,17 +313,17 @@ class CoreMachine:
                 pane = arguments[place - 1]
                 cause = machine.panes.cause[pane]
                 if machine.causes.phase[cause] == ELEMENT:
-                    return user_error(error, self.label, rows[machine.causes.at[cause]], hint=None)
+                    return user_error(error, self.label, elements[machine.causes.at[cause]], hint=None)
                 return self._at_window(error, pane)
             number = next((arguments[at] for at in range(place - 1, log.count) if kinds[at] == ADD), None)
-            return error if number is None else user_error(error, self.label, rows[number], hint=None)
+            return error if number is None else user_error(error, self.label, elements[number], hint=None)
         if machine.at != _NO_ROW:
-            return user_error(error, self.label, rows[machine.at], hint=None)
-        for row in rows:
+            return user_error(error, self.label, elements[machine.at], hint=None)
+        for element in elements:
             try:
-                encode_key(row[0])
+                encode_key(element[0])
             except Exception as refused:  # noqa: BLE001 - it is reported
-                return user_error(refused, self.label, row, hint=None)
+                return user_error(refused, self.label, element, hint=None)
         return error
 
     def _at_window(self, error: Exception, pane: int) -> Exception:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT
 from dataflow_model.values import encode_key
@@ -61,8 +62,16 @@ class KeyTable:
         """Return how many keys have a number."""
         return len(self._numbers)
 
-    def numbers(self, keys: Sequence[Any]) -> NDArray[np.int64]:
-        """Return the number of each key; a key that is new gets one."""
+    def numbers(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
+        """Return the number of each key; a key that is new gets one.
+
+        Args:
+            keys: the keys; those of a column have to be alike, see `Pairs.keys_are_alike`.
+        """
+        if isinstance(keys, pa.ChunkedArray):
+            column = keys.combine_chunks().dictionary_encode()
+            places: NDArray[np.int32] = column.indices.to_numpy()
+            return self.numbers(column.dictionary.to_pylist())[places]
         kinds = set(map(type, keys))
         plain = self._plain.get(kinds.pop()) if len(kinds) == 1 else None
         if plain is None:

@@ -18,7 +18,7 @@ from dataflow_model.runners.engine.shard import least_by_instant
 from dataflow_model.runners.engine.sharding import shards_of
 from dataflow_model.runners.engine.side_join import JoinState
 from dataflow_model.runners.engine.timeline import ReplayProgress
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.runners.engine.watermarks import WatermarkLane, Watermarks
 from dataflow_model.runners.sharded.rows import PackedBundle
 from dataflow_model.runners.sharded.state.log import Delta
 from dataflow_model.runners.sharded.state.meta import ShardMeta
@@ -145,7 +145,7 @@ def share(
     """
     positions = dict(carried.positions)
     latest = carried.latest
-    known = {producer: [Watermarks(low)] for producer, low in carried.watermarks.items()}
+    known = {producer: WatermarkLane.of([Watermarks(low)]) for producer, low in carried.watermarks.items()}
     for label in stage.engines:
         if label not in positions:
             (watermarks,) = least_by_instant(program.staged.feeds[label], known, 1)

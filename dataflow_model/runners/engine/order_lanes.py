@@ -1,0 +1,246 @@
+"""Where elements stand, as columns: orders that are tuples only when they are looked at."""
+
+from __future__ import annotations
+
+import abc
+import copy
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dataflow_model.runners.engine.lanes import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["InstantLane", "OrderLane", "RowOrders"]
+
+
+class InstantLane(Lane["tuple[int, int]"]):
+    """Where instants stand.
+
+    Attributes:
+        clocks: the clock's value at each.
+        steps: what tells instants at one value apart.
+
+    Example:
+        >>> InstantLane(np.array([60, 60]), np.array([0, 1]))
+        [(60, 0), (60, 1)]
+    """
+
+    def __init__(self, clocks: NDArray[np.int64], steps: NDArray[np.int64]) -> None:
+        self.clocks, self.steps = clocks, steps
+
+    @classmethod
+    def of(cls, at: Sequence[tuple[int, int]]) -> InstantLane:
+        """Return places as a lane, which they may be already."""
+        if isinstance(at, InstantLane):
+            return at
+        columns = np.array(at, np.int64).reshape(len(at), 2)
+        return cls(columns[:, 0], columns[:, 1])
+
+    def __len__(self) -> int:
+        return len(self.clocks)
+
+    def items(self) -> Iterator[tuple[int, int]]:
+        """Return an iterator over the places."""
+        return zip(self.clocks.tolist(), self.steps.tolist(), strict=True)
+
+    def item(self, row: int) -> tuple[int, int]:
+        """Return where an instant stands."""
+        return int(self.clocks[row]), int(self.steps[row])
+
+    def part(self, start: int, stop: int) -> InstantLane:
+        """Return the instants `[start, stop)`."""
+        return InstantLane(self.clocks[start:stop], self.steps[start:stop])
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> InstantLane:
+        """Return some instants."""
+        places = np.asarray(rows, np.int64)
+        return InstantLane(self.clocks[places], self.steps[places])
+
+    def before(self, at: tuple[int, int]) -> int:
+        """Return how many of the instants stand before another one."""
+        clock, step = at
+        return int(((self.clocks < clock) | ((self.clocks == clock) & (self.steps < step))).sum())
+
+    def places_of(self, others: InstantLane) -> NDArray[np.int64]:
+        """Return the place here of each of some other instants, −1 for those that are not here; these have to rise.
+
+        Example:
+            >>> InstantLane.of([(60, 0), (60, 1), (90, 0)]).places_of(InstantLane.of([(90, 0), (60, 1), (70, 0)]))
+            array([ 2,  1, -1])
+        """
+        count = len(self)
+        _, clocks = np.unique(np.concatenate([self.clocks, others.clocks]), return_inverse=True)
+        steps, numbers = np.unique(np.concatenate([self.steps, others.steps]), return_inverse=True)
+        ranks = clocks * len(steps) + numbers
+        places = np.searchsorted(ranks[:count], ranks[count:])
+        is_here = places < count
+        is_here[is_here] = ranks[places[is_here]] == ranks[count:][is_here]
+        return np.where(is_here, places, -1)
+
+    def joined(self, other: Lane[Any]) -> InstantLane | None:
+        """Return the instants of both."""
+        if not isinstance(other, InstantLane):
+            return None
+        return InstantLane(np.concatenate([self.clocks, other.clocks]), np.concatenate([self.steps, other.steps]))
+
+
+class OrderLane(Lane[Any]):
+    """Orders in columns; subclasses say where the elements stood at first.
+
+    Attributes:
+        numbers: of each element, its number among what functions have made of one; `None` if they have made nothing.
+        before, behind: what all orders begin and end with.
+    """
+
+    numbers: NDArray[np.int64] | None = None
+    before: tuple[Any, ...] = ()
+    behind: tuple[Any, ...] = ()
+
+    @abc.abstractmethod
+    def bare(self) -> Iterable[tuple[Any, ...]]:
+        """Return the orders as they were at first, without number, beginning and end."""
+
+    @abc.abstractmethod
+    def bare_item(self, row: int) -> tuple[Any, ...]:
+        """Return one of them."""
+
+    @abc.abstractmethod
+    def keys(self) -> list[NDArray[np.int64]]:
+        """Return arrays by which the orders as they were at first compare, the least significant first."""
+
+    @abc.abstractmethod
+    def select(self, places: slice | NDArray[np.int64]) -> None:
+        """Keep only some of the orders as they were at first; called on a copy."""
+
+    def items(self) -> Iterator[tuple[Any, ...]]:
+        """Return an iterator over the orders."""
+        before, behind = self.before, self.behind
+        if self.numbers is not None:
+            numbers = self.numbers.tolist()
+            return ((*before, *row, number, *behind) for row, number in zip(self.bare(), numbers, strict=True))
+        return ((*before, *row, *behind) for row in self.bare()) if before or behind else iter(self.bare())
+
+    def item(self, row: int) -> tuple[Any, ...]:
+        """Return an order."""
+        number = () if self.numbers is None else (int(self.numbers[row]),)
+        return (*self.before, *self.bare_item(row), *number, *self.behind)
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return the orders `[start, stop)`."""
+        return self._some(slice(start, stop))
+
+    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Self:
+        """Return the orders at these places."""
+        return self._some(np.asarray(rows, np.int64))
+
+    def numbered(self, causes: NDArray[np.int64]) -> Self | None:
+        """Return where elements stand, each by its cause and then its number among those of one cause.
+
+        Args:
+            causes: of each element, the place here of what it was made of, rising; the result is `None` if these
+                have a number already.
+        """
+        if self.numbers is not None or self.before or self.behind:
+            return None
+        places = np.arange(len(causes))
+        begins = np.ones(len(causes), np.bool_)
+        begins[1:] = causes[1:] != causes[:-1]
+        numbered = self._some(causes)
+        numbered.numbers = places - np.maximum.accumulate(np.where(begins, places, 0))
+        return numbered
+
+    def between(self, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Self:
+        """Return orders with more in front of them and behind them."""
+        longer = copy.copy(self)
+        longer.before, longer.behind = (*before, *self.before), (*self.behind, *behind)
+        return longer
+
+    def sorting(self, *major: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the places in order; `None` where they are in order already.
+
+        Args:
+            major: what counts before the orders, the most significant last.
+
+        Example:
+            >>> RowOrders.of_origin("a", np.array([4, 3])).sorting()
+            array([1, 0])
+        """
+        keys = [*([] if self.numbers is None else [self.numbers]), *self.keys(), *major]
+        rises = np.ones(max(len(self) - 1, 0), np.bool_)
+        for key in keys:  # equal so far, or smaller in a more significant key
+            rises = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & rises)
+        return None if rises.all() else np.lexsort(keys)
+
+    def _some(self, places: slice | NDArray[np.int64]) -> Self:
+        some = copy.copy(self)
+        some.select(places)
+        some.numbers = None if self.numbers is None else self.numbers[places]
+        return some
+
+
+class RowOrders(OrderLane):
+    """Orders of a source's elements, which differ in origin and in the place there.
+
+    Attributes:
+        names: the names of the origins.
+        codes: of each element, the place of its origin's name.
+        sequences: of each element, its place in its origin.
+    """
+
+    def __init__(self, names: tuple[str, ...], codes: NDArray[np.int64], sequences: NDArray[np.int64]) -> None:
+        self.names, self.codes, self.sequences = names, codes, sequences
+
+    @classmethod
+    def of_origin(cls, name: str, sequences: NDArray[np.int64]) -> RowOrders:
+        """Return the orders of elements of one origin.
+
+        Example:
+            >>> RowOrders.of_origin("a", np.array([3, 4])).numbered(np.array([0, 0, 1]))
+            [('a', 3, 0), ('a', 3, 1), ('a', 4, 0)]
+        """
+        return cls((name,), np.zeros(len(sequences), np.int64), sequences)
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def bare(self) -> Iterable[tuple[Any, ...]]:
+        """Return origin and place of each."""
+        return zip([self.names[code] for code in self.codes.tolist()], self.sequences.tolist(), strict=True)
+
+    def bare_item(self, row: int) -> tuple[Any, ...]:
+        """Return origin and place of one."""
+        return self.names[int(self.codes[row])], int(self.sequences[row])
+
+    def keys(self) -> list[NDArray[np.int64]]:
+        """Return the places, and where the origins stand by name."""
+        ranks = np.empty(len(self.names), np.int64)
+        ranks[sorted(range(len(self.names)), key=self.names.__getitem__)] = np.arange(len(self.names))
+        return [self.sequences, ranks[self.codes]]
+
+    def select(self, places: slice | NDArray[np.int64]) -> None:
+        """Keep some."""
+        self.codes, self.sequences = self.codes[places], self.sequences[places]
+
+    def joined(self, other: Lane[Any]) -> RowOrders | None:
+        """Return the orders of both, if they are of one form."""
+        if not isinstance(other, RowOrders) or self.form != other.form:
+            return None
+        names = tuple(dict.fromkeys((*self.names, *other.names)))
+        recoded = np.array([names.index(name) for name in other.names], np.int64)[other.codes]
+        together = copy.copy(self)
+        together.names = names
+        together.codes = np.concatenate([self.codes, recoded])
+        together.sequences = np.concatenate([self.sequences, other.sequences])
+        if self.numbers is not None and other.numbers is not None:
+            together.numbers = np.concatenate([self.numbers, other.numbers])
+        return together
+
+    @property
+    def form(self) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
+        """What two columns have in common that can be one."""
+        return self.numbers is None, self.before, self.behind
