@@ -42,7 +42,7 @@ Each class is a subclass of `dm.DataflowError` and of a built-in exception, so t
 An exception that your own function raises is reported as `UserCodeError`, with your line, the label of the transform
 and the element.
 
-The package logs to one logger of Python's `logging`, `dataflow_model`.
+The package logs to one logger of Python's `logging`, `dataflow_model`: see [Watching a run](watching.md#the-log).
 
 <!-- Written by scripts/errors.py from the places that raise the errors. -->
 """

@@ -50,7 +50,7 @@ class Panel:
         return [f"where: {strategy.window_fn!r}", f"when: {when}", f"how: {how}"]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Figure:
     """An example of the paper or of the book, as something to run.
 
@@ -75,6 +75,9 @@ class Figure:
     focus: IntervalWindow | None = None
     bounded: bool = False
     number: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, {self.heading}>" if self.number else f"<{self.heading}>"
 
     @property
     def heading(self) -> str:

@@ -8,9 +8,11 @@ import attrs
 
 from dataflow_model.figures.catalogue import find
 from dataflow_model.figures.figure import Figure
+from dataflow_model.plan.runner import unobserved
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing import run_script
 from dataflow_model.transforms import Sum
+from dataflow_model.values.panes import Panes
 
 if TYPE_CHECKING:
     from dataflow_model.figures.figure import Panel
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PanelRun", "run"]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class PanelRun:
     """A panel and the panes that our engine gave for it.
 
@@ -30,6 +32,13 @@ class PanelRun:
     figure: Figure
     panel: Panel
     panes: tuple[Pane, ...]
+
+    def __repr__(self) -> str:
+        title = f", {self.panel.title}" if self.panel.title else ""
+        return f"<run of {self.figure!r}{title}: {len(self.panes)} panes>"
+
+    def _repr_html_(self) -> str:
+        return Panes(self.panes)._repr_html_()
 
 
 def run(figure: Figure | str) -> list[PanelRun]:
@@ -48,5 +57,6 @@ def run(figure: Figure | str) -> list[PanelRun]:
 
 def _panes(figure: Figure, panel: Panel) -> tuple[Pane, ...]:
     runner = LocalRunner() if panel.rounds is None else LocalRunner(mode="microbatch", interval=panel.rounds)
-    panes = run_script(figure.script, panel.windowing, Sum(), runner)
+    with unobserved():
+        panes = run_script(figure.script, panel.windowing, Sum(), runner)
     return tuple(pane for pane in panes if figure.focus is None or pane.window == figure.focus)

@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from dataflow_model.display import brief_fields, brief_repr, html_table
+from dataflow_model.metrics.report_table import board_of
+from dataflow_model.time import format_instant
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["DistributionValue", "RunReport", "SlowKey", "StageReport", "TransformReport", "UserMetrics"]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class DistributionValue:
     """The count, sum, minimum and maximum of some numbers; all 0 if there were none.
 
@@ -33,6 +37,9 @@ class DistributionValue:
         """The sum divided by the count; 0 if there were no numbers."""
         return self.sum / self.count if self.count else 0.0
 
+    def __repr__(self) -> str:
+        return brief_repr(self)
+
 
 @attrs.frozen
 class SlowKey:
@@ -49,7 +56,7 @@ class SlowKey:
     elements: int
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class UserMetrics:
     """The metrics that a transform's own functions have recorded, by name."""
 
@@ -57,8 +64,11 @@ class UserMetrics:
     distributions: Mapping[str, DistributionValue] = attrs.field(factory=dict)
     gauges: Mapping[str, float] = attrs.field(factory=dict)
 
+    def __repr__(self) -> str:
+        return brief_repr(self)
 
-@attrs.frozen(kw_only=True)
+
+@attrs.frozen(kw_only=True, repr=False)
 class TransformReport:
     """The report of one transform.
 
@@ -93,8 +103,15 @@ class TransformReport:
     slowest_keys: tuple[SlowKey, ...] = ()
     user: UserMetrics = UserMetrics()
 
+    def __repr__(self) -> str:
+        return brief_repr(self)
 
-@attrs.frozen(kw_only=True)
+    def _repr_html_(self) -> str:
+        fields = [(name, value) for name, value in brief_fields(self) if name != "label"]
+        return html_table(self.label, (), fields, total=len(fields))
+
+
+@attrs.frozen(kw_only=True, repr=False)
 class StageReport:
     """The report of one keyed stage. Without durable state, as in a bounded run, all numbers but `stage` are 0.
 
@@ -116,8 +133,11 @@ class StageReport:
     state_bytes_read: int = 0
     state_bytes_written: int = 0
 
+    def __repr__(self) -> str:
+        return brief_repr(self)
 
-@attrs.frozen(kw_only=True)
+
+@attrs.frozen(kw_only=True, repr=False)
 class RunReport:
     """The report of a run at one moment.
 
@@ -136,3 +156,9 @@ class RunReport:
     system_lag: Duration
     transforms: Mapping[str, TransformReport]
     stages: Mapping[int, StageReport]
+
+    def __repr__(self) -> str:
+        return f"RunReport at {format_instant(int(self.at))}\n{board_of(self)!r}"
+
+    def _repr_html_(self) -> str:
+        return board_of(self)._repr_html_()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import enum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
     from dataflow_model.time import EventTime, ProcessingTime
     from dataflow_model.values.tables import Table
 
-__all__ = ["Clock", "PipelineResult", "Runner", "RunnerState"]
+__all__ = ["Clock", "PipelineResult", "Runner", "RunnerState", "is_observed", "unobserved"]
+
+_OBSERVED: Final = contextvars.ContextVar("observed", default=True)
 
 
 class RunnerState(enum.Enum):
@@ -24,6 +28,29 @@ class RunnerState(enum.Enum):
     STOPPED = "stopped"
     DRAINED = "drained"
     FAILED = "failed"
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Start runs that are no concern of the user, such as samples: they are not logged and show no progress."""
+    token = _OBSERVED.set(False)
+    try:
+        yield
+    finally:
+        _OBSERVED.reset(token)
+
+
+def is_observed() -> bool:
+    """Return whether a run that starts here is logged and shows its progress.
+
+    Example:
+        >>> with unobserved():
+        ...     is_observed()
+        False
+        >>> is_observed()
+        True
+    """
+    return _OBSERVED.get()
 
 
 @runtime_checkable

@@ -10,8 +10,10 @@ import attrs
 import cloudpickle
 import numpy as np
 
+from dataflow_model.display import brief_repr
 from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.features import Feature
+from dataflow_model.plan.record_tables import html_of_records
 from dataflow_model.time import EventTime, ProcessingTime, format_instant
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ __all__ = [
     "MessageSink",
     "PaneColumns",
     "Record",
+    "Records",
     "Sink",
     "SinkWriter",
     "TabularSink",
@@ -37,7 +40,7 @@ __all__ = [
 ]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Record:
     """One element as a sink receives it.
 
@@ -58,6 +61,19 @@ class Record:
     is_retraction: bool = False
     order: tuple[Any, ...] = ()
     processing_time: ProcessingTime = ProcessingTime(0)
+
+    def __repr__(self) -> str:
+        return brief_repr(self, without=("order",))
+
+    def _repr_html_(self) -> str:
+        return html_of_records([self])
+
+
+class Records(list[Record]):
+    """A list of records that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return html_of_records(self)
 
 
 def values_of(records: Sequence[Record]) -> list[Any]:

@@ -1,38 +1,174 @@
-"""A run that goes on in the background: how it stands, and how its end reaches whoever waits for it."""
+"""A run in the background: its state, what it shows and logs, and how its end reaches whoever waits for it."""
 
 from __future__ import annotations
 
+import abc
+import contextlib
 import threading
+from typing import TYPE_CHECKING, Final
 
-from dataflow_model.plan.runner import RunnerState
+import attrs
+
+from dataflow_model.display import Board, Count, html_table
+from dataflow_model.errors import LOG
+from dataflow_model.plan.collecting import check_collected, table_of_collected
+from dataflow_model.plan.runner import RunnerState, is_observed
+from dataflow_model.plan.sinks import Records, TabularSink
+from dataflow_model.runners.progress import live_progress, progress_board
+from dataflow_model.runners.run_log import RunLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataflow_model.metrics.report import RunReport
+    from dataflow_model.plan.nodes import Write
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.values.tables import Table
 
 __all__ = ["BackgroundRun"]
 
+_SHOWN_SECONDS: Final = 0.25
+_LOGGED_SECONDS: Final = 10.0
+"""How often a run is looked at, with a live table and without."""
+_MOST_LINES: Final = 6
+"""Of an error that a notebook shows with the run."""
+_WAY_ON: Final = {
+    RunnerState.RUNNING: "result.report() says how far it is, wait_until_finish() waits for the end, stop() stops it.",
+    RunnerState.DONE: "result.report() has the counts of each transform and the watermarks.",
+    RunnerState.DRAINED: "result.report() has the counts of each transform and the watermarks.",
+    RunnerState.STOPPED: "A run with a checkpoint resumes when the pipeline is run with the same checkpoint.",
+    RunnerState.FAILED: "wait_until_finish() raises the error. A run with a checkpoint resumes where it failed.",
+}
+"""What the user can do next."""
 
-class BackgroundRun:
+
+class BackgroundRun(abc.ABC):
     """What the results of all runs have in common; see `PipelineResult`.
 
-    A subclass sets `_state` to what the run has ended as, or calls `_fail`, and then sets `_over`.
+    A subclass calls `_begin` before the run starts. At the end it sets `_state` to what the run has ended as, or calls
+    `_fail`, and then calls `_end`.
+
+    Args:
+        staged: the plan that runs.
+        runner: what runs it, in words.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, staged: StagedPlan, runner: str) -> None:
+        self._staged = staged
+        self._runner = runner
         self._state = RunnerState.RUNNING
         self._error: BaseException | None = None
+        self._problem = ""
+        self._ending = threading.Event()
         self._over = threading.Event()
 
     @property
     def state(self) -> RunnerState:
-        """How the run stands now."""
+        """The current state of the run."""
         return self._state
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end, at most `timeout` seconds; raise what the run failed with."""
+        """Wait for the end of the run, at most `timeout` seconds, and raise the error if it failed."""
         self._over.wait(timeout)
         if self._error is not None:
             error, self._error = self._error, None
             raise error
         return self._state
 
+    @abc.abstractmethod
+    def report(self) -> RunReport:
+        """Return a report of the run so far."""
+
+    def collected(self, label: str) -> list[Record]:
+        """Return what the `io.Collect` sink with this full label has received, in emission order.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+        """
+        check_collected(self._staged.plan, label)
+        return Records(self._records_of(label))
+
+    def table(self, label: str) -> Table:
+        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
+
+        Raises:
+            InvalidArgument: for a label that no such sink has.
+            SinkError: for a record that does not fit the others.
+        """
+        return table_of_collected(self._staged.plan, label, self.collected(label))
+
+    @abc.abstractmethod
+    def _records_of(self, label: str) -> list[Record]:
+        """Return the records that a sink has kept so far."""
+
+    # ------------------------------------------------------------------------------------------- beginning and end
+
+    def _begin(self) -> None:
+        """Note that the run starts now; called in the thread that has asked for it."""
+        self._log = RunLog(self._staged.plan, self._runner, self.report)
+        self._progress = live_progress()
+        self._watcher: threading.Thread | None = None
+        if is_observed():
+            self._watcher = threading.Thread(target=self._watch, name=f"{self._runner}: watcher", daemon=True)
+            self._watcher.start()
+
+    def _watch(self) -> None:
+        """Show how far the run is, and log what it has dropped, again and again."""
+        while not self._ending.wait(_SHOWN_SECONDS if self._progress.is_shown else _LOGGED_SECONDS):
+            # A look at a run must not disturb it. The next one may find what this one does not.
+            with contextlib.suppress(Exception):
+                self._progress.update(self._board)
+                self._log.update()
+
     def _fail(self, error: BaseException) -> None:
         """Note that the run has failed; `wait_until_finish` raises the error in the caller's thread."""
         self._error, self._state = error, RunnerState.FAILED
+        self._problem = f"{type(error).__name__}: {error}"
+
+    def _end(self) -> None:
+        """Tell everybody that the run has ended as `_state` says."""
+        self._ending.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        try:
+            self._progress.end(self._board)
+            self._log.end(self._state, self._error)
+        except Exception:  # noqa: BLE001 - the run has ended as it has: a checkpoint that is gone, say, is not its failure
+            LOG.exception("the end of a run could not be shown")
+        finally:
+            self._over.set()
+
+    def _board(self) -> Board:
+        """Return what a live table shows."""
+        board = progress_board(self.report(), self._staged)
+        return attrs.evolve(board, caption=f"{self._standing()}; {board.caption}")
+
+    def _standing(self) -> str:
+        return f"{self._runner}: {self._state.value} after {self._log.seconds:,.0f} s"
+
+    # --------------------------------------------------------------------------------------------------- showing it
+
+    def __repr__(self) -> str:
+        sinks = [f"{node.label!r} {received:,}" for node, received in self._received()]
+        return f"<{self._runner}: {self._state.value}{', received: ' if sinks else ''}{', '.join(sinks)}>"
+
+    def _repr_html_(self) -> str:
+        received = list(self._received())
+        rows = [(node.label, Count(count), repr(node.sink), _way_to(node)) for node, count in received]
+        headings = ("sink", "received", "kind", "read it") if rows else ()
+        notes = [*self._problem.splitlines()[:_MOST_LINES], _WAY_ON[self._state]]
+        return html_table(f"{self._runner}: {self._state.value}", headings, rows, total=len(rows), notes=notes)
+
+    def _received(self) -> Iterator[tuple[Write, int]]:
+        """Yield the sinks with the number of elements that each has received so far."""
+        transforms = self.report().transforms
+        for node in self._staged.sinks:
+            yield node, transforms[node.label].elements_in
+
+
+def _way_to(node: Write) -> str:
+    """Return how to read what a sink has kept, if it is kept for the program that has started the run."""
+    if isinstance(node.sink, TabularSink):
+        return f"result.table({node.label!r}) or result.collected({node.label!r})"
+    return f"result.collected({node.label!r})" if node.sink.keeps_records else ""

@@ -1,117 +1,161 @@
-"""Progress on long work: a live table on a terminal, nothing elsewhere."""
+"""Progress on long work: a live table on a terminal and in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
-import contextlib
+import contextvars
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from dataflow_model.display import Board, cell_text
+from dataflow_model.metrics.report_table import board_of
 from dataflow_model.plan.nodes import Read, Write
-from dataflow_model.time import format_duration, format_instant
+from dataflow_model.plan.runner import is_observed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from rich.table import Table
 
-    from dataflow_model.metrics.report import RunReport, TransformReport
+    from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.stages import StagedPlan
 
-__all__ = ["Progress", "live_progress", "progress_table", "watched"]
+__all__ = ["Progress", "live_progress", "progress_board", "progress_table"]
 
-_EVERY_SECONDS: Final = 0.25
-_HEADINGS: Final = ("watermark", "lag", "in", "out", "early", "on time", "late", "dropped")
+_FIRST_SECONDS: Final = 1.0
+"""A notebook keeps what it has shown, so a run that is over sooner shows nothing there."""
 
 
 class Progress(Protocol):
-    """Is told from time to time that there is something new."""
+    """Shows how far a run has come."""
 
-    def update(self, report: Callable[[], RunReport]) -> None:
-        """Show a report; where nothing is shown, none is made."""
+    is_shown: bool
+    """Whether anybody sees it; otherwise nothing needs to be found out."""
+
+    def update(self, board: Callable[[], Board]) -> None:
+        """Show a table; where none is shown, none is made."""
+        ...
+
+    def end(self, board: Callable[[], Board]) -> None:
+        """Show how it ended, or nothing any more."""
         ...
 
 
 class _Silent:
-    def update(self, report: Callable[[], RunReport]) -> None:
+    is_shown = False
+
+    def update(self, board: Callable[[], Board]) -> None:
+        """Show nothing."""
+
+    def end(self, board: Callable[[], Board]) -> None:
         """Show nothing."""
 
 
-class _Live:
-    """A `rich` table that is drawn anew in its place, a few times a second at most."""
+class _Terminal:
+    """A `rich` table that is drawn anew in its place, and disappears at the end."""
 
-    def __init__(self, labels: frozenset[str]) -> None:
+    is_shown = True
+
+    def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        # What the program prints stays where it goes: on the standard output.
-        self.live = Live(
+        # What the program prints stays on the standard output; what is logged while the table stands goes above it.
+        self._live = Live(
             console=Console(stderr=True),
             auto_refresh=False,
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=False,
+            redirect_stderr=True,
         )
-        self._labels = labels
-        self._next = 0.0
 
-    def update(self, report: Callable[[], RunReport]) -> None:
-        """Draw the table of a fresh report, unless it has just been drawn."""
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _EVERY_SECONDS
-            self.live.update(progress_table(report(), self._labels), refresh=True)
+    def update(self, board: Callable[[], Board]) -> None:
+        """Draw a fresh table in the place of the last one."""
+        self._live.start()
+        self._live.update(progress_table(board()), refresh=True)
 
-
-def watched(staged: StagedPlan) -> frozenset[str]:
-    """Return the labels that the table shows: sources, keyed transforms, sinks."""
-    ends = (node.label for node in staged.plan.nodes if isinstance(node, Read | Write))
-    return frozenset((*ends, *(node.label for node in staged.keyed)))
+    def end(self, board: Callable[[], Board]) -> None:
+        """Remove the table."""
+        del board
+        self._live.stop()
 
 
-def progress_table(report: RunReport, labels: frozenset[str]) -> Table:
-    """Return a line for each of some transforms: watermark and lag, elements, panes by timing, what was dropped.
+class _Notebook:
+    """A table below the cell that has started the run, which stays there with the end of the run."""
+
+    is_shown = True
+
+    def __init__(self) -> None:
+        # The run has a thread of its own; what it shows belongs to the cell that runs now.
+        self._cell = contextvars.copy_context()
+        self._first = time.monotonic() + _FIRST_SECONDS
+        self._handle: Any = None
+
+    def update(self, board: Callable[[], Board]) -> None:
+        """Show a fresh table in the place of the last one."""
+        if time.monotonic() >= self._first:
+            self._show(board())
+
+    def end(self, board: Callable[[], Board]) -> None:
+        """Show how it ended, where it took so long that there is a table."""
+        if self._handle is not None:
+            self._show(board())
+
+    def _show(self, board: Board) -> None:
+        if self._handle is None:
+            from IPython.display import display
+
+            self._handle = self._cell.run(display, board, display_id=True)
+        else:
+            self._cell.run(self._handle.update, board)
+
+
+def progress_board(report: RunReport, staged: StagedPlan) -> Board:
+    """Return what is shown of a report: a line for each source, keyed transform and sink.
 
     Example:
         >>> import dataflow_model as dm
+        >>> from dataflow_model.plan.stages import cut_into_stages
         >>> with dm.Pipeline() as p:
-        ...     _ = p | dm.Create([("UA", 4), ("UA", 6)]) | dm.Sum.per_key() | dm.io.Collect()
-        >>> table = progress_table(p.result.report(), frozenset({"Create", "Sum.PerKey"}))
-        >>> [list(column.cells) for column in table.columns][:5]
-        [['Create', 'Sum.PerKey'], ['+inf', '+inf'], ['0s', '0s'], ['', '2'], ['2', '1']]
+        ...     _ = p | dm.Create([("UA", 4), ("UA", 6)]) | dm.Sum.per_key() | dm.Values() | dm.io.Collect()
+        >>> board = progress_board(p.result.report(), cut_into_stages(p.plan()))
+        >>> [row[0] for row in board.rows]
+        ['Create', 'Sum.PerKey', 'Collect']
+    """
+    ends = (node.label for node in staged.plan.nodes if isinstance(node, Read | Write))
+    return board_of(report, {*ends, *(node.label for node in staged.keyed)})
+
+
+def progress_table(board: Board) -> Table:
+    """Return a board as a table for the terminal.
+
+    Example:
+        >>> table = progress_table(Board(["", "in"], [["Sum.PerKey", 2]], "one commit"))
+        >>> [list(column.cells) for column in table.columns], table.caption
+        ([['Sum.PerKey'], ['2']], 'one commit')
     """
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True, overflow="ellipsis")
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for label, transform in report.transforms.items():
-        if label in labels:
-            table.add_row(label, *_cells(transform))
-    lag = format_duration(int(report.system_lag))
-    table.caption = f"{report.commits:,} commits, the oldest work pending is {lag} old"
+    table = Table(box=None, pad_edge=False, caption=board.caption)
+    for place, heading in enumerate(board.headings):
+        table.add_column(heading, justify="right" if place else "left", no_wrap=True, overflow="ellipsis")
+    for row in board.rows:
+        table.add_row(*map(cell_text, row))
     return table
 
 
-def _cells(transform: TransformReport) -> Iterator[str]:
-    watermark, lag = transform.watermark, transform.watermark_lag
-    yield "" if watermark is None else format_instant(int(watermark))
-    yield "" if lag is None else format_duration(int(lag))
-    dropped = sum(transform.dropped.values())
-    panes = (transform.panes.get(timing, 0) for timing in ("early", "on_time", "late"))
-    for count in (transform.elements_in, transform.elements_out, *panes, dropped):
-        yield f"{count:,}" if count else ""
+def live_progress() -> Progress:
+    """Return where a run that starts here shows its progress: nowhere in tests, under CI, and where nobody looks."""
+    if not is_observed() or "PYTEST_CURRENT_TEST" in os.environ or os.environ.get("CI"):
+        return _Silent()
+    if _is_notebook():
+        return _Notebook()
+    return _Terminal() if sys.stderr.isatty() else _Silent()
 
 
-@contextlib.contextmanager
-def live_progress(staged: StagedPlan) -> Iterator[Progress]:
-    """Yield where to report to: a table on a terminal, silence elsewhere, in tests and under CI."""
-    quiet = not sys.stderr.isatty() or "PYTEST_CURRENT_TEST" in os.environ or os.environ.get("CI")
-    if quiet:
-        yield _Silent()
-        return
-    table = _Live(watched(staged))
-    with table.live:
-        yield table
+def _is_notebook() -> bool:
+    """Return whether the program runs in a kernel of Jupyter, which is only so where IPython has been imported."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None

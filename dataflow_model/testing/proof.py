@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import explain
+from dataflow_model.plan.runner import unobserved
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing import laws
 from dataflow_model.testing.arrivals import Case, Grounds, all_at_once, cases_of, elements_of, recut, script_text
@@ -116,7 +117,12 @@ def prove(
         >>> prove(counts, [(("UA", "a"), 0), (("UA", "b"), 50), (("AA", "c"), 100)], examples=20)
     """
     require_hypothesis("prove")
-    subject = Subject(pipeline)
+    with unobserved():
+        _prove(Subject(pipeline), data, examples, runner)
+
+
+def _prove(subject: Subject, data: Any, examples: int, runner: Runner | None) -> None:
+    """Look for the smallest input that breaks a law."""
     plan, _ = subject.plan(TestStream())
     grounds = Grounds.of(plan)
     cases = cases_of(data, grounds)

@@ -8,6 +8,7 @@ from dataflow_model.io import Collect
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.transforms import CombinePerKey, GroupByKey, Pipeline, Window, WindowInto
 from dataflow_model.values import Pane
+from dataflow_model.values.panes import Panes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,9 +54,9 @@ def run_script(
     return panes_of(result.collected("panes"))
 
 
-def panes_of(records: Iterable[Record]) -> list[Pane]:
+def panes_of(records: Iterable[Record]) -> Panes:
     """Return the records of a `Collect` of (key, value) pairs as panes."""
-    return [
+    return Panes(
         Pane(
             key=record.value[0],
             window=record.window,
@@ -66,4 +67,4 @@ def panes_of(records: Iterable[Record]) -> list[Pane]:
             processing_time=record.processing_time,
         )
         for record in records
-    ]
+    )

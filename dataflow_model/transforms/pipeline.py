@@ -218,6 +218,10 @@ class Pipeline:
                     hint="use form='mermaid' for text, form='svg' for a picture",
                 )
 
+    def __repr__(self) -> str:
+        runner = "" if self.runner is None else f" on {self.runner!r}"
+        return f"<Pipeline of {len(self._nodes)} transforms{runner}>"
+
     def _repr_html_(self) -> str:
         return self.draw("svg") if self._nodes else "an empty pipeline"
 

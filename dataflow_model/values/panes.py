@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.display import brief_repr, html_table
+from dataflow_model.time import EventTime, ProcessingTime, format_instant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataflow_model.values.windows import Window
 
-__all__ = ["NO_FIRING", "Pane", "PaneInfo", "PaneTiming"]
+__all__ = ["NO_FIRING", "Pane", "PaneInfo", "PaneTiming", "Panes"]
 
 _CLOCK_START: Final = ProcessingTime(0)
 
@@ -32,7 +35,7 @@ class PaneTiming(enum.Enum):
         return self.name
 
 
-@attrs.frozen(order=False)
+@attrs.frozen(order=False, repr=False)
 class PaneInfo:
     """The position of a pane in the sequence of its window's panes, and its timing.
 
@@ -55,12 +58,27 @@ class PaneInfo:
     timing: PaneTiming = PaneTiming.UNKNOWN
     trigger: str | None = None
 
+    def __repr__(self) -> str:
+        return brief_repr(self)
+
+    def describe(self, *, is_retraction: bool = False) -> str:
+        """Say in words which pane it is; nothing for an element that no grouping has made.
+
+        Example:
+            >>> PaneInfo(index=2, timing=PaneTiming.ON_TIME, is_first=False, is_last=True).describe()
+            'on time, #2, last'
+        """
+        if self.timing is PaneTiming.UNKNOWN:
+            return "retraction" if is_retraction else ""
+        parts = ["retraction"] * is_retraction + [self.timing.name.lower().replace("_", " "), f"#{self.index}"]
+        return ", ".join(parts + ["last"] * self.is_last)
+
 
 NO_FIRING: Final = PaneInfo()
 """The pane info of an element that has not been through a grouping."""
 
 
-@attrs.frozen(order=False)
+@attrs.frozen(order=False, repr=False)
 class Pane:
     """One emitted pane, as the testing tools return it.
 
@@ -81,3 +99,33 @@ class Pane:
     info: PaneInfo
     is_retraction: bool = False
     processing_time: ProcessingTime = _CLOCK_START
+
+    def __repr__(self) -> str:
+        return brief_repr(self)
+
+    def _repr_html_(self) -> str:
+        return _html([self])
+
+
+class Panes(list[Pane]):
+    """A list of panes that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return _html(self)
+
+
+_HEADINGS: Final = ("emitted", "key", "window", "value", "pane")
+
+
+def _html(panes: Sequence[Pane]) -> str:
+    rows = (
+        (
+            format_instant(int(pane.processing_time)),
+            pane.key,
+            repr(pane.window),
+            pane.value,
+            pane.info.describe(is_retraction=pane.is_retraction),
+        )
+        for pane in panes
+    )
+    return html_table("" if panes else "no panes", _HEADINGS if panes else (), rows, total=len(panes))

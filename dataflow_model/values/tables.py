@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.display import MOST_ROWS, html_table
 from dataflow_model.errors import PlanError
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ class Table:
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name}: {field.type}" for field in self.arrow.schema)
         return f"Table({len(self)} row{'' if len(self) == 1 else 's'}: {columns})"
+
+    def _repr_html_(self) -> str:
+        names = [f"{field.name}\n{field.type}" for field in self.arrow.schema]
+        first = self.arrow.slice(0, MOST_ROWS)
+        rows = zip(*(column.to_pylist() for column in first.columns), strict=True)
+        size = f"{len(self):,} row{'' if len(self) == 1 else 's'}, {len(names)} column{'' if len(names) == 1 else 's'}"
+        return html_table("", names, rows, total=len(self), notes=[size])
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Export the columns to another library without copying them (Arrow's PyCapsule interface)."""

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
+import types
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from rich.console import Console
 
 import dataflow_model as dm
+from dataflow_model.display import Board
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.metrics.tally import Tally
+from dataflow_model.plan.runner import unobserved
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.runners.engine.straight import line_behind
-from dataflow_model.runners.progress import live_progress, progress_table, watched
+from dataflow_model.runners.progress import live_progress, progress_board, progress_table
 from dataflow_model.runners.reporting import Measured, make_report
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
-    import pytest
-
     from dataflow_model.metrics import RunReport
 
 SECOND = 1_000_000
@@ -171,10 +174,9 @@ def test_settled_keys_know_their_size() -> None:
 def test_the_table_has_a_line_for_each_source_keyed_transform_and_sink() -> None:
     p = dm.Pipeline(runner=dm.LocalRunner())
     sums(p, SCRIPT)
-    labels = watched(cut_into_stages(p.plan()))
-    assert labels == {"script", "sums", "out"}
+    board = progress_board(report_of(SCRIPT), cut_into_stages(p.plan()))
     written = io.StringIO()
-    Console(file=written, width=120).print(progress_table(report_of(SCRIPT), labels))
+    Console(file=written, width=120).print(progress_table(board))
     lines = [line.split() for line in written.getvalue().splitlines()]
     assert lines[0] == ["watermark", "lag", "in", "out", "early", "on", "time", "late", "dropped"]
     assert lines[1] == ["script", "+inf", "0s", "5"]
@@ -182,34 +184,115 @@ def test_the_table_has_a_line_for_each_source_keyed_transform_and_sink() -> None
     assert lines[3] == ["out", "7"]
 
 
-def test_on_a_terminal_the_table_is_drawn_and_elsewhere_no_report_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+class Boards:
+    """Counts how often a table is asked for."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self) -> Board:
+        self.made += 1
+        return Board(["", "in"], [["sums", self.made]], f"table {self.made}")
+
+
+def leave_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run believe that it does not run in a test; called in the test, where pytest has set its variable."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    monkeypatch.delenv("CI", raising=False)
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the clock of the live table, as its last item."""
+    clock = [60.0]
+    monkeypatch.setattr("dataflow_model.runners.progress.time.monotonic", lambda: clock[-1])
+    return clock
+
+
+def test_where_nobody_looks_no_table_is_made() -> None:
+    boards = Boards()
+    progress = live_progress()
+    progress.update(boards)
+    progress.end(boards)
+    assert not progress.is_shown
+    assert boards.made == 0
+
+
+def test_on_a_terminal_the_table_is_drawn_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    made: list[RunReport] = []
-
-    def report() -> RunReport:
-        made.append(report_of(SCRIPT))
-        return made[-1]
-
-    p = dm.Pipeline()
-    sums(p, SCRIPT)
-    staged = cut_into_stages(p.plan())
-    with live_progress(staged) as progress:
-        progress.update(report)
-    assert made == []
-    terminal = Terminal()
+    terminal, boards = Terminal(), Boards()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setattr("dataflow_model.runners.progress.time.monotonic", lambda: 60.0)
-    with live_progress(staged) as progress:
-        progress.update(report)
-        progress.update(report)
-    assert len(made) == 1  # the second came too soon to be drawn
-    assert "sums" in terminal.getvalue()
+    leave_pytest(monkeypatch)
+    progress = live_progress()
+    progress.update(boards)
+    progress.update(boards)
+    assert "table 2" in terminal.getvalue()
+    progress.end(boards)
+    assert boards.made == 2
+
+
+class Notebook:
+    """Stands for IPython in a kernel."""
+
+    kernel = True
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def display(self, board: Board, *, display_id: bool) -> Notebook:
+        assert display_id
+        self.update(board)
+        return self
+
+    def update(self, board: Board) -> None:
+        self.shown.append(board.caption)
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    found = Notebook()
+    ipython = types.ModuleType("IPython")
+    display = types.ModuleType("IPython.display")
+    ipython.get_ipython = lambda: found  # type: ignore[attr-defined] # as the package has it
+    display.display = found.display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    return found
+
+
+def test_in_a_notebook_a_long_run_has_a_table_that_stays(
+    monkeypatch: pytest.MonkeyPatch, notebook: Notebook, seconds: list[float]
+) -> None:
+    leave_pytest(monkeypatch)
+    boards = Boards()
+    progress = live_progress()
+    for second in (60.1, 60.9, 61.1, 61.7):
+        seconds.append(second)
+        progress.update(boards)
+    progress.end(boards)
+    assert notebook.shown == ["table 1", "table 2", "table 3"]
+
+
+@pytest.mark.usefixtures("seconds")
+def test_in_a_notebook_a_short_run_shows_nothing(monkeypatch: pytest.MonkeyPatch, notebook: Notebook) -> None:
+    leave_pytest(monkeypatch)
+    boards = Boards()
+    progress = live_progress()
+    progress.update(boards)
+    progress.end(boards)
+    assert notebook.shown == []
+
+
+@pytest.mark.usefixtures("notebook", "seconds")
+def test_a_sample_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_pytest(monkeypatch)
+    with unobserved():
+        assert not live_progress().is_shown
+    assert live_progress().is_shown
 
 
 def test_the_ids_that_deduplicate_keeps_are_its_state() -> None:

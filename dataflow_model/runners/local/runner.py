@@ -16,7 +16,6 @@ import attrs
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.plan.checks import check_sinks
-from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
@@ -25,7 +24,6 @@ from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.records import JoinedRecords
 from dataflow_model.runners.local.support import BOUNDED, STREAMING
-from dataflow_model.runners.progress import Progress, live_progress
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.time import (
     Duration,
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.runner import PipelineResult
     from dataflow_model.plan.sinks import Record, Sink, SinkWriter
     from dataflow_model.time import DurationLike
-    from dataflow_model.values.tables import Table
 
 __all__ = ["LocalResult", "LocalRunner"]
 
@@ -202,12 +199,13 @@ class LocalResult(BackgroundRun):
     """A run of LocalRunner; see `PipelineResult`."""
 
     def __init__(self, execution: Execution) -> None:
-        super().__init__()
+        super().__init__(execution.staged, "LocalRunner")
         self._execution = execution
         self._began = time.time_ns() // 1_000
         self._stop = threading.Event()
         self._collected: dict[str, list[Record]] = {}
         self._run_id = uuid.uuid4().hex[:12]
+        self._begin()
         self._thread = threading.Thread(target=self._work, name="LocalRunner", daemon=True)
         self._thread.start()
 
@@ -244,34 +242,19 @@ class LocalResult(BackgroundRun):
         """Return the output watermark of each source and grouping by label."""
         return {label: EventTime(watermarks.low) for label, watermarks in self._execution.watermarks.items()}
 
-    def collected(self, label: str) -> list[Record]:
-        """Return what the `io.Collect` sink with this label has received, in emission order; nothing before the end.
-
-        Raises:
-            InvalidArgument: for a label that no such sink has.
-        """
-        check_collected(self._execution.plan, label)
-        return self._collected.get(label, [])
-
-    def table(self, label: str) -> Table:
-        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
-
-        Raises:
-            InvalidArgument: for a label that no such sink has.
-            SinkError: for a record that does not fit the others.
-        """
-        return table_of_collected(self._execution.plan, label, self.collected(label))
+    def _records_of(self, label: str) -> list[Record]:
+        return self._collected.get(label, [])  # nothing before the end
 
     def _work(self) -> None:
         try:
-            with live_progress(self._execution.staged) as progress, collecting(self._execution.tally):
-                self._execute(progress)
+            with collecting(self._execution.tally):
+                self._execute()
         except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
             self._fail(error)
         finally:
-            self._over.set()
+            self._end()
 
-    def _execute(self, progress: Progress) -> None:
+    def _execute(self) -> None:
         records: defaultdict[str, list[Sequence[Record]]] = defaultdict(list)
         with contextlib.closing(self._execution.run()) as chunks:
             for reached in chunks:
@@ -280,7 +263,6 @@ class LocalResult(BackgroundRun):
                     return
                 for label, some in reached.items():
                     records[label].append(some)
-                progress.update(self.report)
         for node in self._execution.staged.sinks:
             self._publish(node, JoinedRecords(records.pop(node.label, ())))
         self._state = RunnerState.DONE

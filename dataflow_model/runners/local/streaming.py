@@ -17,7 +17,6 @@ from dataflow_model.runners.engine.bounded.execution import side_values
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
 from dataflow_model.runners.local.stream import LocalStream
-from dataflow_model.runners.progress import live_progress
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.feed.offsets import Feed
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.runner import Clock
     from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.progress import Progress
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.time import Duration
 
@@ -118,7 +116,7 @@ class LocalStreamResult(StreamResult):
     """A stream of LocalRunner; see `PipelineResult`. It runs in a thread of this process."""
 
     def __init__(self, stream: LocalStream, lock: RunLock, poll_seconds: float) -> None:
-        super().__init__(stream.checkpoint, stream.program.staged)
+        super().__init__(stream.checkpoint, stream.program.staged, "LocalRunner, stream")
         self._stream = stream
         self._lock = lock
         self._poll_seconds = poll_seconds
@@ -126,6 +124,7 @@ class LocalStreamResult(StreamResult):
         self._wake = threading.Event()
         self._mark = RunningMark(stream.checkpoint.ours)
         self._mark.beat()
+        self._begin()
         self._thread = threading.Thread(target=self._work, name="LocalRunner stream", daemon=True)
         self._thread.start()
 
@@ -141,8 +140,7 @@ class LocalStreamResult(StreamResult):
     def _work(self) -> None:
         error: BaseException | None = None
         try:
-            with live_progress(self._staged) as progress:
-                self._run(progress)
+            self._run()
         except BaseException as raised:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
             error = raised
         try:
@@ -159,9 +157,9 @@ class LocalStreamResult(StreamResult):
         if not isinstance(error, SupersededRun):  # otherwise the mark is the newer start's
             self._mark.remove()
         self._lock.release()
-        self._over.set()
+        self._end()
 
-    def _run(self, progress: Progress) -> None:
+    def _run(self) -> None:
         """Run micro-batches until the input is over, or somebody stops the run."""
         stream = self._stream
         eager_until = 0.0
@@ -169,7 +167,6 @@ class LocalStreamResult(StreamResult):
         while not stream.is_over and not self._stopping.is_set():
             self._mark.beat()
             if stream.step():
-                progress.update(self.report)
                 eager_until = time.monotonic() + _EAGER_SECONDS
             else:
                 is_eager = time.monotonic() < eager_until

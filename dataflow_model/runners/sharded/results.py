@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
     from dataflow_model.time import EventTime
-    from dataflow_model.values.tables import Table
 
 __all__ = ["StreamResult"]
 
@@ -33,12 +31,12 @@ class StreamResult(BackgroundRun, abc.ABC):
     Args:
         checkpoint: the run's.
         staged: its plan.
+        runner: what runs it, in words.
     """
 
-    def __init__(self, checkpoint: Checkpoint, staged: StagedPlan) -> None:
-        super().__init__()
+    def __init__(self, checkpoint: Checkpoint, staged: StagedPlan, runner: str) -> None:
+        super().__init__(staged, runner)
         self._checkpoint = checkpoint
-        self._staged = staged
 
     @abc.abstractmethod
     def stop(self) -> None:
@@ -73,23 +71,8 @@ class StreamResult(BackgroundRun, abc.ABC):
         """Return the output watermark of each source and keyed node, as of the last micro-batch."""
         return read_watermarks(self._checkpoint.ours)
 
-    def collected(self, label: str) -> list[Record]:
-        """Return what the sink with this label has kept, in emission order.
-
-        Raises:
-            InvalidArgument: for a label that no such sink has.
-        """
-        check_collected(self._staged.plan, label)
+    def _records_of(self, label: str) -> list[Record]:
         return read_collected(self._checkpoint.ours, label)
-
-    def table(self, label: str) -> Table:
-        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
-
-        Raises:
-            InvalidArgument: for a label that no such sink has.
-            SinkError: for a record that does not fit the others.
-        """
-        return table_of_collected(self._staged.plan, label, self.collected(label))
 
     @abc.abstractmethod
     def _pending_since(self) -> int | None:

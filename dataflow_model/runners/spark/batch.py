@@ -8,7 +8,6 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.runner import RunnerState
@@ -30,6 +29,7 @@ from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.dataframes import with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
 from dataflow_model.runners.spark.job import plan_work, run_buckets
+from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shipping import register, ship_package, ship_program
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from dataflow_model.display import Board
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.spark.runner import SparkRunner
     from dataflow_model.time import EventTime
-    from dataflow_model.values.tables import Table
 
 __all__ = ["BatchResult", "start"]
 
@@ -67,7 +67,8 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     shards = runner.shards()
     labels = shard_labels(shards)
     counts = [read.source.row_count() for read in staged.sources]
-    buckets = 1 + sum(count or 0 for count in counts) // (_ROWS_A_BUCKET * shards)
+    rows = sum(count or 0 for count in counts)
+    buckets = 1 + rows // (_ROWS_A_BUCKET * shards)
     lifted = lifts(staged, streaming=False)
     if None in counts:
         buckets = max(buckets, _BUCKETS_UNKNOWN)
@@ -88,7 +89,7 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     for depth in range(1, len(staged.stages) + 1):
         shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
         frame = shuffled.mapInArrow(_stage(packed, depth), SCHEMA_DDL)
-    return BatchResult(spark, frame.select("kind", "payload"), program, folder)
+    return BatchResult(spark, frame.select("kind", "payload"), program, folder, None if None in counts else rows)
 
 
 def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -108,17 +109,29 @@ def pending_of(kind: str, payload: Any) -> Pending:
 
 
 class BatchResult(BackgroundRun):
-    """A bounded run; see `PipelineResult`."""
+    """A bounded run; see `PipelineResult`.
 
-    def __init__(self, spark: SparkSession, frame: DataFrame, program: Program, folder: RunFolder) -> None:
-        super().__init__()
+    Args:
+        spark: the session.
+        frame: what its tasks return.
+        program: what they run.
+        folder: the run's own.
+        rows: how many there are to read, if that is known.
+    """
+
+    def __init__(
+        self, spark: SparkSession, frame: DataFrame, program: Program, folder: RunFolder, rows: int | None
+    ) -> None:
+        super().__init__(program.staged, "SparkRunner, batch")
         self._spark = spark
         self._folder = folder
         self._directory = str(folder.path)
         self._publisher = Publisher(program, self._directory)
-        self._staged = program.staged
+        self._size = "" if rows is None else f", {rows:,} rows to read"
         self._began = time.time_ns() // 1_000
         self._tag = f"dataflow_model-{uuid.uuid4().hex[:8]}"
+        self._jobs = jobs_of(spark, self._tag, self._runner)
+        self._begin()
         self._thread = threading.Thread(target=self._work, args=(frame,), name="SparkRunner batch", daemon=True)
         self._thread.start()
 
@@ -149,23 +162,8 @@ class BatchResult(BackgroundRun):
         """Return +∞ for every source and keyed node, once the run is over."""
         return read_watermarks(self._directory)
 
-    def collected(self, label: str) -> list[Record]:
-        """Return what the sink with this label has kept, in emission order.
-
-        Raises:
-            InvalidArgument: for a label that no such sink has.
-        """
-        check_collected(self._staged.plan, label)
+    def _records_of(self, label: str) -> list[Record]:
         return read_collected(self._directory, label)
-
-    def table(self, label: str) -> Table:
-        """Return what the `io.Collect` or `io.ToDataFrame` sink with this label has kept, as columns.
-
-        Raises:
-            InvalidArgument: for a label that no such sink has.
-            SinkError: for a record that does not fit the others.
-        """
-        return table_of_collected(self._staged.plan, label, self.collected(label))
 
     def dataframe(self, label: str) -> DataFrame:
         """Return what the `io.ToDataFrame` sink with this label has received, as a Spark DataFrame.
@@ -182,16 +180,23 @@ class BatchResult(BackgroundRun):
     def _work(self, frame: DataFrame) -> None:
         try:
             self._spark.addTag(self._tag)
-            self._publisher.commit(
-                _ONLY_COMMIT, [pending_of(row.kind, load(bytes(row.payload))) for row in frame.collect()]
-            )
+            with self._jobs.followed():
+                rows = frame.collect()
+            self._log.retried(sum(stage.failed for stage in self._jobs.stages()))
+            self._publisher.commit(_ONLY_COMMIT, [pending_of(row.kind, load(bytes(row.payload))) for row in rows])
             self._state = RunnerState.DONE
         except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
             self._publisher.abort(_ONLY_COMMIT, [])
             if self._state is not RunnerState.STOPPED:
                 self._fail(self._failure(error))
         finally:
-            self._over.set()
+            self._end()
+
+    def _board(self) -> Board:
+        """Return how far Spark is; the counts of the tasks come at the end."""
+        if self._state is not RunnerState.RUNNING:
+            return super()._board()
+        return board_of_job(self._staged, self._jobs.stages(), f"{self._standing()}{self._size}")
 
     def _failure(self, error: BaseException) -> BaseException:
         found = find_our_error(error)

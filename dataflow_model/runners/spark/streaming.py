@@ -14,7 +14,6 @@ import attrs
 from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import dynamic_sides
-from dataflow_model.runners.progress import live_progress
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
@@ -128,15 +127,16 @@ class StreamingResult(StreamResult):
         staged: StagedPlan,
         fence: Fence | None = None,
     ) -> None:
-        super().__init__(checkpoint, staged)
+        super().__init__(checkpoint, staged, "SparkRunner, stream")
         self.query = query
         self._spark = spark
         self._is_stopping = False
         self._fence = fence
         self._mark = RunningMark(checkpoint.ours)
         self._mark.beat()
-        self._watcher = threading.Thread(target=self._watch, name="dataflow_model watcher", daemon=True)
-        self._watcher.start()
+        self._begin()
+        self._thread = threading.Thread(target=self._work, name="SparkRunner stream", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """Stop; the run goes on from its checkpoint when it is started again.
@@ -157,14 +157,12 @@ class StreamingResult(StreamResult):
         """Return how often a worker's copy of a shard was fresh, behind or void."""
         return dict(read_progress(self._checkpoint.ours).get("cache", {}))
 
-    def _watch(self) -> None:
+    def _work(self) -> None:
         error: BaseException | None = None
         try:
-            with live_progress(self._staged) as progress:
-                while self.query.isActive and not self._is_last():
-                    self._mark.beat()
-                    progress.update(self.report)
-                    time.sleep(_POLL_SECONDS)
+            while self.query.isActive and not self._is_last():
+                self._mark.beat()
+                time.sleep(_POLL_SECONDS)
             finished = self._is_last()
             if self.query.isActive:
                 self.query.stop()
@@ -182,7 +180,7 @@ class StreamingResult(StreamResult):
         finally:
             if not isinstance(error, SupersededRun):  # otherwise the mark is the newer start's
                 self._mark.remove()
-            self._over.set()
+            self._end()
 
     def _failure(self, error: BaseException | None) -> BaseException | None:
         """Return why the query ended early, unless somebody has stopped it on purpose."""

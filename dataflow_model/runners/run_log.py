@@ -1,0 +1,125 @@
+"""What a run tells the log: that it starts, what it drops, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.errors import LOG
+from dataflow_model.plan.nodes import Read, Write
+from dataflow_model.plan.runner import is_observed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.metrics.report import RunReport
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Node
+    from dataflow_model.plan.runner import RunnerState
+
+__all__ = ["RunLog"]
+
+_EVERY_SECONDS: Final = 10.0
+"""How long a run may drop elements before the log says so again."""
+_WORDS: Final = {
+    "dropped_because_late": "late",
+    "dropped_because_closed": "in closed windows",
+    "dropped_retractions": "as retractions",
+    "rows_lost": "with files that were removed or replaced",
+}
+"""What the counters of dropped elements count, behind a number; any other begins with `dropped_`."""
+_UNWRITTEN: Final = "dead_letters"
+_LINE_BREAK: Final = "\n"
+
+
+class RunLog:
+    """Writes to the logger `dataflow_model` about one run.
+
+    Args:
+        plan: its plan.
+        runner: what runs it.
+        report: returns what it has counted. Counts may continue those of earlier starts, which have been logged.
+    """
+
+    def __init__(self, plan: Plan, runner: str, report: Callable[[], RunReport]) -> None:
+        self._plan = plan
+        self._report = report
+        self._is_logged = is_observed()
+        self._began = time.monotonic()
+        self._next = self._began + _EVERY_SECONDS
+        ends = [[node.label for node in plan.nodes if isinstance(node, kind)] for kind in (Read, Write)]
+        sources, sinks = (", ".join(map(repr, labels)) or "nowhere" for labels in ends)
+        self._run = f"{runner}: the run from {sources} to {sinks}"
+        self._logged = self._losses(report())
+        if self._is_logged:
+            LOG.info("%s starts, with %d transforms", self._run, len(plan.nodes))
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken so far."""
+        return time.monotonic() - self._began
+
+    def update(self) -> None:
+        """Log what has been dropped since this was last logged, if that is some time ago."""
+        now = time.monotonic()
+        if self._is_logged and now >= self._next:
+            self._next = now + _EVERY_SECONDS
+            self._log_losses(self._report())
+
+    def retried(self, tasks: int) -> None:
+        """Log how many tasks have failed and were run again."""
+        if self._is_logged and tasks:
+            LOG.warning("%s: %d failed tasks were run again", self._run, tasks)
+
+    def end(self, state: RunnerState, error: BaseException | None) -> None:
+        """Log how the run has ended, and what it has dropped."""
+        if not self._is_logged:
+            return
+        report = self._report()
+        if error is None:
+            self._log_losses(report)
+            outcome = self._counts(report)
+        else:
+            outcome = f"{type(error).__name__}: {str(error).partition(_LINE_BREAK)[0]}"
+        LOG.info("%s is %s after %.1f s: %s", self._run, state.value, self.seconds, outcome)
+
+    def _counts(self, report: RunReport) -> str:
+        read = sum(report.transforms[node.label].elements_out for node in self._plan.nodes if isinstance(node, Read))
+        written = sum(report.transforms[node.label].elements_in for node in self._plan.nodes if isinstance(node, Write))
+        dropped = sum(sum(counts.values()) for counts in self._losses(report).values())
+        return f"{read:,} elements read, {written:,} written, {dropped:,} dropped"
+
+    def _log_losses(self, report: RunReport) -> None:
+        losses = self._losses(report)
+        for label, counts in losses.items():
+            known = self._logged.get(label, {})
+            new = {name: count - known.get(name, 0) for name, count in counts.items() if count > known.get(name, 0)}
+            if new:
+                words = ", ".join(f"{count:,} {_words(name)}" for name, count in new.items())
+                LOG.warning("%s has dropped at %r: %s", self._run, label, words)
+        self._logged = losses
+
+    def _losses(self, report: RunReport) -> dict[str, dict[str, int]]:
+        """Return by transform what has been dropped, by reason."""
+        losses = {}
+        for node in self._plan.nodes:
+            counters = report.transforms[node.label].counters
+            counts = {name: count for name, count in counters.items() if count and _is_loss(node, name)}
+            if counts:
+                losses[node.label] = counts
+        return losses
+
+
+def _is_loss(node: Node, counter: str) -> bool:
+    """Return whether a counter counts what has been dropped; dead letters are an output but where a sink has them."""
+    return counter in _WORDS or counter.startswith("dropped_") or (isinstance(node, Write) and counter == _UNWRITTEN)
+
+
+def _words(counter: str) -> str:
+    """Return what a counter counts, as it reads behind the number.
+
+    Example:
+        >>> _words("dropped_because_late"), _words("dropped_by_hand"), _words("dead_letters")
+        ('late', 'dropped_by_hand', 'that did not fit, kept as dead letters')
+    """
+    return "that did not fit, kept as dead letters" if counter == _UNWRITTEN else _WORDS.get(counter, counter)

@@ -1,0 +1,130 @@
+"""What a run tells the log: its start, its end, and what it drops."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.errors import LOG
+from dataflow_model.metrics import RunReport, TransformReport
+from dataflow_model.runners.run_log import RunLog
+from dataflow_model.testing import TestStream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATE = (
+    TestStream()
+    .add(4, event_time=1, key="UA")
+    .watermark(100)
+    .add(9, event_time=2, key="UA")
+    .add(8, event_time=3, key="UA")
+)
+
+
+def sums(p: dm.Pipeline) -> Any:
+    return p | "script" >> LATE | dm.Window.into(dm.FixedWindows("1 minute")) | "sums" >> dm.Sum.per_key()
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return what was logged, with numbers of seconds left out."""
+    return [
+        (record.levelname, re.sub(r"after [0-9.]+ s", "after … s", record.getMessage())) for record in caplog.records
+    ]
+
+
+@pytest.fixture(autouse=True)
+def every_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dataflow_model")
+
+
+def test_a_run_logs_its_start_what_it_drops_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    p = dm.Pipeline()
+    _ = (
+        p
+        | "script" >> LATE
+        | dm.Window.into(dm.FixedWindows("1 minute"))
+        | "sums" >> dm.Sum.per_key()
+        | dm.io.Collect()
+    )
+    p.run().wait_until_finish()
+    run = "LocalRunner: the run from 'script' to 'Collect'"
+    assert lines(caplog) == [
+        ("INFO", f"{run} starts, with 4 transforms"),
+        ("WARNING", f"{run} has dropped at 'sums': 2 late"),
+        ("INFO", f"{run} is done after … s: 3 elements read, 1 written, 2 dropped"),
+    ]
+    assert {record.name for record in caplog.records} == {"dataflow_model"}
+
+
+def test_a_run_that_fails_logs_why_and_the_error_is_raised_once(caplog: pytest.LogCaptureFixture) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([0]) | "divide" >> dm.Map(lambda number: 1 / number)
+    with pytest.raises(dm.UserCodeError):
+        p.run().wait_until_finish()
+    (_, (level, message)) = lines(caplog)
+    assert level == "INFO"
+    assert message.startswith("LocalRunner: the run from 'Create' to nowhere is failed after … s: UserCodeError: ")
+    assert "\n" not in message
+
+
+def test_rows_that_do_not_fit_a_sink_are_warned_about(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    p = dm.Pipeline()
+    write = dm.io.WriteParquet(tmp_path / "out", schema=pa.schema({"value": pa.int64()}))
+    _ = p | dm.Create([1, "two"]) | "write" >> write
+    p.run().wait_until_finish()
+    assert ("WARNING", "at 'write': 1 that did not fit, kept as dead letters") in [
+        (level, message.partition("has dropped ")[2]) for level, message in lines(caplog)
+    ]
+
+
+def test_a_resumed_run_does_not_warn_again(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    for _ in range(2):
+        p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=tmp_path / "checkpoint"))
+        sums(p)
+        p.run().wait_until_finish()
+    warnings = [message for level, message in lines(caplog) if level == "WARNING"]
+    assert warnings == ["LocalRunner, stream: the run from 'script' to nowhere has dropped at 'sums': 2 late"]
+
+
+def test_samples_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    p = dm.Pipeline()
+    assert sums(p).head() == [("UA", 4)]
+    assert caplog.records == []
+
+
+def test_a_long_run_warns_of_what_is_new_every_ten_seconds(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    late = [0]
+    monkeypatch.setattr("dataflow_model.runners.run_log.time.monotonic", lambda: now[-1])
+
+    def report() -> Any:
+        transforms = {node.label: TransformReport(label=node.label, stage=0) for node in plan.nodes}
+        transforms["sums"] = TransformReport(label="sums", stage=1, counters={"dropped_because_late": late[-1]})
+        instant = dm.processing_time(0)
+        return RunReport(
+            at=instant, clock=instant, commits=0, system_lag=dm.duration(0), transforms=transforms, stages={}
+        )
+
+    p = dm.Pipeline()
+    sums(p)
+    plan = p.plan()
+    log = RunLog(plan, "Runner", report)
+    for second, dropped in ((1, 5), (11, 7), (12, 9), (22, 9), (33, 9)):
+        now.append(second)
+        late.append(dropped)
+        log.update()
+    warnings = [message.partition("'sums': ")[2] for level, message in lines(caplog) if level == "WARNING"]
+    assert warnings == ["7 late", "2 late"]
+
+
+def test_the_library_has_no_handler() -> None:
+    assert LOG.handlers == []
+    assert LOG.propagate
