@@ -7,7 +7,7 @@ Run it after a change to a message or a hint:
 
 from __future__ import annotations
 
-import ast
+import functools
 import inspect
 from collections import defaultdict
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model import errors
+from scripts.texts_of_code import PACKAGE, VALUE, Package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["CLASSES", "PACKAGE", "PAGE", "Site", "page", "sites"]
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-PACKAGE: Final = REPOSITORY / "dataflow_model"
 PAGE: Final = REPOSITORY / "docs" / "errors.md"
 CLASSES: Final[dict[str, type[Exception]]] = {
     name: kind
@@ -31,7 +31,6 @@ CLASSES: Final[dict[str, type[Exception]]] = {
     if isinstance(kind, type) and issubclass(kind, errors.DataflowError) and kind is not errors.DataflowError
 }
 """The errors of the SDK by name, in the order of their names."""
-_VALUE: Final = "…"
 _HEAD: Final = """\
 # Errors
 
@@ -69,27 +68,32 @@ class Site:
     shows_value: bool = attrs.field(order=False)
 
 
-def sites() -> Iterator[Site]:
-    """Yield each place in the package that makes one of its errors."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for scope in _scopes(tree):
-            texts = _assigned(scope)
-            for call in _calls(scope):
-                kind = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-                if kind not in CLASSES or not call.args:
-                    continue
-                hint = next((keyword.value for keyword in call.keywords if keyword.arg == "hint"), None)
-                message = " / ".join(_texts(call.args[0], texts))
-                yield Site(
-                    kind=kind,
-                    room=path.relative_to(PACKAGE).parts[0].removesuffix(".py"),
-                    message=message,
-                    hint="" if hint is None else " / ".join(_texts(hint, texts)) or _VALUE,
-                    path=path,
-                    line=call.lineno,
-                    shows_value=_VALUE in message,
-                )
+@functools.cache
+def sites() -> tuple[Site, ...]:
+    """Return each place in the package that makes one of its errors.
+
+    A function that makes an error from a message or a hint that it is given has one place for each of its calls.
+    """
+    return tuple(_sites())
+
+
+def _sites() -> Iterator[Site]:
+    package = Package.read()
+    made = [(kind, *found) for kind in CLASSES for found in package.calls.get(kind, ()) if found[1].args]
+    for kind, place, call in made:
+        hint = next((keyword.value for keyword in call.keywords if keyword.arg == "hint"), None)
+        texts = call.args[:1] if hint is None else [call.args[0], hint]
+        for bound, origin, line in package.bindings(place, texts, call.lineno):
+            message = " / ".join(package.texts(call.args[0], bound))
+            yield Site(
+                kind=kind,
+                room=place.path.relative_to(PACKAGE).parts[0].removesuffix(".py"),
+                message=message,
+                hint="" if hint is None else " / ".join(package.texts(hint, bound)) or VALUE,
+                path=origin,
+                line=line,
+                shows_value=VALUE in message,
+            )
 
 
 def page() -> str:
@@ -101,60 +105,12 @@ def page() -> str:
     for name, kind in CLASSES.items():
         bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
         parts.append(f"\n## {name}\n\n{inspect.getdoc(kind)} (Bases: {bases}.)\n")
-        known = [site for site in by_class[name] if site.message.strip(f" /{_VALUE}")]  # not made of values alone
+        known = [site for site in by_class[name] if site.message.strip(f" /{VALUE}")]  # not made of values alone
         rows = dict.fromkeys((_cell(site.message), _cell(site.hint), f"`{site.room}`") for site in known)
         if rows:
             lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
             parts.append("\n" + "\n".join(["| message | way out | in |", "|---|---|---|", *lines]) + "\n")
     return "".join(parts)
-
-
-def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the functions, and the module for what stands outside of them."""
-    yield tree
-    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-
-
-def _calls(scope: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls in a scope, without those in functions inside it."""
-    for node in ast.iter_child_nodes(scope):
-        if isinstance(node, ast.FunctionDef):
-            continue
-        if isinstance(node, ast.Call):
-            yield node
-        yield from _calls(node)
-
-
-def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
-    """Return what the names of a scope are given."""
-    found: dict[str, list[ast.expr]] = defaultdict(list)
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Name):
-                    found[target.id].append(node.value)
-    return found
-
-
-def _texts(node: ast.expr, assigned: dict[str, list[ast.expr]]) -> list[str]:
-    """Return the texts that an expression may be, with `…` for what is not known before."""
-    match node:
-        case ast.Constant(value=str() as text):
-            return [" ".join(text.split()) if text.strip() else text]
-        case ast.JoinedStr():
-            return ["".join(str(part.value) if isinstance(part, ast.Constant) else _VALUE for part in node.values)]
-        case ast.BinOp(op=ast.Add()):
-            return [left + right for left in _texts(node.left, assigned) for right in _texts(node.right, assigned)]
-        case ast.IfExp():
-            return [text for side in (node.body, node.orelse) for text in _texts(side, assigned)]
-        case ast.Constant(value=None):
-            return []
-        case ast.Name() if node.id in assigned:
-            values, rest = assigned[node.id], {name: v for name, v in assigned.items() if name != node.id}
-            return list(dict.fromkeys(text for value in values for text in _texts(value, rest)))
-        case _:
-            return [_VALUE]
 
 
 def _cell(text: str) -> str:
