@@ -28,9 +28,8 @@ result.wait_until_finish().value
 @pytest.mark.slow
 def test_a_notebook_shows_a_live_table_and_its_cells_run_twice() -> None:
     nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    import nbformat
-
     again = "p | 'more' >> dm.Create([1])"
     sources = [OUTSIDE, SLOW, SLOW, "result", "result.report()", "result.collected('out')", again, again]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
