@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
-import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
 
 import dataflow_model as dm
 from dataflow_model.testing import CrashPoint
@@ -178,7 +178,7 @@ def test_a_driver_that_wakes_up_after_another_has_taken_its_place_is_refused(
             return 0
         try:
             return sum(row[2] for row in table(tmp_path))
-        except sa.exc.OperationalError:  # the table is not there yet
+        except OperationalError:  # the table is not there yet
             return 0
 
     arrive(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pyarrow as pa
@@ -88,7 +88,10 @@ class PackedBundle:
 
     def instants(self) -> Sequence[At]:
         """Return the instant of each element."""
-        return Repeated(self.at, len(self.bundle)) if isinstance(self.at, tuple) else self.at
+        if isinstance(self.at, tuple):
+            at: Any = self.at
+            return Repeated(at, len(self.bundle))
+        return self.at
 
 
 @attrs.frozen

@@ -304,7 +304,9 @@ class CoreGrouping:
         panes = _taken(self.machine.panes.key, self.machine.panes.count)
         shown = None
         if self.keys.varied:
-            looks = keys.to_pylist() if isinstance(keys, pa.ChunkedArray) else keys
+            looks: Any = keys
+            if isinstance(keys, pa.ChunkedArray):
+                looks = looks.to_pylist()
             shown = self.keys.shown_by_pane(self.machine.log, self.numbers, looks, live, panes)
         return self._ordered(self._values(values, rows), shown, hold)
 

@@ -69,7 +69,8 @@ class KeyTable:
             keys: the keys; those of a column have to be alike, see `Pairs.keys_are_alike`.
         """
         if isinstance(keys, pa.ChunkedArray):
-            column = keys.combine_chunks().dictionary_encode()
+            chunked: Any = keys
+            column = chunked.combine_chunks().dictionary_encode()
             places: NDArray[np.int32] = column.indices.to_numpy()
             return self.numbers(column.dictionary.to_pylist())[places]
         kinds = set(map(type, keys))
