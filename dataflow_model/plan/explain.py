@@ -64,7 +64,7 @@ def explain(plan: Plan) -> str:
               where: FixedWindows('1 hour')
               when: on time: when the watermark passes the end of the window; late: at each element, for 2 hours
               how: discarding
-              run by: the compiled core; with a checkpoint, Python objects
+              run by: the compiled core
             + Values: Map
     """
     if not plan.nodes:
@@ -80,7 +80,7 @@ def explain(plan: Plan) -> str:
             lines.append(f"  {producer.label}: {_kind(producer, staged, streams=bool(endless))}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
                 lines.extend(f"      {line}" for line in _strategy(plan, producer))
-                lines.append(f"      run by: {_engine(plan, producer, streams=bool(endless))}")
+                lines.append(f"      run by: {_engine(plan, producer)}")
             for node in plan.nodes:
                 fused = isinstance(node, Write) or node.label not in staged.cuts
                 if fused and node is not producer and producer.label in origins[node.label]:
@@ -160,12 +160,10 @@ def _called(fn: object) -> str:
     return "lambda" if name == "<lambda>" else name
 
 
-def _engine(plan: Plan, node: GroupByKeyAndWindow, *, streams: bool) -> str:
+def _engine(plan: Plan, node: GroupByKeyAndWindow) -> str:
     """Say what runs a grouping, and why it is not the compiled core."""
-    reason = "the state of a stream is durable" if streams else why_not_compiled(plan, node)
-    if reason is None:
-        return "the compiled core; with a checkpoint, Python objects"
-    return f"Python objects, because {reason}"
+    reason = why_not_compiled(plan, node)
+    return "the compiled core" if reason is None else f"Python objects, because {reason}"
 
 
 def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:

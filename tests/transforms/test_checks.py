@@ -123,7 +123,7 @@ def test_a_plan_is_told_in_words() -> None:
         "      where: FixedWindows('1 hour')",
         "      when: early: every minute of processing time, from the first new element; on time: whe…",
         "      how: accumulating",
-        "      run by: Python objects, because the state of a stream is durable",
+        "      run by: the compiled core",
         "    + Values: Map",
         "  Reshuffle: redistributed over the workers",
     ]

@@ -54,7 +54,6 @@ class Program:
         edition: distinguishes the run's commits from those before an upgrade.
         folded: the groupings that keep their state in columns although they get elements.
         seed: the initial state of the shards, if the run was upgraded from an older one.
-        on_objects: whether every grouping of a stream runs on Python objects, even if the compiled core could run it.
         digest: identifies the program in this worker.
     """
 
@@ -72,7 +71,6 @@ class Program:
     edition: str = ""
     folded: Mapping[str, Lift] = attrs.field(factory=dict)
     seed: Seed | None = None
-    on_objects: bool = True
     digest: str = ""
 
     def pack(self) -> PackedProgram:

@@ -76,16 +76,7 @@ class ShardState:
     @classmethod
     def _new(cls, program: Program, depth: int) -> ShardState:
         lifts = {**program.lifts, **program.folded}
-        return cls(
-            StageShard(
-                program.staged,
-                depth,
-                program.side_values,
-                thaw=load,
-                lifts=lifts,
-                on_objects=program.on_objects,
-            )
-        )
+        return cls(StageShard(program.staged, depth, program.side_values, thaw=load, lifts=lifts))
 
     def commit(self, task: Task, depth: int, label: int) -> None:
         """Make the changes durable; then return the shard to the cache, or tear it down if the input has ended."""
