@@ -58,6 +58,7 @@ __all__ = ["CoreMachine"]
 _FEW: Final = 20_000
 """A bucket is run in parts of at least so many elements, which bounds the cells that there are at a time."""
 _NO_ROW: Final = -1
+_SPARSE: Final = 8
 _PAIR: Final = 2
 _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
 
@@ -293,13 +294,13 @@ class CoreMachine:
 
     def _note_slowest(self, seconds: float) -> None:
         """Have the tally know the keys with most elements: a chunk's time is shared out by their number."""
-        tally = current()
-        rows = self._core.numbers
-        if tally is not None and len(rows) and tally.times_a_bundle():
-            numbers, counts = np.unique(rows, return_counts=True)
-            for place in np.argsort(-counts, kind="stable")[:SLOW_KEPT].tolist():
-                count = int(counts[place])
-                tally.spent(self.label, self._core.keys.shown[int(numbers[place])], seconds * count / len(rows), count)
+        tally, rows = current(), self._core.numbers
+        if tally is None or not len(rows):
+            return
+        numbers, counts = _counted(rows)
+        for place in np.argsort(-counts, kind="stable")[:SLOW_KEPT].tolist():
+            count = int(counts[place])
+            tally.spent(self.label, self._core.keys.shown[int(numbers[place])], seconds * count / len(rows), count)
 
     # Errors --------------------------------------------------------------------------------------------------------
 
@@ -390,3 +391,12 @@ class CoreMachine:
         """Return no entries."""
         del parts, share
         return {}
+
+
+def _counted(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each of some numbers once, in order, and how often it is there."""
+    if int(numbers.max()) > _SPARSE * len(numbers):
+        return np.unique(numbers, return_counts=True)
+    counts = np.bincount(numbers)
+    distinct = np.flatnonzero(counts)
+    return distinct, counts[distinct]
