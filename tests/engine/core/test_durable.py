@@ -255,9 +255,9 @@ class Coloured(dm.IntervalWindow):
 class ByColour(dm.WindowFn):
     """Two windows of the same bounds for each element."""
 
-    def assign(self, timestamp: dm.EventTime, element: Any) -> list[Any]:
+    def assign(self, event_time: dm.EventTime, element: Any) -> list[Any]:
         del element
-        start = EventTime(int(timestamp) // int(TEN) * int(TEN))
+        start = EventTime(int(event_time) // int(TEN) * int(TEN))
         return [Coloured(start, start + TEN, colour) for colour in ("red", "blue")]
 
 
