@@ -59,7 +59,8 @@ def test_a_run_that_is_killed_at_each_step_of_a_commit_commits_what_an_uninterru
     tally.judge(KILLED, len(POINTS), expected_of(job), outcome_of(job))
 
 
-@pytest.mark.parametrize(("seed", "kills"), [(1, 6), pytest.param(2, 50, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "kills"), [(2, 50)])
 def test_a_run_that_is_killed_at_random_moments_commits_what_an_uninterrupted_one_does(
     tmp_path: Path, tally: Tally, postgres: str | None, seed: int, kills: int
 ) -> None:

@@ -145,9 +145,10 @@ def test_elements_are_printed_with_what_is_asked_for(capsys: pytest.CaptureFixtu
 def test_elements_are_logged_to_the_packages_logger(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "dataflow_model"):
         assert values(dm.LogElements(level=logging.INFO), 1, 2) == [1, 2]
-    assert [(record.name, record.getMessage()) for record in caplog.records] == [
-        ("dataflow_model", "1"), ("dataflow_model", "2"),
-    ]  # fmt: skip
+    started, *elements, finished = [(record.name, record.getMessage()) for record in caplog.records]
+    assert elements == [("dataflow_model", "1"), ("dataflow_model", "2")]
+    assert "starts" in started[1]
+    assert started[0] == finished[0] == "dataflow_model"
     with pytest.raises(dm.InvalidType, match=r"`level` must be a number, got 'INFO'\nHint"):
         dm.LogElements(level="INFO")  # type: ignore[arg-type] # the point
 
