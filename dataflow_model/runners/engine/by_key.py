@@ -17,7 +17,7 @@ from dataflow_model.time import MIN_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NEVER", "run_by_key"]
+__all__ = ["NEVER", "run_by_key", "sorted_by_key"]
 
 NEVER: Final = int(MIN_TIMESTAMP)
 """The clock of a bounded job, which has no processing time."""
@@ -41,6 +41,13 @@ class _ByKey(Protocol):
         ...
 
 
+def sorted_by_key(label: str, elements: Bundle) -> tuple[list[bytes], list[int]]:
+    """Return the encoded key of each element, and the elements' places by key, then event time, then order."""
+    encoded = [encoded_key(label, value) for value in elements.values]
+    places = list(zip(encoded, elements.times, elements.orders, strict=True))
+    return encoded, sorted(range(len(places)), key=places.__getitem__)
+
+
 def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
     """Run a bucket's keys one after the other: the watermark follows each key's elements, then advances to +∞.
 
@@ -48,8 +55,8 @@ def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
     """
     outputs: dict[str, Bundle] = {}
     slowest = SlowestKeys()
-    encoded = [encoded_key(machine.label, value) for value in elements.values]
-    rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], elements.times[row], elements.orders[row]))
+    elements = elements.plain()  # many small parts are taken, which lanes are slow at
+    encoded, rows = sorted_by_key(machine.label, elements)
     for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
         machine.stand_at(watermark=NEVER, clock=NEVER)
         began = time.perf_counter()

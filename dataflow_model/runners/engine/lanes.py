@@ -75,7 +75,8 @@ class Lane(Sequence[T_co]):
     def __getitem__(self, row: slice) -> Sequence[T_co]: ...
     def __getitem__(self, row: int | slice) -> T_co | Sequence[T_co]:
         if isinstance(row, slice):
-            return list(self.items())[row]
+            start, stop, step = row.indices(len(self))
+            return list(self.part(start, max(start, stop))) if step == 1 else list(self.items())[row]
         return self.item(range(len(self))[row])
 
     def __eq__(self, other: object) -> bool:
@@ -422,7 +423,7 @@ def joined(items: Sequence[T], more: Sequence[T]) -> Sequence[T]:
 
 def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
     """Return integers as an array, which may be that of a lane."""
-    return numbers.array if isinstance(numbers, Integers) else np.array(numbers, np.int64)
+    return numbers.array if isinstance(numbers, Integers) else np.fromiter(numbers, np.int64, len(numbers))
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

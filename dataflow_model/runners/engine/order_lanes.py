@@ -38,7 +38,7 @@ class InstantLane(Lane["tuple[int, int]"]):
         """Return places as a lane, which they may be already."""
         if isinstance(at, InstantLane):
             return at
-        columns = np.array(at, np.int64).reshape(len(at), 2)
+        columns = np.array(list(at), np.int64).reshape(len(at), 2)
         return cls(columns[:, 0], columns[:, 1])
 
     def __len__(self) -> int:

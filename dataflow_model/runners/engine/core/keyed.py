@@ -18,6 +18,7 @@ from dataflow_model.metrics.tally import SLOW_KEPT
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.by_key import sorted_by_key
 from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.core.grouping import Chunk as ColumnChunk
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
@@ -34,7 +35,6 @@ from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfo
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import ELEMENT, rising
-from dataflow_model.runners.engine.sharding import encoded_key
 from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
@@ -137,8 +137,7 @@ class CoreMachine:
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Run a bucket's keys one after the other; see `KeyedMachine` and `by_key.run_by_key`."""
         elements = bucket.elements
-        encoded = [encoded_key(self.label, value) for value in elements.values]
-        rows = sorted(range(len(encoded)), key=lambda row: (encoded[row], elements.times[row], elements.orders[row]))
+        encoded, rows = sorted_by_key(self.label, elements)
         firsts = [at for at, row in enumerate(rows) if not at or encoded[row] != encoded[rows[at - 1]]]
         slowest = SlowestKeys()
         output = Bundle()

@@ -30,10 +30,22 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.order import Cause, Order
     from dataflow_model.values import Window
 
-__all__ = ["PANE_TIMINGS", "PaneInfos", "PaneOrders"]
+__all__ = ["PANE_TIMINGS", "PaneInfos", "PaneOrders", "PaneUpdates", "info_of_pane"]
 
 PANE_TIMINGS: Final = {0: PaneTiming.EARLY, PANE_ON_TIME: PaneTiming.ON_TIME, PANE_LATE: PaneTiming.LATE}
 """The timing of a pane by those of its flags that say it."""
+
+
+def info_of_pane(flags: int, index: int, on_time_index: int, trigger: str) -> PaneInfo:
+    """Return the info of a pane; `trigger` is the grouping's."""
+    return PaneInfo(
+        index,
+        on_time_index,
+        bool(flags & PANE_FIRST),
+        bool(flags & PANE_LAST),
+        PANE_TIMINGS[flags & (PANE_ON_TIME | PANE_LATE)],
+        trigger if flags & PANE_BY_TRIGGER else None,
+    )
 
 
 class PaneInfos(Lane[PaneInfo]):
@@ -70,12 +82,13 @@ class PaneInfos(Lane[PaneInfo]):
         for place in zip(*columns, strict=True):
             info = made.get(place)
             if info is None:
-                info = made[place] = self._info(*place)
+                info = made[place] = info_of_pane(*place, self.trigger)
             yield info
 
     def item(self, row: int) -> PaneInfo:
         """Return an info."""
-        return self._info(int(self.flags[row]), int(self.indexes[row]), int(self.on_time_indexes[row]))
+        numbers = int(self.flags[row]), int(self.indexes[row]), int(self.on_time_indexes[row])
+        return info_of_pane(*numbers, self.trigger)
 
     def part(self, start: int, stop: int) -> PaneInfos:
         """Return the infos `[start, stop)`."""
@@ -100,16 +113,6 @@ class PaneInfos(Lane[PaneInfo]):
         """Return the timing of each pane, by name."""
         names = {flag: timing.value for flag, timing in PANE_TIMINGS.items()}
         return [names[flag] for flag in (self.flags & (PANE_ON_TIME | PANE_LATE)).tolist()]
-
-    def _info(self, flags: int, index: int, on_time_index: int) -> PaneInfo:
-        return PaneInfo(
-            index,
-            on_time_index,
-            bool(flags & PANE_FIRST),
-            bool(flags & PANE_LAST),
-            PANE_TIMINGS[flags & (PANE_ON_TIME | PANE_LATE)],
-            self.trigger if flags & PANE_BY_TRIGGER else None,
-        )
 
     def _at(self, places: slice | NDArray[np.int64]) -> PaneInfos:
         return PaneInfos(self.flags[places], self.indexes[places], self.on_time_indexes[places], self.trigger)

@@ -23,20 +23,17 @@ from dataflow_model.runners.engine.core.operations import (
     LOW_LINE,
     MET,
     PANE_BY_TRIGGER,
-    PANE_EARLY,
     PANE_FIRST,
     PANE_LAST,
-    PANE_LATE,
-    PANE_ON_TIME,
     SET,
 )
+from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, info_of_pane
 from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, Program
 from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
 from dataflow_model.triggers.composites import MET as CONDITIONS_MET
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.triggers.repetition import COMPLETIONS
-from dataflow_model.values import PaneInfo, PaneTiming
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,19 +42,14 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.core.grouping import CoreGrouping
     from dataflow_model.time import Instant
-    from dataflow_model.values import Window
+    from dataflow_model.values import PaneInfo, Window
 
 __all__ = ["TreeColumns", "restore", "states_of"]
 
 _NONE: Final = -1
 _TAG: Final = ""
 """Under which built-in triggers store what they count or wait for."""
-_TIMINGS: Final = {
-    PaneTiming.EARLY: PANE_EARLY,
-    PaneTiming.ON_TIME: PANE_ON_TIME,
-    PaneTiming.LATE: PANE_LATE,
-}
-_FLAGS: Final = {flags: timing for timing, flags in _TIMINGS.items()}
+_FLAGS: Final = {timing: flags for flags, timing in PANE_TIMINGS.items()}
 
 
 class TreeColumns:
@@ -248,7 +240,9 @@ def _standing_of(core: CoreGrouping, firsts: Sequence[int]) -> list[tuple[Standi
     )
     standing = iter(
         [
-            Standing(core.window(start, end, kind), value, time, _info(flags, index, on_time_index, core.trigger))
+            Standing(
+                core.window(start, end, kind), value, time, info_of_pane(flags, index, on_time_index, core.trigger)
+            )
             for value, start, end, kind, time, flags, index, on_time_index in rows
         ]
     )
@@ -344,15 +338,9 @@ def _flags_of(cell: Cell) -> int:
     )
 
 
-def _info(flags: int, index: int, on_time_index: int, trigger: str) -> PaneInfo:
-    timing = _FLAGS[flags & (PANE_ON_TIME | PANE_LATE)]
-    fired_by = trigger if flags & PANE_BY_TRIGGER else None
-    return PaneInfo(index, on_time_index, bool(flags & PANE_FIRST), bool(flags & PANE_LAST), timing, fired_by)
-
-
 def _pane_flags_of(info: PaneInfo) -> int:
     return (
-        _TIMINGS[info.timing]
+        _FLAGS[info.timing]
         | (PANE_FIRST if info.is_first else 0)
         | (PANE_LAST if info.is_last else 0)
         | (0 if info.trigger is None else PANE_BY_TRIGGER)
