@@ -1,4 +1,4 @@
-"""The demo: a year of New York's departures, by one pipeline function, on every runner."""
+"""The demo: one pipeline function over a year of departures from New York, on every runner."""
 
 from __future__ import annotations
 

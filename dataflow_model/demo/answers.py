@@ -1,4 +1,4 @@
-"""What the demo's runs gave: panes by key and window, folded answers, and the same answers by a plain group-by."""
+"""The results of the demo's runs: panes by key and window, their final answers, and the same by a plain group-by."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _DAY: Final = 86_400_000_000
 
 @attrs.frozen
 class Answer:
-    """Departures and mean delay in minutes; for cancelled flights their number alone."""
+    """The number of departures and their mean delay in minutes; cancelled flights have no mean."""
 
     count: int
     mean: float | None = None
 
     def agrees_with(self, other: Answer | None) -> bool:
-        """Tell whether counts are equal and means are to 1e-9.
+        """Return whether the counts are equal, and the means are equal to 1e-9.
 
         Example:
             >>> Answer(3, 0.1 + 0.2).agrees_with(Answer(3, 0.3)), Answer(3, 0.3).agrees_with(Answer(4, 0.3))
@@ -62,14 +62,14 @@ class Answer:
 
 @attrs.frozen
 class Outcome:
-    """One runner's run.
+    """The results of a run.
 
     Attributes:
-        name: what the report calls the runner.
-        rows: how many rows it read.
-        seconds: wall time from `run()` to the end.
-        hourly, cancelled: the panes, in the order in which they came.
-        dropped: how many elements were dropped, late or closed, by its own count.
+        name: the name of the runner in the report.
+        rows: the number of rows read.
+        seconds: the wall time from `run()` to the end.
+        hourly, cancelled: the panes, in the order in which they were emitted.
+        dropped: the number of dropped elements that the run counted.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Outcome:
 
 
 def by_place(records: Iterable[Record]) -> dict[Place, list[Record]]:
-    """Sort panes by key and window, those of one place in the order in which they came."""
+    """Group panes by key and window, keeping the order in which they were emitted."""
     panes: dict[Place, list[Record]] = {}
     for record in records:
         place = (record.value[0], int(record.window.start), int(record.window.end))
@@ -94,7 +94,7 @@ def by_place(records: Iterable[Record]) -> dict[Place, list[Record]]:
 
 
 def fold(records: Iterable[Record]) -> dict[Place, Answer]:
-    """Return what each key and window came to: accumulating panes replace one another, so the last one stands."""
+    """Return the final answer of each key and window: that of its last pane, since panes accumulate."""
     return {place: answer_of(panes[-1]) for place, panes in by_place(records).items()}
 
 
@@ -105,7 +105,7 @@ def answer_of(record: Record) -> Answer:
 
 
 def differences(ours: Mapping[Place, Answer], theirs: Mapping[Place, Answer]) -> int:
-    """Count the keys and windows at which two sets of answers differ or only one has any."""
+    """Count the keys and windows for which two sets of answers differ, or only one of them has an answer."""
     return sum(
         place not in ours or not ours[place].agrees_with(theirs.get(place)) for place in ours.keys() | theirs.keys()
     )
@@ -116,22 +116,22 @@ def pane_differences(ours: Iterable[Record], theirs: Iterable[Record]) -> int:
     first, second = by_place(ours), by_place(theirs)
     count = 0
     for place in first.keys() | second.keys():
-        mine, others = first.get(place, []), second.get(place, [])
-        count += abs(len(mine) - len(others))
-        count += sum(not _same_pane(one, other) for one, other in zip(mine, others, strict=False))
+        left, right = first.get(place, []), second.get(place, [])
+        count += abs(len(left) - len(right))
+        count += sum(not _are_same(*pair) for pair in zip(left, right, strict=False))
     return count
 
 
-def _same_pane(one: Record, other: Record) -> bool:
+def _are_same(left: Record, right: Record) -> bool:
     return (
-        (one.pane, one.event_time, one.processing_time) == (other.pane, other.event_time, other.processing_time)
-        and one.is_retraction == other.is_retraction
-        and answer_of(one).agrees_with(answer_of(other))
+        (left.pane, left.event_time, left.processing_time) == (right.pane, right.event_time, right.processing_time)
+        and left.is_retraction == right.is_retraction
+        and answer_of(left).agrees_with(answer_of(right))
     )
 
 
 def plain_answers(path: str | Path) -> tuple[dict[Place, Answer], dict[Place, Answer]]:
-    """Compute the hourly answers and the cancelled flights by pyarrow's group-by, with no word of watermarks."""
+    """Compute the hourly answers and the cancelled flights with a group-by of pyarrow, without this package."""
     table = pq.read_table(path, columns=["scheduled_departure", "carrier", "dep_delay"])
     departed = table.filter(table["dep_delay"].is_valid())
     cancelled = table.filter(table["dep_delay"].is_null())
@@ -150,7 +150,7 @@ def plain_answers(path: str | Path) -> tuple[dict[Place, Answer], dict[Place, An
 def _cancelled(table: pa.Table) -> dict[Place, Answer]:
     local = table["scheduled_departure"].cast(pa.timestamp("us", TIME_ZONE))
     starts = _floor(local, "day")
-    # From the start of the day to that of the day that holds the instant 36 hours later: 23, 24 or 25 hours.
+    # A day ends at the start of the day that contains the instant 36 hours later: after 23, 24 or 25 hours.
     ends = _floor(pc.call_function("add", [starts, pa.scalar(_DAY * 3 // 2, pa.duration("us"))]), "day")
     counted: Counter[Any] = Counter(
         zip(

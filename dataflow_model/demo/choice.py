@@ -1,4 +1,4 @@
-"""What the demo shows of a year: the worst day, and the hour of it that was refined most."""
+"""What the demo shows of the year: the worst day, and the hour of that day with the most late panes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["ZONE", "Shown", "choose", "local", "worst_day"]
 ZONE: Final = ZoneInfo(TIME_ZONE)
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _ENOUGH: Final = 300
-"""Departures of a day that is worth a picture."""
+"""The least number of departures of the day in the picture."""
 _MOST_PANES: Final = 9
-"""Of a window whose panes can still be told apart in the picture."""
+"""The greatest number of panes of a window that can be distinguished in the picture."""
 
 
 @attrs.frozen
@@ -34,7 +34,7 @@ class Shown:
 
     Attributes:
         place: the carrier and the window.
-        panes: its panes, in the order in which they came.
+        panes: its panes, in the order in which they were emitted.
     """
 
     place: Place
@@ -42,7 +42,7 @@ class Shown:
 
 
 def local(micros: int) -> datetime.datetime:
-    """Return an instant as New York's clocks showed it.
+    """Return an instant as local time in New York.
 
     Example:
         >>> local(1_362_747_600_000_000).isoformat()
@@ -64,10 +64,10 @@ def worst_day(hourly: Iterable[Record]) -> datetime.date | None:
 
 
 def choose(hourly: Iterable[Record], day: datetime.date) -> list[Shown]:
-    """Return the day's windows, the one that tells most first.
+    """Return the day's windows, the most instructive one first.
 
-    One that has panes of all three timings comes before one that has not, and of these the one with the most late
-    panes, as long as they can be told apart.
+    Windows with panes of all three timings are first, then those whose panes can be distinguished in a picture, then
+    those with the most late panes.
     """
     places = by_place(record for record in hourly if local(int(record.window.start)).date() == day)
     shown = [Shown(place, tuple(panes)) for place, panes in places.items()]

@@ -37,7 +37,7 @@ _WATERMARK: Final = "#1d2b3a"
 _IDEAL: Final = "#9aa5b1"
 _MARGIN: Final = HOUR // 8
 _LABELS: Final = HOUR * 29 // 20
-"""What the picture of one window has beside it: a margin for the watermark, and room for the panes' values."""
+"""The space beside the picture of one window: a margin for the watermark, and room for the panes' values."""
 _SETTINGS: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
@@ -54,12 +54,12 @@ _SETTINGS: Final[dict[Any, Any]] = {
 
 
 def draw(path: Path, outcome: Outcome, target: Path) -> None:
-    """Draw what happened on the worst day, and in the hour of it that was refined most.
+    """Draw the worst day, and the hour of that day with the most late panes.
 
     Args:
         path: the flights.
         outcome: a run with early and late panes.
-        target: the file to write; its name tells the format.
+        target: the file to write; the suffix of its name determines the format.
     """
     day = worst_day(outcome.hourly)
     if day is None:
@@ -152,7 +152,7 @@ def _draw_hour(axes: Axes, scene: Scene, shown: Shown) -> None:
 
 
 def _label_panes(axes: Axes, shown: Shown, bottom: int, top: int) -> None:
-    """Write each pane's value beside it, and push labels apart where panes follow each other closely."""
+    """Write each pane's value beside it, and move labels apart where panes follow each other closely."""
     end = shown.place[2]
     right = end + _MARGIN + HOUR // 30
     heights = _spread([int(pane.processing_time) for pane in shown.panes], (top - bottom) // 17, top)
@@ -184,7 +184,7 @@ def _draw_counts(axes: Axes, outcome: Outcome) -> None:
 
 
 def _draw_watermark(axes: Axes, scene: Scene, until: int | None = None) -> None:
-    # Between two ticks the watermark stands still; at a tick it jumps.
+    # The watermark advances at ticks and stays the same between them.
     times, marks = np.repeat(scene.ticks, 2)[1:], np.repeat(scene.watermarks, 2)[:-1]
     if until is not None:
         marks = np.minimum(marks, until)
@@ -197,7 +197,7 @@ def _draw_watermark(axes: Axes, scene: Scene, until: int | None = None) -> None:
 
 
 def _draw_night(axes: Axes, scene: Scene, top: int) -> None:
-    """Say why the watermark stands still for hours, if it does."""
+    """Write why the watermark does not advance for hours, if that is the case."""
     inside = (scene.ticks >= scene.known.min()) & (scene.ticks <= top)
     marks = np.unique(scene.watermarks[inside])
     stood, mark = max((int(np.ptp(scene.ticks[inside & (scene.watermarks == mark)])), int(mark)) for mark in marks)
@@ -245,7 +245,7 @@ def _caption(shown: Shown) -> str:
 
 
 def _spread(heights: list[int], gap: int, top: int) -> list[int]:
-    """Move ascending heights as little upwards as keeps them a gap apart, then down again from the top.
+    """Move ascending heights up as little as possible until they are a gap apart, then down again from the top.
 
     Example:
         >>> _spread([0, 1, 50], 10, 100)
@@ -268,7 +268,7 @@ def _box(start: int, end: int, low: int, high: int, **style: Any) -> Rectangle:
 
 
 def _date(micros: int) -> float:
-    """Return an instant as matplotlib counts time: days since the epoch."""
+    """Return an instant as a date of matplotlib: the number of days since the epoch."""
     return micros / (24 * HOUR)
 
 

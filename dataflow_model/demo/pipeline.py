@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 __all__ = ["CANCELLED", "DELAY", "EARLY_AFTER", "HOURLY", "LATENESS", "TIME_ZONE", "Flights", "flights"]
 
 TIME_ZONE: Final = "America/New_York"
-"""Where the three airports are: days, and all times that people are shown, are this zone's."""
+"""The time zone of the three airports: days, and all times that are shown, are in this zone."""
 DELAY: Final = dm.duration("1 hour")
 """How far the watermark trails the newest schedule: 4.92 % of departures are then late for their hour."""
 LATENESS: Final = dm.duration("24 hours")
 """The longest delay is 21.7 hours, so with this allowed lateness nothing is dropped."""
 EARLY_AFTER: Final = dm.duration("30 minutes")
-"""How long after the first news of an hour an early pane comes."""
+"""How long after the first new departure of an hour an early pane is emitted."""
 HOURLY: Final = "per carrier and hour"
 CANCELLED: Final = "cancelled per carrier and day"
 
 
 class Flights(NamedTuple):
-    """What the job gives.
+    """The outputs of the job.
 
     Attributes:
         hourly: `(carrier, Row(count, mean))` for each hour of scheduled departure: departures, mean delay in minutes.
@@ -37,10 +37,10 @@ class Flights(NamedTuple):
 
 
 def flights(p: dm.Pipeline, path: str | Path) -> Flights:
-    """Build the job on a pipeline; which runner that has makes no difference here.
+    """Build the job on a pipeline, for any runner.
 
-    Event time is the scheduled departure; the replay clock is when the departure was known, so that a flight which
-    leaves after its schedule is a late element, as it was in 2013.
+    Event time is the scheduled departure. The replay clock is the time when the departure became known, so that a
+    delayed flight arrives as late as it did in 2013.
 
     Args:
         p: the pipeline.
@@ -72,7 +72,7 @@ def flights(p: dm.Pipeline, path: str | Path) -> Flights:
         .accumulating()
         | HOURLY >> dm.Together(count=dm.Count(), mean=dm.Mean()).per_key()
     )
-    # The default trigger and no lateness: a cancelled flight is known at its schedule, so none of them is late.
+    # The default trigger and no lateness: a cancelled flight is known at its scheduled time, so none is late.
     per_day = (
         cancelled | "days" >> dm.Window.into(dm.CalendarWindows.days(1, TIME_ZONE)) | CANCELLED >> dm.Count.per_key()
     )

@@ -1,7 +1,8 @@
-"""What the demo prints: the runs, the refinements of a few windows, and whether all answers agree."""
+"""The output of the demo: the runs, the panes of a few windows, and whether all results agree."""
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dataflow_model.demo.choice import Shown
     from dataflow_model.plan.sinks import Record
 
-__all__ = ["Check", "checks", "introduce", "tell_checks", "tell_refinements", "tell_run", "tell_summary"]
+__all__ = ["Check", "checks", "introduce", "print_checks", "print_refinements", "print_run", "print_summary"]
 
 EARLY_SHARE: Final = 0.10
 LATE_SHARE: Final = 0.01
@@ -36,14 +37,14 @@ _NAMES: Final = {PaneTiming.EARLY: "early", PaneTiming.ON_TIME: "on time", PaneT
 
 @attrs.frozen
 class Check:
-    """One thing that must hold, and whether it did."""
+    """A condition that must hold, and whether it does."""
 
     text: str
     holds: bool
 
 
 def introduce(console: Console, path: Path) -> None:
-    """Say what is about to run."""
+    """Print what is about to run."""
     rows = pq.ParquetFile(path).metadata.num_rows
     console.print(
         f"[bold]{rows:,} flights from New York in 2013[/bold], replayed as they became known: departures and mean "
@@ -54,7 +55,7 @@ def introduce(console: Console, path: Path) -> None:
     )
 
 
-def tell_run(console: Console, outcome: Outcome) -> None:
+def print_run(console: Console, outcome: Outcome) -> None:
     """Print a line about a run that has ended."""
     speed = outcome.rows / outcome.seconds
     console.print(
@@ -63,7 +64,7 @@ def tell_run(console: Console, outcome: Outcome) -> None:
     )
 
 
-def tell_refinements(console: Console, outcome: Outcome) -> None:
+def print_refinements(console: Console, outcome: Outcome) -> None:
     """Print some windows of the worst day, and every pane of one of them."""
     day = worst_day(outcome.hourly)
     if day is None:
@@ -72,16 +73,15 @@ def tell_refinements(console: Console, outcome: Outcome) -> None:
     table = Table(title_style="bold", title=f"{day:%-d %B %Y}: departures, mean delay in minutes", title_justify="left")
     for heading in ("carrier", "hour", "first early pane", "on-time pane", "last late pane", "panes"):
         table.add_column(heading, justify="left" if heading in {"carrier", "hour"} else "right")
-    some = sorted(shown[:_SHOWN], key=lambda one: (one.place[1], one.place[0]))
-    for one in some:
-        firsts = {timing: [pane for pane in one.panes if pane.pane.timing is timing] for timing in _STYLES}
+    for window in sorted(shown[:_SHOWN], key=lambda window: (window.place[1], window.place[0])):
+        panes = {timing: [pane for pane in window.panes if pane.pane.timing is timing] for timing in _STYLES}
         table.add_row(
-            one.place[0],
-            _hours(one.place),
-            _value(firsts[PaneTiming.EARLY][:1]),
-            _value(firsts[PaneTiming.ON_TIME]),
-            _value(firsts[PaneTiming.LATE][-1:]),
-            str(len(one.panes)),
+            window.place[0],
+            _hours(window.place),
+            _value(panes[PaneTiming.EARLY][:1]),
+            _value(panes[PaneTiming.ON_TIME]),
+            _value(panes[PaneTiming.LATE][-1:]),
+            str(len(window.panes)),
         )
     console.print(table)
     if shown:
@@ -106,8 +106,8 @@ def _all_panes(shown: Shown) -> Table:
     return table
 
 
-def tell_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
-    """Print a column a runner: windows, panes by timing, dropped elements, speed."""
+def print_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
+    """Print a table with a column for each runner: windows, panes by timing, dropped elements, speed."""
     table = Table(title_style="bold", title="Results by runner", title_justify="left")
     table.add_column("")
     columns = []
@@ -134,64 +134,64 @@ def tell_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
 
 
 def checks(outcomes: Sequence[Outcome], plain: tuple[Mapping[Place, Answer], Mapping[Place, Answer]]) -> list[Check]:
-    """Return what must hold of the runs.
+    """Check the results of the runs.
 
     Args:
-        outcomes: the runs, batch among them or not.
-        plain: the hourly answers and the cancelled flights as a plain group-by has them.
+        outcomes: the runs, with or without a batch run.
+        plain: the hourly answers and the cancelled flights of a plain group-by.
     """
-    found: list[Check] = []
+    checked: list[Check] = []
     for outcome in outcomes:
         wrong = differences(fold(outcome.hourly), plain[0]) + differences(fold(outcome.cancelled), plain[1])
-        found.append(
+        checked.append(
             Check(
                 f"{outcome.name}: the last panes equal the results of a plain group-by"
                 + (f", except {wrong:,} of them" if wrong else f" ({len(plain[0]):,} hours, {len(plain[1]):,} days)"),
                 wrong == 0,
             )
         )
-        found.append(Check(f"{outcome.name}: {outcome.dropped:,} elements were dropped", outcome.dropped == 0))
-    found += _pairs(outcomes)
+        checked.append(Check(f"{outcome.name}: {outcome.dropped:,} elements were dropped", outcome.dropped == 0))
+    checked += _pairs(outcomes)
     for outcome in outcomes:
         if outcome.name == "Spark batch":
-            continue  # early panes belong to a clock, and a batch job has none
+            continue  # a batch job has no clock, and therefore no early panes
         timings, panes = outcome.timings(), len(outcome.hourly)
         early, late = _share(timings[PaneTiming.EARLY], panes), _share(timings[PaneTiming.LATE], panes)
-        found.append(
+        checked.append(
             Check(
                 f"{outcome.name}: {early:.1%} of the panes are early (at least {EARLY_SHARE:.0%}), "
                 f"{late:.1%} late (at least {LATE_SHARE:.0%})",
                 early >= EARLY_SHARE and late >= LATE_SHARE,
             )
         )
-    return found
+    return checked
 
 
 def _pairs(outcomes: Sequence[Outcome]) -> list[Check]:
-    """Compare runs with one another: streams pane for pane, a stream with a batch job by what the panes come to."""
-    found = []
-    for place, one in enumerate(outcomes):
-        for other in outcomes[place + 1 :]:
-            names = f"{one.name} and {other.name}"
-            if "Spark batch" in {one.name, other.name}:
-                wrong = differences(fold(one.hourly), fold(other.hourly))
-                wrong += differences(fold(one.cancelled), fold(other.cancelled))
-                what, unit = "agree on every result", "results"
-            else:
-                wrong = pane_differences(one.hourly, other.hourly) + pane_differences(one.cancelled, other.cancelled)
-                what, unit = "agree pane for pane, including timing and processing time", "panes"
-            found.append(Check(f"{names} {what}" if wrong == 0 else f"{names} differ in {wrong:,} {unit}", wrong == 0))
-    return found
+    """Compare each two runs: streams pane for pane, a stream and a batch job by their final results."""
+    checked = []
+    for left, right in itertools.combinations(outcomes, 2):
+        names = f"{left.name} and {right.name}"
+        if "Spark batch" in {left.name, right.name}:
+            wrong = differences(fold(left.hourly), fold(right.hourly))
+            wrong += differences(fold(left.cancelled), fold(right.cancelled))
+            agreement, unit = "agree on every result", "results"
+        else:
+            wrong = pane_differences(left.hourly, right.hourly) + pane_differences(left.cancelled, right.cancelled)
+            agreement, unit = "agree pane for pane, including timing and processing time", "panes"
+        text = f"{names} {agreement}" if wrong == 0 else f"{names} differ in {wrong:,} {unit}"
+        checked.append(Check(text, wrong == 0))
+    return checked
 
 
-def tell_checks(console: Console, found: Sequence[Check]) -> bool:
+def print_checks(console: Console, checked: Sequence[Check]) -> bool:
     """Print the checks; return whether all hold."""
-    for check in found:
+    for check in checked:
         mark = "[green]✓[/green]" if check.holds else "[bold red]✗[/bold red]"
         console.print(f"{mark} {check.text}", highlight=False)
-    good = all(check.holds for check in found)
-    console.print("[bold green]All results agree.[/]" if good else "[bold red]Some checks failed.[/]")
-    return good
+    agree = all(check.holds for check in checked)
+    console.print("[bold green]All results agree.[/]" if agree else "[bold red]Some checks failed.[/]")
+    return agree
 
 
 def _share(part: int, whole: int) -> float:

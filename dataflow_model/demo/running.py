@@ -1,4 +1,4 @@
-"""Running the demo's job: the same function on each runner, timed."""
+"""Run the demo's job: the same function on each runner, with its time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_local_stream(path: Path) -> Outcome:
 
 @contextlib.contextmanager
 def spark_runs(cores: int = 2) -> Iterator[Any]:
-    """Yield a function `(mode, path) -> Outcome` over one Spark session, which is closed in the end."""
+    """Yield a function `(mode, path) -> Outcome` that runs on one Spark session, which is closed at the end."""
     from dataflow_model.runners.spark.session import local_session
 
     log = Path(tempfile.gettempdir(), f"dataflow-model-demo-{os.getpid()}.log")
@@ -65,7 +65,7 @@ def spark_runs(cores: int = 2) -> Iterator[Any]:
 
 
 def run_on(runner: Runner, name: str, path: Path) -> Outcome:
-    """Run the job on a runner until it has ended.
+    """Run the job on a runner to its end.
 
     Example:
         >>> from dataflow_model.demo import flights_file
@@ -98,7 +98,7 @@ def run_on(runner: Runner, name: str, path: Path) -> Outcome:
 
 
 def first_rows(path: Path, rows: int, target: Path) -> Path:
-    """Write the first rows of a Parquet file, in their order, to another."""
+    """Write the first rows of a Parquet file to another file, in the same order."""
     with pq.ParquetFile(path) as file, pq.ParquetWriter(target, file.schema_arrow) as writer:
         for batch in file.iter_batches(use_threads=False):
             writer.write_batch(batch.slice(0, rows))

@@ -1,4 +1,4 @@
-"""What the picture shows of a day: its departures, and the watermark as it stood."""
+"""The contents of the picture of a day: its departures, and the watermark over time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Scene:
         event_times, known, carriers: of each departure.
         behind: whether the watermark had passed the departure's own schedule when it became known.
         late: whether it had passed the end of its hour.
-        ticks, watermarks: the values of the clock, and where the watermark stands from each on.
+        ticks, watermarks: the values of the clock, and the watermark from each of them on.
     """
 
     event_times: NDArray[np.int64]
@@ -52,8 +52,8 @@ class Scene:
 def scene_of(path: Path, day: datetime.date) -> Scene:
     """Read the departures that were scheduled on a day in New York.
 
-    The watermark is told once more from the data, by the rule of `BoundedOutOfOrderness`: the newest schedule less the
-    delay, in effect when its tick is over.
+    The watermark is computed again from the data, by the rule of `BoundedOutOfOrderness`: the newest scheduled time
+    minus the delay, effective when its tick is complete.
     """
     table = pq.read_table(path, columns=["scheduled_departure", "known_at", "carrier", "dep_delay"])
     event_times = table["scheduled_departure"].cast(pa.int64()).to_numpy()

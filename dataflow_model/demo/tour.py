@@ -1,4 +1,4 @@
-"""The demo from beginning to end: run, tell, compare, draw."""
+"""The whole demo: run, report, compare, draw."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def show(
         data: the flights; by default the file that comes with the package.
         runner: one of `RUNNERS`; all of them one after the other by default. `"local"` and `"local-stream"` run in
             process, bounded and as a stream; `"batch"` and `"streaming"` run on Spark.
-        picture: where to draw the picture; nowhere by default. Needs matplotlib; without it the demo says how to
-            install it, and runs all the same.
-        rows: use only that many rows, the first to become known.
-        console: where to tell about it; standard output by default.
+        picture: the file to draw the picture to; none by default. Needs matplotlib; without it, the demo says how to
+            install it, and runs anyway.
+        rows: use only this many rows, those that became known first.
+        console: where to print; standard output by default.
 
     Returns:
-        whether all answers agree, and enough panes were early and late to prove it.
+        whether all results agree, and enough panes are early and late for that to be meaningful.
 
     Raises:
-        InvalidArgument: when `data` is not a file.
-        UnsupportedOnRunner: when a Spark runner is asked for by name and PySpark or Java is missing.
+        InvalidArgument: if `data` is not a file.
+        UnsupportedOnRunner: if `runner` is one on Spark, and PySpark or Java is missing.
     """
     console = console or Console()
     path = flights_file() if data is None else data
@@ -68,9 +68,9 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
     outcomes: list[Outcome] = []
 
     def note(outcome: Outcome) -> None:
-        report.tell_run(console, outcome)
+        report.print_run(console, outcome)
         if not outcomes:
-            report.tell_refinements(console, outcome)
+            report.print_refinements(console, outcome)
         outcomes.append(outcome)
 
     if "local" in runners:
@@ -85,15 +85,15 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
         with spark_runs() as run:
             for mode in modes:
                 note(run(mode, path))
-    report.tell_summary(console, outcomes)
-    good = report.tell_checks(console, report.checks(outcomes, plain_answers(path)))
+    report.print_summary(console, outcomes)
+    agree = report.print_checks(console, report.checks(outcomes, plain_answers(path)))
     if picture is not None:
         _draw(path, outcomes, picture, console)
-    return good
+    return agree
 
 
 def _draw(path: Path, outcomes: list[Outcome], picture: Path, console: Console) -> None:
-    # Panes with refinements, which a Spark batch job does not have.
+    # Only runs with early and late panes can be drawn, which a Spark batch job does not have.
     streamed = [outcome for outcome in outcomes if outcome.name != "Spark batch"]
     if not streamed:
         console.print("No picture: a batch job has no refinements.")

@@ -1,7 +1,7 @@
-"""The figures of the Dataflow Model paper and of "Streaming Systems", run by our own engine and drawn.
+"""The figures of the Dataflow Model paper and of "Streaming Systems", computed by our own engine and drawn.
 
-`draw("6J")` runs a figure's script on `LocalRunner` and draws the panes that came out; `run("6J")` gives the panes;
-`FIGURES` has them all. No pane is written down here: every one is computed.
+`draw("6J")` runs a figure's script on `LocalRunner` and draws its panes; `run("6J")` returns the panes; `FIGURES`
+contains all figures. No pane is written down here: every one is computed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All figures by name, and the way to one from what a user has typed."""
+"""All figures by name, and the lookup of a name that a user has typed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PREFIX: Final = re.compile(r"^fig(ure|\.)?[\s_-]*")
 _WORD: Final = re.compile(r"[^\W_]+")
 
 FIGURES: Final[Mapping[str, Figure]] = {figure.name: figure for figure in (*BOOK, *PAPER)}
-"""Every figure by its name: those of the book, then those of the paper."""
+"""All figures by name: those of the book, then those of the paper."""
 
 
 def find(name: str) -> Figure:
@@ -31,7 +31,7 @@ def find(name: str) -> Figure:
     out. Letter case and the choice of `-`, `_` or a space do not matter.
 
     Raises:
-        InvalidArgument: if there is none, with what there is.
+        InvalidArgument: if there is none; the message lists the names.
 
     Example:
         >>> find("figure 14").name, find("Figure 2-10 left").name, find("6j").number
@@ -57,12 +57,12 @@ def find(name: str) -> Figure:
 
 
 def _names() -> str:
-    """Return the name of every figure, with its number where it has one."""
+    """Return the names of all figures, with their numbers if they have one."""
     return ", ".join(f"{name} (figure {figure.number})" if figure.number else name for name, figure in FIGURES.items())
 
 
 def _folded(name: str) -> str:
-    """Return a name or number as it is looked up.
+    """Return the form of a name or number that is used for lookups.
 
     Example:
         >>> _folded("Fig. 2-10 Left"), _folded("Table-1")

@@ -1,4 +1,4 @@
-"""`dataflow-model figure`: run one, print its panes, draw it."""
+"""`dataflow-model figure`: run a figure, print its panes, draw it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["list_figures", "show_figure"]
 
 
 def list_figures(console: Console | None = None) -> None:
-    """Print the names that there are."""
+    """Print the names of all figures."""
     console = console or Console()
     console.print("`dataflow-model figure NAME` runs one of these figures in process and draws it:")
     console.print(list_of(FIGURES.values()))
@@ -30,12 +30,12 @@ def show_figure(figure: Figure, out: Path | None = None, console: Console | None
     """Run a figure in process, print its panes as a table, and draw it.
 
     Args:
-        figure: which.
+        figure: the figure.
         out: the file to write; `figure-NAME.png` in the current directory by default.
         console: where to print; standard output by default.
 
     Raises:
-        ModuleNotFoundError: without matplotlib; the table has been printed by then.
+        ModuleNotFoundError: if matplotlib is not installed; the table has been printed by then.
         SinkError: if the file cannot be written.
     """
     console = console or Console()

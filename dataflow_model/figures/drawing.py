@@ -1,4 +1,4 @@
-"""`draw`: run a figure and draw what came out."""
+"""`draw`: run a figure and draw its panes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["Picture", "draw"]
 
 _COLOURS: Final = 192
-"""Enough for what is drawn; with all of them the file is more than twice as large."""
+"""Enough colours for a picture; with the full palette the file is more than twice as large."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class Picture:
-    """A drawn figure; a notebook shows it.
+    """A drawn figure, which a notebook displays.
 
     Attributes:
         runs: the panels and their panes.
@@ -35,8 +35,8 @@ class Picture:
     canvas: Any
 
     def png(self) -> bytes:
-        """Return it as a PNG file."""
-        from PIL import Image  # matplotlib needs it, too
+        """Return the picture as a PNG file."""
+        from PIL import Image  # a dependency of matplotlib
 
         drawn, packed = io.BytesIO(), io.BytesIO()
         self.canvas.savefig(drawn, format="png", facecolor="white")
@@ -45,7 +45,7 @@ class Picture:
         return packed.getvalue()
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file whose name tells the format: `.png`, `.svg`, `.pdf`."""
+        """Write the picture to a file; the suffix of its name determines the format: `.png`, `.svg`, `.pdf`."""
         target = Path(path)
         if target.suffix.lower() == ".png":
             target.write_bytes(self.png())
@@ -63,11 +63,11 @@ def draw(figure: Figure | str | Sequence[PanelRun]) -> Picture:
     """Run a figure on `LocalRunner` and draw it: event time across, processing time up.
 
     Args:
-        figure: its name, or what `run` gave for it.
+        figure: a figure, its name, or the result of `run`.
 
     Raises:
-        InvalidArgument: for a name that no figure has.
-        ModuleNotFoundError: without matplotlib.
+        InvalidArgument: for an unknown name.
+        ModuleNotFoundError: if matplotlib is not installed.
 
     Example:
         >>> picture = draw("6J")

@@ -1,4 +1,4 @@
-"""The running example: the points of the book and of the paper, and the scripts in which they come.
+"""The running example: the points of the book and of the paper, and the scripts in which they arrive.
 
 All times are on 2000-01-01, UTC; there is one key. Values, event times and processing times are those of the Dataflow
 Model paper (VLDB 2015, figures 5 to 14) and of "Streaming Systems" (chapters 2 and 4).
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 TimedPoint: TypeAlias = tuple[int, str, str]
-"""A value, its event time, and the processing time at which it comes."""
+"""A value, its event time, and the processing time at which it arrives."""
 
 DAY: Final = "2000-01-01"
 KEY: Final = "TeamX"
@@ -65,12 +65,13 @@ PAPER_WATERMARK: Final[tuple[tuple[str, str], ...]] = (
     ("12:07:40", "12:06:00"),
     ("12:09:30", "12:09:00"),
 )
-"""When the watermark of the paper's plots moves, and where to."""
+"""When the watermark of the paper's plots advances, and to what value."""
 
 _END: Final = "12:10:00"
 
-# The same elements at the same processing times; only the watermark differs: it knows nothing before the end, it knows
-# what is still to come, or it guesses. Steps in the short form of `TestStream.parse`, parted by bars.
+# The same elements at the same processing times. Only the watermark differs: it knows nothing before the end, it knows
+# which elements are still to arrive, or it guesses. The steps have the short form of `TestStream.parse`, separated by
+# bars.
 STREAMS: Final[dict[str, str]] = {
     "BATCH": (
         "w 12:00:00|p 12:04:59|e 5@12:00:26|p 12:05:39|e 7@12:02:24|p 12:06:00|p 12:06:13|e 3@12:03:39|p 12:06:39|"
@@ -107,7 +108,7 @@ def book_script(name: str, *, extra_six: bool = False, first_at: str = "12:04:59
 
     Args:
         name: `"BATCH"`, `"PERFECT"` or `"HEURISTIC"`.
-        extra_six: with a 6 of 12:00:53 right after the 4, late but not hopelessly.
+        extra_six: whether to add a 6 from 12:00:53 right after the 4, which is late but within the allowed lateness.
         first_at: the processing time of the 5.
 
     Example:
@@ -134,7 +135,7 @@ def paper_script() -> TestStream:
 
 
 def script_of_points(points: Iterable[TimedPoint]) -> TestStream:
-    """Return points that come at their processing times, while nothing is known of the watermark.
+    """Return points that arrive at their processing times, without a watermark before the end.
 
     Example:
         >>> len(script_of_points(BOOK_POINTS).steps)

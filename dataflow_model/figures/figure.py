@@ -1,4 +1,4 @@
-"""What a figure is: a script, and where, when and how its elements are summed."""
+"""A figure: a script, and where, when and how its elements are summed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Panel:
 
     Attributes:
         windowing: where, when and how.
-        title: what sets it apart from its neighbours, where there are several.
-        rounds: with a length, what the papers call a micro-batch engine runs it, in rounds of that length.
+        title: what distinguishes it from the other panels of the figure, if there are several.
+        rounds: the length of a round, if the panel is run by what the papers call a micro-batch engine.
     """
 
     windowing: WindowInto
@@ -32,7 +32,7 @@ class Panel:
     rounds: Duration | None = None
 
     def words(self) -> list[str]:
-        """Say where, when and how in words.
+        """Return the answers to where, when and how in words.
 
         Example:
             >>> import dataflow_model as dm
@@ -55,15 +55,15 @@ class Figure:
     """An example of the paper or of the book, as something to run.
 
     Attributes:
-        name: what it is asked for by, such as `6J` or `discarding`.
-        source: where it comes from.
-        title: its caption there, or what it shows in a few words.
-        says: what there is to see.
+        name: the name by which it is looked up, such as `6J` or `discarding`.
+        source: the paper or the book.
+        title: its caption there, or its content in a few words.
+        says: an explanation of the picture.
         script: the input.
         panels: the plots; most figures have one.
-        focus: the window that it is about, where it is about one.
-        bounded: whether it is about bounded data, so that a batch engine gives the same panes.
-        number: its number in the source, such as `14` or `2-10 left`; empty where it has none.
+        focus: the window that the figure shows, if it shows only one.
+        bounded: whether the data are bounded, so that a batch engine emits the same panes.
+        number: its number in the source, such as `14` or `2-10 left`; empty if it has none.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Figure:
 
     @property
     def heading(self) -> str:
-        """What stands above it: its number where it has one, else its name, and its title.
+        """The heading of the figure: its number, or its name if it has none, and its title.
 
         Example:
             >>> from dataflow_model.figures import find

@@ -1,4 +1,4 @@
-"""Places for labels: near what they name, and clear of each other."""
+"""Places for labels: near the things that they name, and without overlaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Rectangle", "Taken", "place"]
 
 @attrs.frozen
 class Rectangle:
-    """A rectangle by its middle, width and height, in any one unit.
+    """A rectangle by its middle, width and height, all in the same unit.
 
     Example:
         >>> Rectangle(0, 0, 4, 2).overlap(Rectangle(3, 0, 4, 2))
@@ -39,19 +39,19 @@ class Rectangle:
 
 @attrs.frozen
 class Taken:
-    """A rectangle that holds something, and what it costs to cover a unit of its area."""
+    """A rectangle that is occupied, and the cost of covering a unit of its area."""
 
     rectangle: Rectangle
     cost: float = 1.0
 
 
 def place(size: tuple[float, float], wanted: Iterable[tuple[float, float, float]], taken: Iterable[Taken]) -> Rectangle:
-    """Return the place of a label that costs least: what it hides, and how far it is from where one looks for it.
+    """Return the place of a label with the least cost: for the area that it covers, and for its position.
 
     Args:
-        size: width and height of the label.
-        wanted: middles, each with the cost of being there.
-        taken: what had better not be covered, each with the cost of a covered unit of area.
+        size: the width and height of the label.
+        wanted: possible middles of the label, each with its cost.
+        taken: the rectangles that should not be covered, each with the cost per unit of covered area.
 
     Example:
         >>> place((4, 2), [(0, 0, 0), (5, 0, 1)], [Taken(Rectangle(1, 0, 2, 2), 1.0)])
@@ -60,6 +60,6 @@ def place(size: tuple[float, float], wanted: Iterable[tuple[float, float, float]
     obstacles = list(taken)
     candidates = [(Rectangle(x, y, *size), cost) for x, y, cost in wanted]
     hidden = [sum(it.cost * rectangle.overlap(it.rectangle) for it in obstacles) for rectangle, _ in candidates]
-    # `min` takes the first of equals.
+    # `min` returns the first of several minima.
     best = min(range(len(candidates)), key=lambda number: hidden[number] + candidates[number][1])
     return candidates[best][0]

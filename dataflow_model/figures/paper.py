@@ -24,7 +24,7 @@ _SOURCE: Final = "The Dataflow Model"
 
 
 def _where(fn: WindowFn) -> WindowInto:
-    """Return windows that no pane leaves without data, and that late data always find open."""
+    """Return a windowing without empty panes, and with a lateness that accepts all late data."""
     return Window.into(fn).on_time("fire_if_non_empty").allowed_lateness("1000 days")
 
 
@@ -36,9 +36,9 @@ _PARTIAL: Final = AfterEach(RepeatUntil(AtPeriod("1 minute"), AfterWatermark()),
 
 
 def _figure(name: str, number: str, title: str, says: str, *panels: Panel, bounded: bool = False) -> Figure:
-    # A batch engine asks no watermark, and rounds end by the clock.
-    unasked = bounded or any(panel.rounds is not None for panel in panels)
-    script = script_of_points(PAPER_POINTS) if unasked else paper_script()
+    # A batch engine uses no watermark, and rounds end by the clock.
+    needs_watermark = not bounded and all(panel.rounds is None for panel in panels)
+    script = paper_script() if needs_watermark else script_of_points(PAPER_POINTS)
     return Figure(name, _SOURCE, title, says, script, panels, bounded=bounded, number=number)
 
 
@@ -123,4 +123,4 @@ PAPER: Final[tuple[Figure, ...]] = (
         Panel(_SESSIONS.trigger(_PARTIAL).accumulating_and_retracting()),
     ),
 )
-"""The paper's figures with its numbers and captions, in its order; the table stands before the plot that needs it."""
+"""The paper's figures with its numbers and captions, in its order; the table is before the plot that refers to it."""

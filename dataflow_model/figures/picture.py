@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["paint"]
 
-# Okabe and Ito's colours, which colour-blind readers tell apart, too; edges differ in their dashes besides.
+# The colours of Okabe and Ito, which colour-blind readers can distinguish; edges also differ in their dashes.
 _COLOURS: Final = {PaneTiming.EARLY: "#0072B2", PaneTiming.ON_TIME: "#009E73", PaneTiming.LATE: "#D98200"}
 _INKS: Final = {PaneTiming.EARLY: "#00558A", PaneTiming.ON_TIME: "#00694D", PaneTiming.LATE: "#8F5600"}
 _DASHES: Final[dict[PaneTiming, Any]] = {
@@ -59,7 +59,7 @@ _HEIGHT: Final = 7.4
 _MOST_IN_A_ROW: Final = 5
 _MOST_TICKS: Final = 12
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1_440)
-"""Minutes from one tick of an axis to the next."""
+"""The number of minutes between two ticks of an axis."""
 _TITLE: Final = 13.5
 _LABEL: Final = 14.0
 _CIRCLE: Final = 9.5
@@ -71,7 +71,7 @@ def paint(runs: Sequence[PanelRun]) -> Canvas:
     """Draw the panels of a figure side by side.
 
     Returns:
-        a figure of matplotlib's, to save or to show.
+        a matplotlib figure, to save or to show.
     """
     figure = runs[0].figure
     width = _WIDTH if len(runs) == 1 else _WIDTH_OF_SEVERAL
@@ -96,7 +96,7 @@ def paint(runs: Sequence[PanelRun]) -> Canvas:
 
 
 def _conditions(runs: Sequence[PanelRun]) -> list[str]:
-    """Say where, when and how, once; what differs from panel to panel stands above each."""
+    """Return the answers to where, when and how that all panels share; the others are written above each panel."""
     words = runs[0].panel.words()
     if len(runs) > 1:
         words = words[:2]
@@ -161,9 +161,9 @@ def _draw_points(axes: Axes, scene: Scene) -> None:
 
 
 def _draw_labels(axes: Axes, scene: Scene, inches: float) -> None:
-    """Write each pane's value at its upper edge: inside where there is room, else close by."""
+    """Write each pane's value at its upper edge: inside if there is room, otherwise close to it."""
     frame = scene.frame
-    per_x = (frame.right - frame.left) / (inches * 72)  # microseconds a point of the page
+    per_x = (frame.right - frame.left) / (inches * 72)  # microseconds per point of the page
     per_y = (frame.top - frame.bottom) / (axes.get_position().height * _HEIGHT * 72)
     taken = [
         Taken(Rectangle(point.event_time / per_x, point.processing_time / per_y, 2 * _CIRCLE, 2 * _CIRCLE))
@@ -172,7 +172,7 @@ def _draw_labels(axes: Axes, scene: Scene, inches: float) -> None:
     for (x1, y1), (x2, y2) in itertools.pairwise(scene.watermark):
         middle = ((x1 + x2) / 2 / per_x, (y1 + y2) / 2 / per_y)
         line = Rectangle(*middle, abs(x1 - x2) / per_x + _LINE, abs(y1 - y2) / per_y + _LINE)
-        taken.append(Taken(line, cost=0.3))  # one sees it on both sides of a label
+        taken.append(Taken(line, cost=0.3))  # the line remains visible on both sides of a label
     for band in scene.bands:
         text = f"−{band.pane.value}" if band.pane.is_retraction else str(band.pane.value)
         size = (0.68 * _LABEL * len(text) + (5 if band.pane.is_retraction else 2), _LABEL * 1.12)
@@ -186,14 +186,14 @@ def _draw_labels(axes: Axes, scene: Scene, inches: float) -> None:
 def _wanted(
     band: Band, sides: tuple[float, float], top: float, room: float, size: tuple[float, float]
 ) -> Iterator[tuple[float, float, float]]:
-    """Yield places for a label: a retraction's at the left, a value's at the right, below the edge or above it."""
+    """Yield places for a label: on the left for a retraction, on the right for a value, below or above the edge."""
     width, height = size
     nearest, farthest = sides[0] + width / 2 + 3, sides[1] - width / 2 - 3
     steps = 12
     across = [nearest + (farthest - nearest) * step / steps for step in range(steps + 1)]
     if not band.pane.is_retraction:
         across.reverse()
-    # A band that is lower than its label has it above.
+    # A band that is lower than its label has the label above it.
     rows = (-0.62, 0.62, -1.75, 1.75) if room > height else (0.62, -0.62, 1.75, -1.75)
     for row, off in enumerate(rows):
         for step, x in enumerate(across):

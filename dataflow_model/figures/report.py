@@ -19,7 +19,7 @@ __all__ = ["list_of", "table_of"]
 
 
 def table_of(run: PanelRun) -> Table:
-    """Return a table of a panel's panes in the order in which they went out."""
+    """Return a table of a panel's panes in the order in which they were emitted."""
     title = f"{run.figure.name}: {run.panel.title}" if run.panel.title else run.figure.heading
     table = Table(title=title, title_style="bold", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for heading in ("emitted", "window", "value", "timing", "index", "on time", "first", "last"):
@@ -41,7 +41,7 @@ def table_of(run: PanelRun) -> Table:
 
 
 def list_of(figures: Iterable[Figure]) -> Table:
-    """Return a table of the figures, under where they come from: name, number there, title."""
+    """Return a table of the figures by source: name, number in the source, title."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -63,7 +63,7 @@ def _window(window: Window) -> str:
 
 
 def _clock(micros: int) -> str:
-    """Write an instant as a clock shows it.
+    """Return an instant as a clock shows it.
 
     Example:
         >>> _clock(946_728_019_000_000)

@@ -1,4 +1,4 @@
-"""Run a figure in process: the panes of each of its panels, in the order in which they go out."""
+"""Run a figure in process: the panes of each of its panels, in the order in which they are emitted."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["PanelRun", "run"]
 
 @attrs.frozen(eq=False, repr=False)
 class PanelRun:
-    """A panel and the panes that our engine gave for it.
+    """A panel and the panes that our engine emits for it.
 
     Attributes:
-        panes: those of the window that the figure is about, else all; in the order in which they went out.
+        panes: the panes of the window in focus, or all panes if there is none; in the order of emission.
     """
 
     figure: Figure
@@ -45,7 +45,7 @@ def run(figure: Figure | str) -> list[PanelRun]:
     """Run a figure's script on `LocalRunner`: no Java, and the same panes each time.
 
     Raises:
-        InvalidArgument: for a name that no figure has.
+        InvalidArgument: for an unknown name.
 
     Example:
         >>> [pane.value for pane in run("6E")[0].panes]

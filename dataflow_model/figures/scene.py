@@ -1,4 +1,4 @@
-"""What a picture shows, in numbers: points, the watermark's path, and the panes as they cover the plane."""
+"""The contents of a picture, in numbers: points, the watermark's path, and the area that each pane covers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["MINUTE", "Band", "Box", "Point", "Scene", "scene_of"]
 MINUTE: Final = 60_000_000
 _MARGIN: Final = MINUTE // 4
 _BEFORE_FIRST: Final = MINUTE * 3 // 20
-"""Least distances: about what is shown, and from a pane's first element down, so that its circle is inside."""
+"""Least margins: around the picture, and below a pane's first element, so that its circle is inside the pane."""
 
 
 @attrs.frozen
@@ -56,11 +56,11 @@ class Box:
 
 @attrs.frozen
 class Band:
-    """What a pane covers: from the panes before it, up to when it went out.
+    """The area that a pane covers: from the panes before it up to the time at which it was emitted.
 
     Attributes:
-        boxes: side by side, more than one where the panes before it ended at different times; none for a retraction.
-        left, right, top: its window in the picture, and when it went out.
+        boxes: adjacent boxes, several if the panes before it were emitted at different times; none for a retraction.
+        left, right, top: its window in the picture, and the time at which it was emitted.
     """
 
     pane: Pane
@@ -72,7 +72,7 @@ class Band:
 
 @attrs.frozen
 class Scene:
-    """All that is drawn of one panel.
+    """Everything that is drawn in one panel.
 
     Attributes:
         frame: the part of the plane that is shown.
@@ -86,7 +86,7 @@ class Scene:
 
 
 def scene_of(run: PanelRun) -> Scene:
-    """Return what a panel's picture shows.
+    """Return the scene of a panel.
 
     Raises:
         InvalidArgument: for a script without elements.
@@ -118,7 +118,7 @@ def scene_of(run: PanelRun) -> Scene:
 
 
 def _moments(run: PanelRun) -> Iterator[tuple[int, int, tuple[tuple[Any, EventTime], ...]]]:
-    """Yield clock, watermark and new elements after each step, and the end of the input."""
+    """Yield the clock, the watermark and the new elements after each step, and at the end of the input."""
     clock, watermark = 0, int(MIN_TIMESTAMP)
     for step in run.figure.script.steps:
         elements: tuple[tuple[Any, EventTime], ...] = ()
@@ -147,7 +147,7 @@ def _expired(strategy: WindowingStrategy, element: Any, at: EventTime, watermark
 
 
 def _frame(run: PanelRun, points: Sequence[Point], end: int) -> Box:
-    """Return whole minutes about the points and the windows that end; or about the one window of interest."""
+    """Return the whole minutes that contain all points and finite windows, or the window in focus."""
     focus = run.figure.focus
     if focus is not None:
         points = [point for point in points if int(focus.start) <= point.event_time < int(focus.end)]
@@ -176,7 +176,7 @@ def _before_first(first: int, last: int) -> int:
 
 
 def _path(moments: Iterable[tuple[int, int]], frame: Box) -> tuple[tuple[int, int], ...]:
-    """Return the corners of the watermark's path, which stands still between its events and then jumps."""
+    """Return the corners of the watermark's path, which is constant between events."""
     corners: list[tuple[int, int]] = []
     before = frame.left
     for clock, watermark in moments:
@@ -194,7 +194,7 @@ def _path(moments: Iterable[tuple[int, int]], frame: Box) -> tuple[tuple[int, in
 
 
 def _bands(panes: Iterable[Pane], points: Iterable[Point], frame: Box) -> Iterator[Band]:
-    """Yield each pane with the part of the plane between the panes before it and the moment at which it went out."""
+    """Yield each pane with the area between the panes before it and the time at which it was emitted."""
     covered: list[Box] = []
     before = _before_first(frame.bottom, frame.top)
     for pane in panes:

@@ -1,4 +1,4 @@
-"""A window function of one's own: each element is valid until the next one's event time."""
+"""A user-defined window function: each element is valid until the event time of the next one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["ValidityWindows"]
 
 @attrs.frozen(order=False)
 class ValidityWindows(WindowFn):
-    """Place each element in a window from its event time to that of the key's next element; the last one is open.
+    """Assign each element to a window that ends at the event time of the key's next element; the last one never ends.
 
-    An element's proto-window is `[event_time, +∞)`. Merging makes no window larger: it ends each where the next one
-    starts, and unites only those that start together.
+    An element's proto-window is `[event_time, +∞)`. Merging makes no window larger: each window ends where the next one
+    starts, and only windows with the same start are merged.
 
     Source: the temporal validity windows of "Streaming Systems".
 
@@ -39,7 +39,7 @@ class ValidityWindows(WindowFn):
     is_merging: ClassVar[bool] = True
 
     def assign(self, event_time: EventTime, element: Any) -> tuple[IntervalWindow]:
-        """Return the window that no other element has ended yet."""
+        """Return the window from the event time on, which no other element has ended yet."""
         del element
         return (IntervalWindow(event_time, MAX_TIMESTAMP),)
 

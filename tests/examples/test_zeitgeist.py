@@ -18,8 +18,8 @@ from dataflow_model.examples.zeitgeist import (
     Anomaly,
     Bucket,
     Calendar,
+    Detection,
     Expectation,
-    Found,
     History,
     Kind,
     Late,
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 DAY = Calendar(slot_seconds=5, slots=4)
 
 
-def places(found: Any) -> list[Any]:
-    """Return what an anomaly is, without what had been seen of it when it was told."""
-    return sorted((one.query, one.kind, one.since, one.second) for one in found)
+def places(anomalies: Any) -> list[Any]:
+    """Return the anomalies without the counts that had been seen when they were reported."""
+    return sorted((one.query, one.kind, one.since, one.second) for one in anomalies)
 
 
 # The history ----------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def test_twenty_histories_are_read_right_by_the_rules_alone() -> None:
     for seed in range(20):
         scenario = Scenario(seed=seed)
         history = scenario.make()
-        result = score(history.planted, [Found(one, -math.inf) for one in plain.anomalies(scenario, history)])
+        result = score(history.planted, [Detection(one, -math.inf) for one in plain.anomalies(scenario, history)])
         hits, planted, false = hits + result.hits, planted + len(result.pairs), false + len(result.false)
     assert planted == 480
     assert hits / planted >= 0.95
@@ -168,33 +168,33 @@ def counted(script: TestStream, **options: Any) -> dict[str, list[Any]]:
     return outputs(topology, "counts", "buckets", "late")
 
 
-def test_each_second_is_told_when_the_watermark_is_at_its_end_the_empty_ones_too() -> None:
+def test_the_count_of_each_second_is_produced_when_the_watermark_reaches_its_end_even_if_it_is_0() -> None:
     script = TestStream().bundle([("q", 1.2), ("q", 4.1), ("q", 1.9), ("r", 3)]).watermark(4)
-    told = counted(script)["buckets"]
-    assert [bucket for bucket in told if bucket.query == "q"] == [
+    buckets = counted(script)["buckets"]
+    assert [bucket for bucket in buckets if bucket.query == "q"] == [
         Bucket("q", 1, 2), Bucket("q", 2, 0), Bucket("q", 3, 0), Bucket("q", 4, 1),
     ]  # fmt: skip
-    assert [bucket for bucket in told if bucket.query == "r"] == [Bucket("r", 3, 1)]
+    assert [bucket for bucket in buckets if bucket.query == "r"] == [Bucket("r", 3, 1)]
 
 
 def test_a_record_behind_the_watermark_counts_while_its_second_is_open_and_is_late_after_that() -> None:
     script = TestStream().add("q", 5.1).watermark(5.5).add("q", 5.2).watermark(6).add("q", 5.3).add("q", 3)
-    told = counted(script)
-    assert told["buckets"] == [Bucket("q", 5, 2)]
-    assert told["late"] == [Late("q", 5), Late("q", 3)]
+    streams = counted(script)
+    assert streams["buckets"] == [Bucket("q", 5, 2)]
+    assert streams["late"] == [Late("q", 5), Late("q", 3)]
 
 
-def test_a_record_of_an_earlier_second_that_is_open_is_counted_though_it_comes_after_a_later_one() -> None:
+def test_a_record_of_an_open_second_is_counted_even_if_it_arrives_after_a_record_of_a_later_second() -> None:
     script = TestStream().add("q", 5).add("q", 3).watermark(9)
     assert [bucket.second for bucket in counted(script)["buckets"]][:3] == [3, 4, 5]
 
 
-def test_each_fourth_record_of_a_second_is_told_at_once() -> None:
+def test_each_fourth_record_of_a_second_produces_a_running_count() -> None:
     script = TestStream().bundle([("q", 1)] * 9)
     assert counted(script)["counts"] == [Bucket("q", 1, 4), Bucket("q", 1, 8)]
 
 
-def test_a_query_that_nobody_asks_any_more_is_forgotten() -> None:
+def test_a_query_that_is_no_longer_asked_is_forgotten() -> None:
     script = TestStream().add("q", 1).watermark(60).add("q", 70).watermark(72)
     assert [bucket.second for bucket in counted(script, forget=10)["buckets"]] == [*range(1, 12), 70, 71]
 
@@ -218,7 +218,7 @@ class _Split(dm.Computation):
         self.produce(dm.StreamRecord("q", value, record.timestamp), stream)
 
 
-def test_a_spike_is_told_while_its_seconds_are_still_open_and_once() -> None:
+def test_a_spike_is_reported_once_while_its_seconds_are_still_open() -> None:
     open_still = [("counts", 6, 12), ("counts", 6, 24), ("counts", 7, 28), ("counts", 7, 32)]
     complete = [("buckets", second, count) for second, count in ((5, 10), (6, 30), (7, 40), (8, 35), (9, 10))]
     [anomaly] = detected([("buckets", 4, 10), *open_still, *complete])
@@ -230,12 +230,12 @@ def test_seconds_that_are_open_and_empty_so_far_are_no_dip() -> None:
     assert detected([("buckets", 4, 10), ("counts", 15, 4)]) == []
 
 
-def test_a_dip_is_told_by_complete_seconds_when_they_are_enough() -> None:
+def test_a_dip_is_reported_when_enough_seconds_are_complete() -> None:
     found = detected([("buckets", second, 10 if second < 5 else 1) for second in range(12)])
     assert places(found) == [("q", Kind.DIP, 5, 8)]
 
 
-def test_a_second_anomaly_is_told_again_once_the_first_is_over() -> None:
+def test_a_second_anomaly_is_reported_after_the_first_is_over() -> None:
     counts = [10] * 3 + [40] * 2 + [10] * 11 + [40] * 2
     found = detected([("buckets", second, count) for second, count in enumerate(counts)])
     assert [(one.kind, one.since) for one in found] == [(Kind.SPIKE, 3), (Kind.SPIKE, 16)]
@@ -250,8 +250,8 @@ def test_evidence_from_before_a_gap_does_not_count_after_it() -> None:
 # The whole ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_planted_is_found_and_little_else(history: History, local: Outcome) -> None:
-    result = score(history.planted, local.found)
+def test_planted_anomalies_are_detected_with_few_false_ones(history: History, local: Outcome) -> None:
+    result = score(history.planted, local.detections)
     assert len(result.pairs) == 8
     assert result.precision >= 0.95
     assert result.recall >= 0.95
@@ -264,27 +264,29 @@ def test_every_record_is_in_one_bucket_or_late_or_a_duplicate(history: History, 
 
 
 def test_no_delay_is_taken_for_a_dip_and_dips_wait_for_what_is_delayed(history: History, local: Outcome) -> None:
-    assert score(history.planted, local.found).false_of(Kind.DIP) == 0
+    assert score(history.planted, local.detections).false_of(Kind.DIP) == 0
     [outage] = history.outages
     waited = [
-        one for one in local.found if one.anomaly.kind is Kind.DIP and outage.start <= one.anomaly.second < outage.end
+        one
+        for one in local.detections
+        if one.anomaly.kind is Kind.DIP and outage.start <= one.anomaly.second < outage.end
     ]
     assert waited
-    assert all(one.told > outage.end for one in waited)
+    assert all(one.reported > outage.end for one in waited)
 
 
 def test_with_one_watermark_for_all_centres_a_delay_is_taken_for_dips(scenario: Scenario, history: History) -> None:
     outcome = run(scenario, history, dm.LocalRunner(), by_centre=False)
-    result = score(history.planted, outcome.found)
+    result = score(history.planted, outcome.detections)
     assert result.false_of(Kind.DIP) > 0
     assert result.false_of(Kind.SPIKE) == 0
 
 
-def test_spikes_are_told_before_the_watermark_could_complete_their_second(local: Outcome) -> None:
-    spikes = [one for one in local.found if one.anomaly.kind is Kind.SPIKE]
+def test_spikes_are_reported_before_the_watermark_could_complete_their_second(local: Outcome) -> None:
+    spikes = [one for one in local.detections if one.anomaly.kind is Kind.SPIKE]
     allowed = int(OUT_OF_ORDER) / SECOND
     assert len(spikes) == 4
-    assert all(one.told < one.anomaly.second + 1 + allowed for one in spikes)
+    assert all(one.reported < one.anomaly.second + 1 + allowed for one in spikes)
 
 
 def test_without_stragglers_the_stream_finds_just_what_the_plain_rules_find() -> None:
@@ -298,7 +300,7 @@ def test_without_stragglers_the_stream_finds_just_what_the_plain_rules_find() ->
         if bucket.times:
             found[bucket.query][bucket.second] = bucket.times
     assert found == expected
-    dips = [one for one in places(found.anomaly for found in outcome.found) if one[1] is Kind.DIP]
+    dips = [one for one in places(found.anomaly for found in outcome.detections) if one[1] is Kind.DIP]
     assert dips == [one for one in places(plain.anomalies(scenario, history)) if one[1] is Kind.DIP]
 
 
@@ -321,7 +323,7 @@ def test_a_day_is_drawn(scenario: Scenario, history: History, local: Outcome) ->
         "“carpe diem”", "“eclipse”", "“lasagne”", "“weather”",
     ]  # fmt: skip
     shown = [text.get_text() for axes in figure.axes for text in axes.texts]
-    assert sum(text.startswith("told") for text in shown) == 8
+    assert sum(text.startswith("reported") for text in shown) == 8
     figure.savefig(io.BytesIO(), format="png")
 
 
@@ -340,7 +342,7 @@ def test_a_stream_on_spark_finds_the_same_at_the_same_time(
 ) -> None:
     with runner_of("streaming", spark) as runner:
         outcome = run(scenario, history, runner)
-    assert outcome.found == local.found
+    assert outcome.detections == local.detections
     assert (outcome.late, outcome.duplicates) == (local.late, local.duplicates)
     assert sorted(outcome.buckets) == sorted(local.buckets)
     assert sorted(outcome.expectations) == sorted(local.expectations)
@@ -355,8 +357,8 @@ def test_a_bounded_job_on_spark_finds_the_same_anomalies(
         outcome = run(scenario, history, runner)
     assert (outcome.late, outcome.duplicates) == (0, history.redelivered)
     assert sum(bucket.times for bucket in outcome.buckets) == history.table.num_rows - history.redelivered
-    assert places(one.anomaly for one in outcome.found) == places(plain.anomalies(scenario, history))
-    mine, streams = (score(history.planted, one.found) for one in (outcome, local))
+    assert places(one.anomaly for one in outcome.detections) == places(plain.anomalies(scenario, history))
+    mine, streams = (score(history.planted, one.detections) for one in (outcome, local))
     assert [(planted, found is None) for planted, found in mine.pairs] == [
         (planted, found is None) for planted, found in streams.pairs
     ]

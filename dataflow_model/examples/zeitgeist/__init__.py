@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataflow_model.examples.zeitgeist.counting import WindowCounter
 from dataflow_model.examples.zeitgeist.detection import SpikeDipDetector
 from dataflow_model.examples.zeitgeist.model import Model, ModelCalculator
-from dataflow_model.examples.zeitgeist.report import Found, Outcome, Score, score
+from dataflow_model.examples.zeitgeist.report import Detection, Outcome, Score, score
 from dataflow_model.examples.zeitgeist.running import run, runner_of
 from dataflow_model.examples.zeitgeist.scenario import History, Outage, Planted, Scenario
 from dataflow_model.examples.zeitgeist.topology import Searches, zeitgeist
@@ -18,8 +18,8 @@ __all__ = [
     "Anomaly",
     "Bucket",
     "Calendar",
+    "Detection",
     "Expectation",
-    "Found",
     "History",
     "Kind",
     "Late",

@@ -1,4 +1,4 @@
-"""`python -m dataflow_model.examples.zeitgeist`: run the example, and print what was planted against what was found."""
+"""`python -m dataflow_model.examples.zeitgeist`: run the example, and compare detections with planted anomalies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _WIDTH: Final = 110
-"""Characters a row of the table takes; a narrower terminal wraps whole lines rather than cells."""
+"""The width of a row of the table in characters; a narrower terminal wraps whole lines rather than cells."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it, and return 0 if what was found is good enough."""
+    """Run the example, and return 0 if its precision and recall are good enough."""
     parser = argparse.ArgumentParser(
         prog="python -m dataflow_model.examples.zeitgeist", description="Spikes and dips in searches."
     )
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     history = scenario.make()
     with runner_of(options.runner) as runner:
         outcome = run(scenario, history, runner, by_centre=not options.one_watermark)
-    result = score(history.planted, outcome.found)
+    result = score(history.planted, outcome.detections)
     console = Console(width=max(Console().width, _WIDTH))
     console.print(table(result, history.outages))
     console.print(summary(history, outcome, result))

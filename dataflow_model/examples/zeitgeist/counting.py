@@ -1,4 +1,4 @@
-"""The Window Counter: how often a query was asked, second by second."""
+"""The Window Counter: the number of times that a query was asked in each second."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["WindowCounter"]
 
 
 class _Open(NamedTuple):
-    """What is kept for a query.
+    """The state of the counter for a query.
 
     Attributes:
-        counts: by second, of those that are not complete.
-        due: the first of them, for which the timer is set.
-        latest: the last one in which there was a query.
+        counts: the running count of each second that is not complete.
+        due: the first second that is not complete, for which the timer is set.
+        latest: the last second in which the query was asked.
     """
 
     counts: dict[int, int]
@@ -27,13 +27,13 @@ class _Open(NamedTuple):
 class WindowCounter(dm.Computation):
     """Counts the queries of a key in buckets of a second.
 
-    Each fourth query of a bucket is told at once, on `counts`. When the low watermark reaches a bucket's end, all that
-    belongs to it is believed to be here, and its count goes to `buckets`: also the count 0, which nothing but a timer
-    could tell. A record that comes after that goes to `late`, and is not counted.
+    At every fourth query of a bucket, its running count is produced on `counts`. When the low watermark reaches the end
+    of a bucket, all its records are believed to have arrived, and its count is produced on `buckets`. That includes the
+    count 0, which only a timer can produce. A record that arrives later is sent to `late` and not counted.
 
     Args:
-        every: at how many queries of a bucket its count so far is told.
-        forget: after how many seconds without a query its buckets are no longer told.
+        every: the number of queries in a bucket after which its running count is produced again.
+        forget: the number of seconds without the query after which its buckets are no longer produced.
     """
 
     coder = dm.PickleCoder()
@@ -59,10 +59,10 @@ class WindowCounter(dm.Computation):
             self.produce(dm.StreamRecord(self.key, Bucket(self.key, second, count), record.timestamp), "counts")
 
     def process_timer(self, timer: dm.FiredTimer) -> None:
-        """Tell a bucket that is complete, and wait for the next one."""
+        """Produce a complete bucket, and set the timer for the next one."""
         counts, second, latest = self.state.read()
         if second > latest and self.low_watermark() == dm.MAX_TIMESTAMP:
-            self.state.clear()  # the input has ended: silence from here on means nothing
+            self.state.clear()  # the input has ended: further empty seconds mean nothing
             return
         self.produce(
             dm.StreamRecord(self.key, Bucket(self.key, second, counts.pop(second, 0)), timer.timestamp), "buckets"

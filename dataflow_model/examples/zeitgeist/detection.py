@@ -1,4 +1,4 @@
-"""The Spike/Dip Detector: evidence that gathers over consecutive buckets."""
+"""The Spike/Dip Detector: evidence that is summed over consecutive buckets."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dataflow_model.examples.zeitgeist.values import Anomaly, Bucket, Calendar, 
 __all__ = ["DIPPED", "ENOUGH", "SPIKED", "Run", "SpikeDipDetector", "evidence", "expected_in"]
 
 SPIKED: Final = 2.0
-"""A spike is at least so many times the expected traffic; what is less is fluctuation."""
+"""A spike is at least this many times the expected traffic; anything less is fluctuation."""
 DIPPED: Final = 0.4
-"""A dip is at most this part of it."""
+"""A dip is at most this fraction of the expected traffic."""
 ENOUGH: Final = 16.0
-"""The evidence at which an anomaly is told: e^16, nine million, times likelier than chance."""
+"""The evidence at which an anomaly is reported: e^16, that is nine million, times likelier than chance."""
 _MOST: Final = 2 * ENOUGH
-"""More is not gathered, so that a long anomaly is over soon after it ends."""
+"""The upper bound of the evidence, so that a long anomaly is over soon after it ends."""
 
 
 def evidence(count: int, expected: float, factor: float) -> float:
-    """Return how much more likely a bucket's count is with `factor` times the expected traffic than with just it.
+    """Return how much more likely a bucket's count is under `factor` times the expected traffic than under just it.
 
-    It is the logarithm of the ratio of the two Poisson likelihoods: positive where the count speaks for the factor.
+    It is the logarithm of the ratio of the two Poisson likelihoods: positive if the count supports the factor.
     With a factor above 1 it grows with the count, so the evidence of half a bucket is less than that of the whole.
 
     Example:
@@ -36,12 +36,12 @@ def evidence(count: int, expected: float, factor: float) -> float:
 
 
 class Run(NamedTuple):
-    """Consecutive buckets that speak for an anomaly: Page's cumulative sum, which starts anew at 0.
+    """Consecutive buckets that support an anomaly: Page's cumulative sum, which restarts at 0.
 
     Attributes:
         score: the sum of their evidence, never negative.
-        since: the first of them, or `None` while there is none.
-        seen, expected: how many queries they have had, and should have had.
+        since: the first bucket; `None` if there is none.
+        seen, expected: the number of queries in the buckets, and the expected number.
 
     Example:
         >>> run = Run().after(7, 30, 10, 3)
@@ -63,7 +63,7 @@ class Run(NamedTuple):
         return Run(score, since, self.seen + count, self.expected + expected)
 
     def anomaly(self, query: str, kind: Kind, second: int) -> Anomaly:
-        """Return what is to be told of it."""
+        """Return the anomaly to report."""
         since = second if self.since is None else self.since
         return Anomaly(query, kind, since, second, 1 / (1 + math.exp(-self.score)), self.seen, round(self.expected, 1))
 
@@ -72,7 +72,7 @@ _NONE: Final = Run()
 
 
 def expected_in(second: int, rates: dict[int, float], calendar: Calendar) -> float | None:
-    """Return the expected count of a bucket: a straight line between the middles of the slots, where both are known.
+    """Return the expected count of a bucket, interpolated between the middles of two slots if both are known.
 
     Example:
         >>> day = Calendar(slot_seconds=10, slots=6)
@@ -94,29 +94,29 @@ def _no_evidence() -> dict[Kind, Run]:
 
 @attrs.define
 class _Watched:
-    """What the detector keeps for a query.
+    """The state of the detector for a query.
 
     Attributes:
-        rates: what is expected, by slot.
-        counts: of the buckets that are not complete, what has come so far.
+        rates: the expected rate, by slot.
+        counts: the running counts of the buckets that are not complete.
         complete: the last complete bucket.
-        runs: the evidence up to it.
-        told: the bucket with which the present spike, or dip, was told.
+        runs: the evidence up to that bucket, by kind.
+        reported: the bucket with which the current spike or dip was reported.
     """
 
     rates: dict[int, float] = attrs.field(factory=dict)
     counts: dict[int, int] = attrs.field(factory=dict)
     complete: int | None = None
     runs: dict[Kind, Run] = attrs.field(factory=_no_evidence)
-    told: dict[Kind, int] = attrs.field(factory=dict)
+    reported: dict[Kind, int] = attrs.field(factory=dict)
 
 
 class SpikeDipDetector(dm.Computation):
-    """Tells on `anomalies` when a key's traffic is far from what is expected, once each time.
+    """Produces an anomaly on `anomalies` when a key's traffic is far from the expected traffic, once for each anomaly.
 
-    More records can only strengthen a spike, so that one is told as soon as what has come is enough: by `counts`, with
-    no timer. A dip is the opposite: more records could undo it. It is judged by `buckets` alone, which the Window
-    Counter's low-watermark timers release: when nothing is on its way any more, what is not there is missing.
+    More records can only strengthen a spike, so a spike is reported as soon as enough records have arrived: by
+    `counts`, without a timer. A dip could be cancelled by records that are still on their way, so it is judged by
+    `buckets` alone, which the low-watermark timers of the Window Counter produce.
 
     Args:
         calendar: how the day is cut.
@@ -128,49 +128,49 @@ class SpikeDipDetector(dm.Computation):
         self.calendar = calendar
 
     def process_record(self, record: dm.StreamRecord) -> None:
-        """Take in a forecast, a count so far, or a complete bucket."""
-        kept: _Watched = self.state.read() or _Watched()
+        """Process a forecast, a running count, or a complete bucket."""
+        watched: _Watched = self.state.read() or _Watched()
         match record.value:
             case Expectation(slot=slot, rate=rate):
-                kept.rates[slot] = rate
+                watched.rates[slot] = rate
             case Bucket() as bucket if record.stream == "counts":
-                self._so_far(kept, bucket, record.timestamp)
+                self._so_far(watched, bucket, record.timestamp)
             case Bucket() as bucket:
-                self._complete(kept, bucket, record.timestamp)
-        self.state.write(kept)
+                self._complete(watched, bucket, record.timestamp)
+        self.state.write(watched)
 
-    def _so_far(self, kept: _Watched, bucket: Bucket, timestamp: dm.EventTime) -> None:
-        """Look whether the buckets that are still open make a spike already, each with what it has at least."""
-        kept.counts[bucket.second] = max(bucket.times, kept.counts.get(bucket.second, 0))
-        if Kind.SPIKE in kept.told:
+    def _so_far(self, watched: _Watched, bucket: Bucket, timestamp: dm.EventTime) -> None:
+        """Check whether the running counts of the open buckets, which can only grow, are already a spike."""
+        watched.counts[bucket.second] = max(bucket.times, watched.counts.get(bucket.second, 0))
+        if Kind.SPIKE in watched.reported:
             return
-        run, before = kept.runs[Kind.SPIKE], kept.complete
-        for second in sorted(kept.counts):
-            expected = expected_in(second, kept.rates, self.calendar)
+        run, before = watched.runs[Kind.SPIKE], watched.complete
+        for second in sorted(watched.counts):
+            expected = expected_in(second, watched.rates, self.calendar)
             follows = before is None or second == before + 1
             run, before = run if follows else _NONE, second
-            run = _NONE if expected is None else run.after(second, kept.counts[second], expected, SPIKED)
+            run = _NONE if expected is None else run.after(second, watched.counts[second], expected, SPIKED)
             if run.score >= ENOUGH:
-                self._tell(kept, run, Kind.SPIKE, second, timestamp)
+                self._report(watched, run, Kind.SPIKE, second, timestamp)
                 return
 
-    def _complete(self, kept: _Watched, bucket: Bucket, timestamp: dm.EventTime) -> None:
+    def _complete(self, watched: _Watched, bucket: Bucket, timestamp: dm.EventTime) -> None:
         second = bucket.second
-        if kept.complete is not None and second > kept.complete + 1:  # the query had been forgotten
-            kept.runs, kept.told = _no_evidence(), {}
-        kept.complete = second
-        kept.counts.pop(second, None)
-        expected = expected_in(second, kept.rates, self.calendar)
+        if watched.complete is not None and second > watched.complete + 1:  # the counter had forgotten the query
+            watched.runs, watched.reported = _no_evidence(), {}
+        watched.complete = second
+        watched.counts.pop(second, None)
+        expected = expected_in(second, watched.rates, self.calendar)
         for kind, factor in ((Kind.SPIKE, SPIKED), (Kind.DIP, DIPPED)):
-            run = _NONE if expected is None else kept.runs[kind].after(second, bucket.times, expected, factor)
-            kept.runs[kind] = run
-            if run.score >= ENOUGH and kind not in kept.told:
-                self._tell(kept, run, kind, second, timestamp)
-            elif run.since is None and kept.told.get(kind, second) <= second:
-                kept.told.pop(kind, None)
+            run = _NONE if expected is None else watched.runs[kind].after(second, bucket.times, expected, factor)
+            watched.runs[kind] = run
+            if run.score >= ENOUGH and kind not in watched.reported:
+                self._report(watched, run, kind, second, timestamp)
+            elif run.since is None and watched.reported.get(kind, second) <= second:
+                watched.reported.pop(kind, None)
         if self.calendar.ends_slot(second):
-            kept.rates.pop(self.calendar.slot_of(second) - 1, None)  # the line to the next middle has used it
+            watched.rates.pop(self.calendar.slot_of(second) - 1, None)  # no later bucket interpolates from it
 
-    def _tell(self, kept: _Watched, run: Run, kind: Kind, second: int, timestamp: dm.EventTime) -> None:
-        kept.told[kind] = second
+    def _report(self, watched: _Watched, run: Run, kind: Kind, second: int, timestamp: dm.EventTime) -> None:
+        watched.reported[kind] = second
         self.produce(dm.StreamRecord(self.key, run.anomaly(self.key, kind, second), timestamp), "anomalies")

@@ -1,4 +1,4 @@
-"""The Model Calculator: what traffic to expect of a query, learned from complete buckets."""
+"""The Model Calculator: learns the expected traffic of a query from complete buckets."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from dataflow_model.examples.zeitgeist.values import Bucket, Calendar, Expectati
 __all__ = ["Model", "ModelCalculator"]
 
 _SURPRISE: Final = 1.2
-"""A slot that differs by more than this factor teaches as if it differed by it: an anomaly is not tomorrow's usual."""
+"""The model learns at most this factor from a slot, so that an anomaly does not become the next day's normal."""
 _LEAST: Final = 0.05
-"""Queries a second of a slot that had none: a rate of 0 could neither grow nor be compared with anything."""
+"""The rate per second of a slot without queries: a rate of 0 could neither grow nor be compared."""
 
 
 @attrs.define
 class Model:
-    """A query's traffic: a level that all of it shares, times a profile over the slots of the day.
+    """A query's traffic: a level multiplied by a profile over the slots of the day.
 
-    The profile is a mean over the first days, and from then on exponentially weighted: the past counts for about
-    `memory` days. The level follows the newest slots.
+    The profile is a mean over the first days, and then an exponentially weighted mean over about `memory` days. The
+    level follows the newest slots.
 
     Attributes:
-        calendar: how the day is cut.
-        memory: over how many days the profile averages.
-        agility: how much of a slot's deviation the level takes up, from 0 to 1.
-        level, profile, learned: what has been learned: queries a second by slot of the day, and of how many days.
-        slot, total, seconds: the present slot, and what it has had so far.
+        calendar: the division of the day into slots.
+        memory: the number of days over which the profile averages.
+        agility: how much of a slot's deviation the level adopts, from 0 to 1.
+        level, profile, learned: the level; by slot of the day, the profile in queries per second, and the number of
+            days that it was learned from.
+        slot, total, seconds: the current slot, its queries so far, and its seconds so far.
 
     Example:
         >>> model = Model(Calendar(slot_seconds=2, slots=3))
@@ -50,12 +51,12 @@ class Model:
     seconds: int = 0
 
     def rate(self, slot: int) -> float | None:
-        """Return how many queries a second are expected in a slot, or `None` while it has not been seen."""
+        """Return the expected number of queries per second in a slot; `None` if the slot has not been seen yet."""
         usual = self.profile.get(slot % self.calendar.slots)
         return None if usual is None else self.level * usual
 
     def learn(self, second: int, count: int) -> None:
-        """Take a bucket in; buckets come in order."""
+        """Learn from a bucket; buckets arrive in order."""
         slot = self.calendar.slot_of(second)
         if slot != self.slot:
             self.slot, self.total, self.seconds = slot, 0, 0
@@ -76,14 +77,14 @@ class Model:
 
 
 class ModelCalculator(dm.Computation):
-    """Learns from a key's `buckets`, and tells on `expectations` what the next day's same slot should be like.
+    """Learns from a key's `buckets`, and produces forecasts of the same slot of the next day on `expectations`.
 
-    A forecast is made a day ahead. So what the detector expects of a second stands fixed long before any record of that
-    second can come, and does not depend on which records come first.
+    A forecast is made a day ahead. The expected count of a second is therefore fixed long before any record of that
+    second can arrive, and does not depend on the order of arrival.
 
     Args:
-        calendar: how the day is cut.
-        learning_days: how many days of a slot must have been seen before it is forecast.
+        calendar: the division of the day into slots.
+        learning_days: the number of days that a slot must have been seen before it is forecast.
     """
 
     coder = dm.PickleCoder()

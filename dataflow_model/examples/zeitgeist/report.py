@@ -1,4 +1,4 @@
-"""What was found against what was planted."""
+"""Compare the detected anomalies with the planted ones."""
 
 from __future__ import annotations
 
@@ -17,34 +17,38 @@ if TYPE_CHECKING:
     import dataflow_model as dm
     from dataflow_model.examples.zeitgeist.scenario import Planted
 
-__all__ = ["Found", "Outcome", "Score", "score"]
+__all__ = ["Detection", "Outcome", "Score", "score"]
 
 _GOOD: Final = 0.95
 _TOLERANCE: Final = 3
-"""By how many seconds after its end an anomaly may be told: the evidence of its last ones is still being weighed."""
+"""For how many seconds after its end an anomaly may still be reported: the evidence of its last seconds counts too."""
 
 
-class Found(NamedTuple):
-    """An anomaly, and when it was told in processing time: a second of the replay clock, −∞ in a bounded job."""
+class Detection(NamedTuple):
+    """An anomaly and the processing time at which it was reported.
+
+    Attributes:
+        anomaly: the anomaly.
+        reported: a second of the replay clock; −∞ in a bounded job, which has no clock.
+    """
 
     anomaly: Anomaly
-    told: float
+    reported: float
 
 
 @attrs.frozen
 class Outcome:
-    """What a run gave.
+    """The results of a run.
 
     Attributes:
-        found: the anomalies, in order of event time.
-        late: how many records came after their bucket was complete.
-        duplicates: how many were dropped as delivered before.
+        detections: the detected anomalies, in order of event time.
+        late: the number of records that arrived after their bucket was complete.
+        duplicates: the number of records dropped because they had been delivered before.
         buckets, expectations: the complete buckets, and the forecasts.
-        completed: when each second was complete, which is when the low watermark reached its end: a second of the
-            replay clock.
+        completed: for each second, the second of the replay clock at which the low watermark reached its end.
     """
 
-    found: tuple[Found, ...]
+    detections: tuple[Detection, ...]
     late: int
     duplicates: int
     buckets: tuple[Bucket, ...]
@@ -53,13 +57,15 @@ class Outcome:
 
     @classmethod
     def of(cls, result: dm.PipelineResult) -> Outcome:
-        """Collect it from a run that has ended."""
-        found = [Found(record.value[1], _clock(record.processing_time)) for record in result.collected("anomalies")]
+        """Collect the outcome of a run that has ended."""
+        detections = [
+            Detection(record.value[1], _clock(record.processing_time)) for record in result.collected("anomalies")
+        ]
         counters = Counter[str]()
         for counts in result.metrics().values():
             counters.update({name: int(count) for name, count in counts.items() if name == "duplicates"})
         return cls(
-            tuple(sorted(found)),
+            tuple(sorted(detections)),
             len(result.collected("late")),
             counters["duplicates"],
             tuple(record.value[1] for record in result.collected("buckets")),
@@ -70,67 +76,67 @@ class Outcome:
 
 @attrs.frozen
 class Score:
-    """How good that is.
+    """How well the detections match the planted anomalies.
 
     Attributes:
-        pairs: each planted anomaly, with what was found of it or `None`.
-        false: what was found and not planted, or found twice.
+        pairs: each planted anomaly with its detection, or `None` if it was missed.
+        false: the detections of anomalies that were not planted, or had been detected before.
     """
 
-    pairs: tuple[tuple[Planted, Found | None], ...]
-    false: tuple[Found, ...]
+    pairs: tuple[tuple[Planted, Detection | None], ...]
+    false: tuple[Detection, ...]
 
     @property
     def hits(self) -> int:
-        """How many of the planted were found."""
-        return sum(found is not None for _, found in self.pairs)
+        """The number of planted anomalies that were detected."""
+        return sum(detection is not None for _, detection in self.pairs)
 
     @property
     def precision(self) -> float:
-        """The share of what was found that had been planted."""
+        """The share of the detections that are planted anomalies."""
         return self.hits / max(self.hits + len(self.false), 1)
 
     @property
     def recall(self) -> float:
-        """The share of what was planted that was found."""
+        """The share of the planted anomalies that were detected."""
         return self.hits / max(len(self.pairs), 1)
 
     @property
     def is_good(self) -> bool:
-        """Whether precision and recall are 0.95 at least."""
+        """Whether precision and recall are both at least 0.95."""
         return min(self.precision, self.recall) >= _GOOD
 
     def false_of(self, kind: Kind) -> int:
-        """Return how many of a kind were found that are none."""
-        return sum(found.anomaly.kind is kind for found in self.false)
+        """Return the number of false detections of a kind."""
+        return sum(detection.anomaly.kind is kind for detection in self.false)
 
 
 def _clock(processing_time: dm.ProcessingTime) -> float:
-    """Return a second of the replay clock; a bounded job has no clock, which stands at −∞ there."""
+    """Return a processing time in seconds of the replay clock; −∞ for a bounded job, which has no clock."""
     return -math.inf if int(processing_time) == int(MIN_TIMESTAMP) else int(processing_time) / SECOND
 
 
-def score(planted: Iterable[Planted], found: Iterable[Found]) -> Score:
-    """Match what was found with what was planted: the same query and kind, settled while it lasted.
+def score(planted: Iterable[Planted], detections: Iterable[Detection]) -> Score:
+    """Match detections with planted anomalies: the same query and kind, detected while the anomaly lasted.
 
     Example:
         >>> from dataflow_model.examples.zeitgeist.scenario import Planted
         >>> planted = [Planted("rain", Kind.SPIKE, 10, 20, 3.0), Planted("rain", Kind.DIP, 40, 60, 0.1)]
-        >>> found = [Found(Anomaly("rain", Kind.SPIKE, 9, 12, 1.0, 80, 30.0), 13.0)]
-        >>> result = score(planted, found)
+        >>> detections = [Detection(Anomaly("rain", Kind.SPIKE, 9, 12, 1.0, 80, 30.0), 13.0)]
+        >>> result = score(planted, detections)
         >>> result.precision, result.recall
         (1.0, 0.5)
     """
-    left = sorted(found)
-    pairs: list[tuple[Planted, Found | None]] = []
-    for what in planted:
-        match = next((candidate for candidate in left if _fits(what, candidate.anomaly)), None)
+    unmatched = sorted(detections)
+    pairs: list[tuple[Planted, Detection | None]] = []
+    for anomaly in planted:
+        match = next((detection for detection in unmatched if _matches(anomaly, detection.anomaly)), None)
         if match is not None:
-            left.remove(match)
-        pairs.append((what, match))
-    return Score(tuple(pairs), tuple(left))
+            unmatched.remove(match)
+        pairs.append((anomaly, match))
+    return Score(tuple(pairs), tuple(unmatched))
 
 
-def _fits(planted: Planted, anomaly: Anomaly) -> bool:
+def _matches(planted: Planted, anomaly: Anomaly) -> bool:
     same = (planted.query, planted.kind) == (anomaly.query, anomaly.kind)
     return same and planted.start <= anomaly.second < planted.end + _TOLERANCE

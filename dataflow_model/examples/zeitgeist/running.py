@@ -1,4 +1,4 @@
-"""Running the example on each of the three runners."""
+"""Run the example on each of the three runners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CORES: Final = 2
 
 @contextlib.contextmanager
 def runner_of(name: str, spark: Any = None) -> Iterator[Runner]:
-    """Yield the runner of a name, on a Spark session of its own where none is given."""
+    """Yield the named runner, with its own Spark session unless one is passed."""
     with contextlib.ExitStack() as stack:
         if name == "local":
             yield dm.LocalRunner()
@@ -34,7 +34,7 @@ def runner_of(name: str, spark: Any = None) -> Iterator[Runner]:
         if spark is None:
             from dataflow_model.runners.spark import local_session
 
-            # What Spark and its workers say goes to a file: it would drown the table.
+            # Spark and its workers log to a file, because their output would hide the table.
             log = stack.enter_context(tempfile.TemporaryDirectory(prefix="zeitgeist-"))
             spark = local_session("zeitgeist", _CORES, log=str(Path(log, "spark.log")))
             stack.callback(spark.stop)
@@ -46,7 +46,7 @@ def runner_of(name: str, spark: Any = None) -> Iterator[Runner]:
 
 
 def run(scenario: Scenario, history: History, runner: Runner, *, by_centre: bool = True) -> Outcome:
-    """Run a history through the topology until it ends."""
+    """Run the topology on a history to its end."""
     with tempfile.TemporaryDirectory(prefix="zeitgeist-") as folder:
         searches = Searches(history.write(Path(folder, "searches.parquet")), by_centre=by_centre)
         result = zeitgeist(searches, scenario.calendar, scenario.learning_days).run(runner)

@@ -1,4 +1,4 @@
-"""A made-up history of searches, with what went wrong in it: known, so that detection can be measured."""
+"""A generated history of searches with known anomalies, so that detection can be measured."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["CENTRES", "History", "Outage", "Planted", "Popularity", "Scenario"]
 
 CENTRES: Final = ("dublin", "iowa", "taipei")
 _SHARES: Final = (0.65, 0.2, 0.15)
-"""What part of the queries each data centre serves: without the first, little is left."""
+"""The share of the queries that each data centre serves: without the first, few remain."""
 _CALENDAR: Final = Calendar(slot_seconds=25, slots=12)
 _TICK: Final = SECOND // 10
-"""The replay clock's grain."""
+"""The resolution of the replay clock."""
 _FACTORS: Final = {Kind.SPIKE: (2.5, 4.0), Kind.DIP: (0.0, 0.25)}
-"""Between what and what times the usual traffic an anomaly's is."""
+"""The range of an anomaly's traffic, as a multiple of the usual traffic."""
 _EVEN: Final = 0.5
 _SHORTEST: Final = 18
 _LONGEST: Final = 26
 _GAP: Final = 20
-"""Seconds between two anomalies of one query, at least."""
+"""The least number of seconds between two anomalies of a query."""
 _CATCH_UP: Final = 10
-"""How many times faster than live a data centre sends what it has kept back."""
+"""How many times faster than live a data centre sends the records that it has held back."""
 _MOST_DELAY: Final = 1.5
 
 
@@ -47,7 +47,7 @@ class Popularity(NamedTuple):
 
 
 class Planted(NamedTuple):
-    """An anomaly that is there: seconds `[start, end)` with `factor` times the usual traffic."""
+    """An anomaly of the history: seconds `[start, end)` with `factor` times the usual traffic."""
 
     query: str
     kind: Kind
@@ -57,7 +57,7 @@ class Planted(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """Seconds `[start, end)` in which a data centre is cut off: its records come after that, none is lost."""
+    """Seconds `[start, end)` in which a data centre is cut off: its records arrive afterwards, and none is lost."""
 
     centre: str
     start: int
@@ -65,12 +65,12 @@ class Outage(NamedTuple):
 
 
 class History(NamedTuple):
-    """What a scenario makes.
+    """A generated history.
 
     Attributes:
-        table: records by when they were `seen`: when they were `asked`, an `id`, the `query`, the `centre`.
-        planted, outages: what happened.
-        redelivered: how many of the records are there a second time.
+        table: the records in order of `seen`, with `asked`, `id`, `query` and `centre`.
+        planted, outages: the anomalies and the outages.
+        redelivered: the number of records that are repeated deliveries.
     """
 
     table: pa.Table
@@ -86,18 +86,19 @@ class History(NamedTuple):
 
 @attrs.frozen
 class Scenario:
-    """How the history is made; the same one each time, for one seed.
+    """The parameters of a history; the same seed always generates the same history.
 
-    A day is compressed: 300 seconds by default, so that five of them are a small run. Buckets stay one second.
+    A day is compressed to 300 seconds by default, so that a run of five days is small. Buckets are real seconds.
 
     Attributes:
-        seed: of all that is drawn.
-        calendar: how long a day is, and how it is cut into slots.
-        days, learning_days: how many there are, and how many of them are without an anomaly or outage, for the model.
-        growth: how much all traffic grows from a day to the next.
-        stragglers: the share of records that come 8 to 25 seconds after they were asked.
-        redelivered: the share of records that come twice.
-        popularity: the queries.
+        seed: the seed of all random numbers.
+        calendar: the length of a day, and its slots.
+        days, learning_days: the number of days, and of those at the beginning that have no anomaly or outage, so that
+            the model can learn.
+        growth: how much all traffic grows from one day to the next.
+        stragglers: the share of records that arrive 8 to 25 seconds after the query was asked.
+        redelivered: the share of records that are delivered twice.
+        popularity: the queries and their usual traffic.
     """
 
     seed: int = 7
@@ -116,14 +117,14 @@ class Scenario:
 
     @property
     def seconds(self) -> int:
-        """How long the history is."""
+        """The length of the history."""
         return self.days * self.calendar.day_seconds
 
     def make(self) -> History:
-        """Make the history."""
+        """Generate the history."""
         random = np.random.default_rng(self.seed)
         planted, outages = self._plant(random), self._cut_off(random)
-        counts = [random.poisson(self.rates(one, planted)) for one in self.popularity]
+        counts = [random.poisson(self.rates(popularity, planted)) for popularity in self.popularity]
         query = np.concatenate([np.full(count.sum(), place) for place, count in enumerate(counts)])
         second = np.concatenate([np.repeat(np.arange(self.seconds), count) for count in counts])
         asked = second + random.random(len(second))
@@ -138,36 +139,37 @@ class Scenario:
             "asked": _instants(asked[rows] * SECOND),
             "seen": _instants(np.ceil(seen[order] * SECOND / _TICK) * _TICK),
             "id": pa.array(rows),
-            "query": pa.array([one.query for one in self.popularity]).take(pa.array(query[rows])),
+            "query": pa.array([popularity.query for popularity in self.popularity]).take(pa.array(query[rows])),
             "centre": pa.array(CENTRES).take(pa.array(centre[rows])),
         }
         return History(pa.table(columns), planted, outages, len(again))
 
-    def rates(self, one: Popularity, planted: tuple[Planted, ...] = ()) -> NDArray[np.float64]:
-        """Return how many times a query is asked in each second, on average."""
+    def rates(self, popularity: Popularity, planted: tuple[Planted, ...] = ()) -> NDArray[np.float64]:
+        """Return the average number of times that a query is asked, for each second."""
         day = np.arange(self.seconds) / self.calendar.day_seconds
-        swing = 1 + one.swing * np.cos(2 * math.pi * (day - one.peak))
-        rates = one.rate * swing * (1 + self.growth) ** day
-        for what in planted:
-            if what.query == one.query:
-                rates[what.start : what.end] *= what.factor
+        swing = 1 + popularity.swing * np.cos(2 * math.pi * (day - popularity.peak))
+        rates = popularity.rate * swing * (1 + self.growth) ** day
+        for anomaly in planted:
+            if anomaly.query == popularity.query:
+                rates[anomaly.start : anomaly.end] *= anomaly.factor
         return rates
 
     def _plant(self, random: np.random.Generator) -> tuple[Planted, ...]:
-        """Plant a spike and a dip a day for each query, one in each half of the day."""
+        """Plant a spike and a dip per day for each query, one in each half of the day."""
         planted = []
         half = self.calendar.day_seconds // 2
         for day in range(self.learning_days, self.days):
-            for one in self.popularity:
+            for popularity in self.popularity:
                 kinds = [Kind.SPIKE, Kind.DIP] if random.random() < _EVEN else [Kind.DIP, Kind.SPIKE]
                 for place, kind in enumerate(kinds):
                     start = (2 * day + place) * half + int(random.integers(0, half - _LONGEST - _GAP))
                     end = start + int(random.integers(_SHORTEST, _LONGEST))
-                    planted.append(Planted(one.query, kind, start, end, round(random.uniform(*_FACTORS[kind]), 2)))
-        return tuple(sorted(planted, key=lambda what: what.start))
+                    factor = round(random.uniform(*_FACTORS[kind]), 2)
+                    planted.append(Planted(popularity.query, kind, start, end, factor))
+        return tuple(sorted(planted, key=lambda anomaly: anomaly.start))
 
     def _cut_off(self, random: np.random.Generator) -> tuple[Outage, ...]:
-        """Cut one of the two larger data centres off once a day, for a tenth to a sixth of it."""
+        """Cut off one of the two larger data centres once a day, for a tenth to a sixth of the day."""
         outages = []
         day_seconds = self.calendar.day_seconds
         for day in range(self.learning_days, self.days):
@@ -186,7 +188,7 @@ class Scenario:
         delay = np.minimum(random.exponential(0.25, len(asked)), _MOST_DELAY)
         seen = asked + delay
         for outage in outages:
-            # What was kept back is sent in order, and what is new waits until it has been sent.
+            # Records that were held back are sent in order, and new ones wait until all of them have been sent.
             queued = outage.end + (asked - outage.start + delay) / _CATCH_UP
             cut = (centre == CENTRES.index(outage.centre)) & (asked >= outage.start)
             seen = np.where(cut, np.maximum(seen, queued), seen)

@@ -12,35 +12,35 @@ from dataflow_model.examples.zeitgeist.values import Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.examples.zeitgeist.report import Found, Outcome, Score
+    from dataflow_model.examples.zeitgeist.report import Detection, Outcome, Score
     from dataflow_model.examples.zeitgeist.scenario import History, Outage, Planted
 
 __all__ = ["summary", "table"]
 
 
 def table(result: Score, outages: Sequence[Outage] = ()) -> Table:
-    """Return a row for each planted anomaly, and then one for each that was found though it is none."""
-    shown = Table("query", "kind", "planted", "× usual", "found", "seen", "by chance", "told after", "cut off")
-    for planted, found in result.pairs:
+    """Return a table with a row for each planted anomaly, and then a row for each false detection."""
+    shown = Table("query", "kind", "planted", "× usual", "found", "seen", "by chance", "reported after", "cut off")
+    for planted, detection in result.pairs:
         cut = [outage.centre for outage in outages if outage.start < planted.end and planted.start < outage.end]
         shown.add_row(
             planted.query,
             planted.kind,
             f"{planted.start}–{planted.end} s",
             f"{planted.factor:.2f}",
-            *_found(found, planted),
+            *_cells(detection, planted),
             ", ".join(cut),
         )
-    for found in result.false:
-        shown.add_row(found.anomaly.query, found.anomaly.kind, "not planted", "", *_found(found), style="red")
+    for false in result.false:
+        shown.add_row(false.anomaly.query, false.anomaly.kind, "not planted", "", *_cells(false), style="red")
     return shown
 
 
-def _found(found: Found | None, planted: Planted | None = None) -> tuple[str, str, str, str]:
-    if found is None:
+def _cells(detection: Detection | None, planted: Planted | None = None) -> tuple[str, str, str, str]:
+    if detection is None:
         return "[red]missed[/red]", "", "", ""
-    delay = "" if planted is None or math.isinf(found.told) else f"{found.told - planted.start:.1f} s"
-    anomaly = found.anomaly
+    delay = "" if planted is None or math.isinf(detection.reported) else f"{detection.reported - planted.start:.1f} s"
+    anomaly = detection.anomaly
     return (
         f"{anomaly.since}–{anomaly.second} s",
         f"{anomaly.seen} for {anomaly.expected:.0f}",

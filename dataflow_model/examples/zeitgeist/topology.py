@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["OUT_OF_ORDER", "Searches", "zeitgeist"]
 
 OUT_OF_ORDER: Final = dm.duration("2 seconds")
-"""How far out of order a data centre's records are, stragglers apart."""
+"""How far out of order the records of a data centre are, apart from stragglers."""
 _REDELIVERED_WITHIN: Final = dm.duration("90 seconds")
 
 
 class Searches(dm.PTransform):
-    """The records of a history, each once: what is delivered again is dropped by its id.
+    """Read the records of a history, each once: a repeated delivery is dropped by its id.
 
     Args:
         path: the Parquet file.
-        by_centre: whether each data centre has a watermark of its own. The input's is then the least of them, and
-            stands still while one is cut off.
+        by_centre: whether each data centre has its own watermark. The watermark of the input is then their minimum,
+            and does not advance while a data centre is cut off.
     """
 
     input_kind = "pipeline"
@@ -38,7 +38,7 @@ class Searches(dm.PTransform):
         self._by_centre = by_centre
 
     def expand(self, pcoll: Any) -> dm.PCollection:
-        """Read, and drop what is delivered again."""
+        """Read the records, and drop repeated deliveries."""
         origins: dict[str, Any] = {"watermark_origin": "centre", "partitions": CENTRES} if self._by_centre else {}
         records = pcoll | dm.io.ReadParquet(
             self._path,
@@ -52,7 +52,7 @@ class Searches(dm.PTransform):
 
 
 def zeitgeist(searches: dm.PTransform, calendar: Calendar, learning_days: int = 2) -> dm.Topology:
-    """Return the topology: `anomalies`, `late`, and what leads to them, are collected.
+    """Return the topology, which collects `anomalies`, `late`, and the streams in between.
 
     Example:
         >>> from dataflow_model.examples.zeitgeist import Calendar

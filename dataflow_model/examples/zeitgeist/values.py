@@ -1,4 +1,4 @@
-"""What travels on the streams, and how time is cut into buckets and slots."""
+"""The values on the streams, and the division of time into buckets and slots."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SECOND: Final = 1_000_000
 
 
 class Kind(StrEnum):
-    """What may be wrong with a query's traffic."""
+    """The kinds of anomaly."""
 
     SPIKE = "spike"
     DIP = "dip"
 
 
 class Bucket(NamedTuple):
-    """How many times a query was asked in one second: on the stream `counts` so far, on `buckets` in all."""
+    """How many times a query was asked in one second: a running count on `counts`, the final count on `buckets`."""
 
     query: str
     second: int
@@ -29,14 +29,14 @@ class Bucket(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A record whose bucket was complete when it came."""
+    """A record whose bucket was complete when it arrived."""
 
     query: str
     second: int
 
 
 class Expectation(NamedTuple):
-    """How often a second a query is expected to be asked in one slot of time."""
+    """The expected rate of a query in a slot of time, per second."""
 
     query: str
     slot: int
@@ -44,14 +44,14 @@ class Expectation(NamedTuple):
 
 
 class Anomaly(NamedTuple):
-    """What the detector tells.
+    """An anomaly that the detector reports.
 
     Attributes:
-        query, kind: what is wrong with what.
-        since: the second in which the evidence began to gather.
-        second: the one that settled it.
-        confidence: that this is no chance: 1 / (1 + exp(−evidence)).
-        seen, expected: queries from `since` to `second`, both included.
+        query, kind: the query, and the kind of anomaly.
+        since: the second in which the evidence begins.
+        second: the second whose count was decisive.
+        confidence: the confidence that it is not chance: 1 / (1 + exp(−evidence)).
+        seen, expected: the number of queries from `since` to `second`, both included, and the expected number.
     """
 
     query: str
@@ -64,11 +64,11 @@ class Anomaly(NamedTuple):
 
 
 class Calendar(NamedTuple):
-    """How a day is cut.
+    """The division of a day into slots.
 
     Attributes:
         slot_seconds: the length of a slot, for which one rate is learned.
-        slots: how many a day has.
+        slots: the number of slots in a day.
 
     Example:
         >>> day = Calendar(slot_seconds=15, slots=20)
@@ -85,16 +85,16 @@ class Calendar(NamedTuple):
         return self.slot_seconds * self.slots
 
     def slot_of(self, second: int) -> int:
-        """Return the number of the slot that a second lies in, counted from the epoch."""
+        """Return the number of the slot that contains a second, counted from the epoch."""
         return second // self.slot_seconds
 
     def ends_slot(self, second: int) -> bool:
-        """Tell whether a second is the last one of its slot."""
+        """Return whether a second is the last one of its slot."""
         return (second + 1) % self.slot_seconds == 0
 
 
 def bucket_of(timestamp: dm.EventTime) -> int:
-    """Return the number of the second that an instant lies in.
+    """Return the number of the second that contains an instant.
 
     Example:
         >>> bucket_of(dm.EventTime(2_999_999))
@@ -104,7 +104,7 @@ def bucket_of(timestamp: dm.EventTime) -> int:
 
 
 def end_of(second: int) -> dm.EventTime:
-    """Return the end of a second, which is no longer in it.
+    """Return the end of a second, which is exclusive.
 
     Example:
         >>> bucket_of(end_of(2))
