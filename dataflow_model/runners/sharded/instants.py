@@ -1,6 +1,6 @@
-"""The timeline of a micro-batch at a shard of stage 1, from what the driver decided and the reads observed.
+"""The timeline of a micro-batch at a shard of stage 1, from the driver's decisions and the observations of the reads.
 
-Every shard makes the same one for itself; the first of each stage hands it on to the next.
+Every shard computes the same timeline; the first shard of each stage sends it to the next stage.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["make_timeline", "progress_of_sources"]
 
 
 def make_timeline(program: Program, state: ShardState, control: Control, seen: Sequence[Observations]) -> Timeline:
-    """Return the instants of a micro-batch, and remember how far the sources have come."""
+    """Return the instants of a micro-batch, and record the progress of the sources."""
     sources = {read.label: read.source for read in program.staged.sources}
     replay = state.meta.replay
     replay.signals += control.signals
@@ -51,7 +51,7 @@ def make_timeline(program: Program, state: ShardState, control: Control, seen: S
 
 
 def progress_of_sources(state: ShardState) -> dict[str, Any]:
-    """Return what the driver has to know for its next decision: who is far ahead, and whether it is enough."""
+    """Return what the driver needs for its next decision: which origins are far ahead, and whether the run may end."""
     replay = state.meta.replay
     reach: dict[str, dict[str, int]] = {}
     for (label, origin), names in replay.names.items():
@@ -95,20 +95,20 @@ def _of_script(program: Program, state: ShardState, control: Control) -> Timelin
 
 
 def _open_in_dataframes(program: Program, state: ShardState, control: Control) -> list[tuple[str, str]]:
-    """Return the origins of replayed streaming DataFrames: those seen so far, open until the run is drained."""
+    """Return the origins of streaming DataFrames under a replay clock: those seen so far, until the run is drained."""
     if control.last:
         return []
     origins: list[tuple[str, str]] = []
     for read in program.staged.sources:
         source = read.source
         if source.as_dataframe is not None and not source.is_bounded and source.processing_time is not None:
-            known = [place for place in state.meta.replay.reached if place[0] == read.label]
-            origins += known or [(read.label, "")]  # nothing is complete before the first row
+            seen = [place for place in state.meta.replay.reached if place[0] == read.label]
+            origins += seen or [(read.label, "")]  # nothing is complete before the first row
     return origins
 
 
 def _at_tick(seen: Observations, wall: int | None) -> Observations:
-    """Put what was read at `NOW` to the tick of the micro-batch."""
+    """Replace `NOW` in the observations by the tick of the micro-batch."""
     if wall is None or not len(seen.ticks) or seen.ticks[0] != NOW[0]:
         return seen
     now = np.full(1, wall, np.int64)

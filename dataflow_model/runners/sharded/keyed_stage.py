@@ -1,4 +1,4 @@
-"""A keyed stage in streaming: one call per shard and micro-batch, whatever the number of keys."""
+"""A keyed stage of a stream: one call per shard and micro-batch, regardless of the number of keys."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["run_shard"]
 
 @attrs.define
 class _Inbox:
-    """What a shard has been sent for one micro-batch."""
+    """The rows that a shard has received for one micro-batch."""
 
     control: Control | None = None
     seen: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)
@@ -60,8 +60,8 @@ class _Inbox:
 def run_shard(task: Task, depth: int, label: int, rows: Iterable[Row], store: StateStore) -> Iterator[Row]:
     """Run one micro-batch of one shard.
 
-    Rows for later stages are passed on; the others are brought into the total order of events and run. State is
-    durable once the last row has been taken.
+    Rows for later stages are passed on. The others are put into the total order of events and processed. The state is
+    durable once the last row has been consumed.
     """
     task, fault = task.for_shard(label), task.program.fault
     inbox = _Inbox()
@@ -79,17 +79,17 @@ def run_shard(task: Task, depth: int, label: int, rows: Iterable[Row], store: St
 def _run_open(
     task: Task, depth: int, label: int, inbox: _Inbox, state: ShardState, counted: CountedStore
 ) -> Iterator[Row]:
-    """Run the micro-batch on the shard as it is durable, and make what it has changed durable."""
+    """Run the micro-batch on the shard's durable state, and make the changes durable."""
     timeline = inbox.timeline
     if timeline is None:
         if inbox.control is None:
             state.shard.tear_down()
-            return  # no micro-batch of ours: nothing was sent but rows in passing
-        for one, counts in inbox.seen:
-            state.meta.counters.setdefault(one.label, Counter()).update(counts)
-        timeline = make_timeline(task.program, state, inbox.control, [one for one, _ in inbox.seen])
+            return  # this shard has no part in the micro-batch: all rows were for later stages
+        for observations, counts in inbox.seen:
+            state.meta.counters.setdefault(observations.label, Counter()).update(counts)
+        timeline = make_timeline(task.program, state, inbox.control, [observations for observations, _ in inbox.seen])
     draws = KeptDraws.open(task, depth, label, state.shard.engines.values())
-    tally = Tally(bundles=next(task.worker.runs))  # each run begins elsewhere in the bundles of which some are timed
+    tally = Tally(bundles=next(task.worker.runs))  # the sample of timed bundles continues over runs
     yield from counted_rows(tally, _run_staged(task, depth, label, state, timeline, inbox, draws))
     metrics = _metrics(depth, label, state) | (progress_of_sources(state) if depth == 1 else {})
     state.commit(task, depth, label)
@@ -109,7 +109,7 @@ def _run_staged(
     inbox: _Inbox,
     draws: KeptDraws | None,
 ) -> Iterator[Row]:
-    """Run the instants, keep what functions have drawn, then publish what does not wait for the commit."""
+    """Run the instants, store memoised outputs, then publish weak productions."""
     with _writer(task, depth, label) as writer:
         yield from _run(task, depth, label, state, timeline, inbox, writer)
         if draws is not None:
@@ -119,7 +119,7 @@ def _run_staged(
 
 
 def _writer(task: Task, depth: int, label: int) -> AbstractContextManager[PendingWriter | None]:
-    """Return what publishes a shard's productions before its state is durable, if that is wanted."""
+    """Return the writer that publishes a shard's weak productions before its state is durable; `None` if strong."""
     if not task.program.weak:
         return nullcontext()
     return PendingWriter(task, f"stage-{depth}-shard-{label}")
@@ -155,7 +155,7 @@ def _run(
     inbox: _Inbox,
     writer: PendingWriter | None,
 ) -> Iterator[Row]:
-    """Run the instants in order, and pack what comes of them."""
+    """Run the instants in order, and pack the outputs."""
     program = task.program
     watermarks = dict(timeline.watermarks)
     for producer, from_shards in inbox.watermarks.items():
@@ -182,7 +182,7 @@ def _run(
 
 
 def _partials(timeline: Timeline, partials: Mapping[At, Mapping[str, Partials]]) -> dict[str, dict[int, Partials]]:
-    """Return the partials for each lifted grouping by the place of their instant."""
+    """Return the partials of each lifted grouping by the place of their instant in the timeline."""
     by_place: dict[str, dict[int, Partials]] = {}
     places = timeline.at.places_of(InstantLane.of(list(partials))).tolist()
     for place, by_cut in zip(places, partials.values(), strict=True):
@@ -192,7 +192,7 @@ def _partials(timeline: Timeline, partials: Mapping[At, Mapping[str, Partials]])
 
 
 def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle]) -> dict[str, PlacedBundle]:
-    """Return the elements whose instant is in a timeline, by cut; those whose instant is not complete wait in state."""
+    """Return the elements whose instant is in the timeline, by cut; the others wait in state for their tick."""
     bundles = [*state.meta.waiting, *bundles]
     state.meta.waiting = []
     ticks = np.flatnonzero(timeline.at.steps == 0)

@@ -1,4 +1,4 @@
-"""What a streaming run tells its user, read from the checkpoint: the same on every host."""
+"""The result of a streaming run, read from the checkpoint: the same on every host."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class StreamResult(BackgroundRun, abc.ABC):
     """A streaming run with a checkpoint; see `PipelineResult`.
 
     Args:
-        checkpoint: the run's.
-        staged: its plan.
-        runner: what runs it, in words.
+        checkpoint: the checkpoint of the run.
+        staged: the plan of the run.
+        runner: the name of the runner, for the log.
     """
 
     def __init__(self, checkpoint: Checkpoint, staged: StagedPlan, runner: str) -> None:
@@ -40,17 +40,17 @@ class StreamResult(BackgroundRun, abc.ABC):
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Stop; the run goes on from its checkpoint when it is started again."""
+        """Stop the run; starting it again resumes from the checkpoint."""
 
     def drain(self) -> None:
-        """Stop reading, advance the watermark to +∞, emit what is pending, and end for good."""
+        """Stop reading, advance the watermark to +∞, emit all pending panes, and end the run for good."""
         touch(self._checkpoint.requests / "drain")
         self.wait_until_finish()
 
     def signal(self, name: str) -> None:
         """Fire `AfterSignal(name)` in every open window that waits for it, once, at the start of the next tick.
 
-        The request is durable when this returns: a run that is started again takes it.
+        The request is durable when this method returns, so it also takes effect in a run that is resumed.
 
         Raises:
             InvalidArgument: for a name that no trigger waits for.
@@ -59,11 +59,11 @@ class StreamResult(BackgroundRun, abc.ABC):
         request_signal(self._checkpoint.requests, name)
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return counters by transform label, as of the last micro-batch."""
+        """Return the counters by transform label, as of the last micro-batch."""
         return read_counters(self._checkpoint.ours, self._staged.plan)
 
     def report(self) -> RunReport:
-        """Return what the run has counted, as of the last micro-batch, and how far it is behind."""
+        """Return the report of the run as of the last micro-batch, with its current lag."""
         pending = self._pending_since() if self._state is RunnerState.RUNNING else None
         return make_report(self._staged, read_measured(self._checkpoint.ours, self._staged.plan, pending))
 
@@ -76,10 +76,10 @@ class StreamResult(BackgroundRun, abc.ABC):
 
     @abc.abstractmethod
     def _pending_since(self) -> int | None:
-        """Return when the micro-batch in hand saw its data, by the wall; `None` where there is none."""
+        """Return the wall-clock time at which the current micro-batch started; `None` if there is none."""
 
     def _finish(self) -> None:
-        """Note that the input is over, and whether that was because somebody wanted it to be."""
+        """Record that the input has ended, and whether it was drained."""
         requests = self._checkpoint.requests
         if any((requests / name).exists() for name in ("drain", "until_drained")):
             touch(requests / "drained")

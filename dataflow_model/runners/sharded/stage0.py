@@ -1,4 +1,4 @@
-"""Stage 0: read row ranges, run what is fused behind the sources, and pack bundles by shard."""
+"""Stage 0: read row ranges, run the transforms that are fused with the sources, and pack bundles by shard."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ __all__ = [
 ]
 
 FIRST: Final = (int(MIN_TIMESTAMP), 0)
-"""Stands for the run's first instant."""
+"""A placeholder for the run's first instant."""
 NOW: Final = (int(MIN_TIMESTAMP), 1)
-"""Stands for the tick of the micro-batch, under the wall clock."""
+"""A placeholder for the tick of the micro-batch, under the wall clock."""
 STATIC_STEP: Final = -2
-"""Where static elements stand in a script's timeline: before its first step."""
+"""The step of static elements in a script's timeline: before its first step."""
 _CHUNK_ROWS: Final = 400_000
-"""How many rows are combined at once at most: enough to meet a key again, few enough for a processor's cache."""
+"""The most rows that are combined at once: enough for keys to repeat, few enough for a processor's cache."""
 
 
 @attrs.frozen
@@ -68,8 +68,8 @@ class Slice:
     """Rows `[start, stop)` of one origin of one source.
 
     Attributes:
-        base: what is added to a row's place to make its sequence number.
-        version: what the origin was when it was listed; `None` where it cannot change.
+        base: the number that is added to a row's position to get its sequence number.
+        version: the version of the origin when it was listed; `None` if it cannot change.
     """
 
     label: str
@@ -81,13 +81,13 @@ class Slice:
 
 
 def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter | None = None) -> Iterator[Row]:
-    """Read a row range and yield its elements and partials packed by shard, then what was observed.
+    """Read a row range and yield its elements and partials packed by shard, then the observations.
 
     Args:
         task: the task.
         part: the rows.
-        wall: the tick of all of them, or `None` under a replay clock.
-        writer: takes what goes to sinks, if that is done on the spot.
+        wall: the tick of all rows; `None` under a replay clock.
+        writer: writes elements to sinks directly; `None` if they are sent to the last stage.
     """
     program = task.program
     read = program.staged.read(part.label)
@@ -96,14 +96,14 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     name = reading.name
     observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
     row = part.start
-    good = dead = 0
+    read_rows = dead = 0
     if part.version is not None:
         source.check_version(part.origin, part.version)
     for batch in source.read(part.origin, part.start, part.stop):
         columns = source.columns_of(batch)
         rows = GoodRows.of(columns, program.wall if wall is None else wall, row + part.base)
         observer.take(rows.clock, rows.event_times, rows)
-        good += len(rows.positions)
+        read_rows += len(rows.positions)
         yield from reading.take(rows)
         letters = Bundle()
         for bad in columns.bad:
@@ -121,13 +121,13 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     if part.version is not None:  # it may have been replaced while it was read
         source.check_version(part.origin, part.version)
     yield from reading.finish()
-    payload = dump((observer.seen(), {"elements_out": good, "dead_letters": dead}))
+    payload = dump((observer.seen(), {"elements_out": read_rows, "dead_letters": dead}))
     for label in program.labels if program.staged.stages else ():
         yield Row(label, 1, Kind.SEEN, payload)
 
 
 class _Reading:
-    """The rows of one row range on their way: as columns to lifted groupings, as elements to the rest."""
+    """Turns the rows of one row range into columns for lifted groupings, and into elements for all other transforms."""
 
     def __init__(self, task: Task, part: Slice, wall: int | None, writer: PendingWriter | None) -> None:
         program = task.program
@@ -143,7 +143,7 @@ class _Reading:
         self._line = None if writer is None else line_behind(program.staged.plan, start, self._skip)
 
     def take(self, rows: GoodRows) -> Iterator[Row]:
-        """Take some rows, and yield what is ready."""
+        """Process some rows, and yield the output that is ready."""
         if not len(rows.positions):
             return
         if self._rest:
@@ -154,7 +154,7 @@ class _Reading:
                 yield from self.finish()
 
     def finish(self) -> Iterator[Row]:
-        """Yield what was held back for a larger chunk."""
+        """Yield the partials of the rows that were collected for a larger chunk."""
         held, self._held = self._held, []
         if held:
             chunk = Chunk([rows.batch for rows in held], np.concatenate([rows.event_times for rows in held]))
@@ -177,9 +177,9 @@ class _Reading:
         shards = len(program.labels)
         slots = range(shards * program.buckets)
         parts = [(0, table)] if len(slots) == 1 or not table.num_rows else split_table(table, slots)
-        for slot, some in parts:
-            packed = PackedPartials(lift.label, self._at, elements, to_ipc(some))
-            elements = 0  # told once
+        for slot, part in parts:
+            packed = PackedPartials(lift.label, self._at, elements, to_ipc(part))
+            elements = 0  # counted once, with the first part
             yield Row(program.labels[slot % shards], 1, Kind.PARTIAL, dump(packed), slot // shards)
 
     def _elements(self, rows: GoodRows) -> Iterator[Row]:
@@ -194,8 +194,8 @@ class _Reading:
         if line is not None and self._writer is not None:
             ran = line.run(list(values))
             if ran is not None:
-                found = FreshRecords(ran[0], rows.event_times, rows.clock, ran[1], self._order(rows))
-                self._writer.write(line.sink, found)
+                records = FreshRecords(ran[0], rows.event_times, rows.clock, ran[1], self._order(rows))
+                self._writer.write(line.sink, records)
                 return
         bundle = self._bundle(values, rows)
         yield from _through(self._task, producer, MAIN, bundle, skip=self._skip, writer=self._writer)
@@ -210,14 +210,14 @@ class _Reading:
 
 
 def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:
-    """Return the rows with a column of nulls under a name that they do not have."""
+    """Return the rows with a column of nulls of this name, unless they have a column of this name."""
     if name is None or name in batch.schema.names:
         return batch
     return batch.append_column(name, pa.nulls(batch.num_rows))
 
 
 def read_static(task: Task, label: str, at: At | None, writer: PendingWriter | None = None) -> Iterator[Row]:
-    """Yield the elements of a static source; they stand at the run's first instant, wherever that is (`None`)."""
+    """Yield the elements of a static source, at an instant; `None` is the run's first instant."""
     bundle = static_bundle(task.program.staged.read(label), 0 if at is None else at[0])
     yield from _through(task, label, MAIN, bundle, at=FIRST if at is None else at, writer=writer)
 
@@ -226,10 +226,10 @@ def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[
     """Yield the elements of events `[first, last)` of a script, each at its own instant."""
     staged = task.program.staged
     script = staged.source(label).as_script
-    assert script is not None  # noqa: S101 - the caller has looked
+    assert script is not None  # noqa: S101 - checked by the caller
     events = itertools.islice(enumerate(events_of(script.steps)), first, last)
-    for _, some in itertools.groupby(events, key=_place_of_step):
-        numbered = [(number, step) for number, (_, step) in some]
+    for _, of_step in itertools.groupby(events, key=_place_of_step):
+        numbered = [(number, step) for number, (_, step) in of_step]
         bundle = script_bundle(label, numbered, numbers[numbered[0][0]][0])
         if bundle:
             arrivals: Arrivals = {}
@@ -251,13 +251,13 @@ def pack_arrivals(
     at: At | Mapping[str, Sequence[At]] | None = None,
     writer: PendingWriter | None = None,
 ) -> Iterator[Row]:
-    """Yield what arrives at cuts as rows.
+    """Yield the bundles that arrive at cuts as rows.
 
     Args:
         task: the task.
-        arrivals: bundles by cut.
-        at: the instant of all elements, or of each by cut; `None` where it is the tick at which each was produced.
-        writer: takes what goes to sinks, if that is done on the spot.
+        arrivals: the bundles, by cut.
+        at: the instant of all elements, or of each element by cut; `None` for the tick at which each was produced.
+        writer: writes elements to sinks directly; `None` if they are sent to the last stage.
     """
     program = task.program
     for cut, bundle in arrivals.items():
@@ -275,19 +275,20 @@ def pack_arrivals(
         if isinstance(node, Write):
             yield Row(task.home, stage, Kind.OUTPUT, _dump_elements(PackedBundle(cut, places, bundle)))
             continue
-        if cut in program.staged.owners:  # every shard sees a side input whole
+        if cut in program.staged.owners:  # every shard receives the whole side input
             payload = _dump_elements(PackedBundle(cut, places, bundle))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
         for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
-            some = bundle if len(rows) == len(bundle) else bundle.take(rows)
-            mine = places if isinstance(places, tuple) or some is bundle else taken(places, rows)
+            part = bundle if len(rows) == len(bundle) else bundle.take(rows)
+            instants = places if isinstance(places, tuple) or part is bundle else taken(places, rows)
             bucket, index = divmod(slot, len(program.labels))
-            yield Row(program.labels[index], stage, Kind.DATA, _dump_elements(PackedBundle(cut, mine, some)), bucket)
+            payload = _dump_elements(PackedBundle(cut, instants, part))
+            yield Row(program.labels[index], stage, Kind.DATA, payload, bucket)
 
 
 def _at_ticks(produced: Sequence[int]) -> InstantLane | At:
-    """Return the instant of each element, one for all under the wall clock."""
+    """Return the instant of each element, or a single instant for all under the wall clock."""
     clocks = array_of(produced)
     if len(clocks) and (clocks == clocks[0]).all():
         return int(clocks[0]), 0
@@ -304,7 +305,7 @@ def _dump_elements(packed: PackedBundle) -> bytes:
 def pack_panes(
     task: Task, depth: int, stage: StageShard, instants: Sequence[At], writer: PendingWriter | None = None
 ) -> Iterator[Row]:
-    """Yield the panes in columns that a stage has for sinks, or hand them to the writer."""
+    """Yield the panes in columns that a stage has for sinks, or write them if there is a writer."""
     staged = task.program.staged
     for cut, tables in stage.take_panes().items():
         passed = staged.depth_of(cut) - 1 - depth

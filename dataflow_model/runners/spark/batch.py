@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 __all__ = ["BatchResult", "start"]
 
 _ONLY_COMMIT: Final = 0
-"""A bounded job publishes once."""
+"""The id of the only commit: a bounded job publishes once."""
 _ROWS_A_BUCKET: Final = 500_000
 _BUCKETS_UNKNOWN: Final = 8
-"""At least as many where the number of rows is not known, as of a DataFrame."""
+"""The least number of buckets if the number of rows is unknown, as for a DataFrame."""
 
 
 def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
@@ -102,7 +102,7 @@ def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBat
 
 
 def pending_of(kind: str, payload: Any) -> Pending:
-    """Take what a task tells the driver: what it has written, or what it has counted."""
+    """Decode a row that a task returns to the driver: its pending output, or its counts."""
     if kind == Kind.TALLY:
         return Pending(tallies=[payload])
     return payload if kind == Kind.PENDING else Pending(metrics=[payload])
@@ -113,10 +113,10 @@ class BatchResult(BackgroundRun):
 
     Args:
         spark: the session.
-        frame: what its tasks return.
-        program: what they run.
-        folder: the run's own.
-        rows: how many there are to read, if that is known.
+        frame: the rows that the tasks return.
+        program: the program that the tasks run.
+        folder: the folder of the run.
+        rows: the number of rows to read; `None` if unknown.
     """
 
     def __init__(
@@ -142,19 +142,19 @@ class BatchResult(BackgroundRun):
         self._thread.join()
 
     def drain(self) -> None:
-        """Wait for the end: a bounded run drains by itself."""
+        """Wait for the end, which a bounded run reaches by itself."""
         self.wait_until_finish()
 
     def signal(self, name: str) -> None:
-        """Refuse: a bounded job has no ticks at which a signal could take effect."""
+        """Raise an error: a bounded job has no ticks at which a signal could take effect."""
         BATCH.require(Feature.SIGNALS, f"signal({name!r})")
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return counters by transform label; empty before the end."""
+        """Return the counters by transform label; empty before the end."""
         return read_counters(self._directory, self._staged.plan)
 
     def report(self) -> RunReport:
-        """Return what the run has counted, once it is over, and how long it has been at it until then."""
+        """Return the report of the run; before the end it contains only the duration so far."""
         pending = self._began if self._state is RunnerState.RUNNING else None
         return make_report(self._staged, read_measured(self._directory, self._staged.plan, pending))
 
@@ -166,10 +166,10 @@ class BatchResult(BackgroundRun):
         return read_collected(self._directory, label)
 
     def dataframe(self, label: str) -> DataFrame:
-        """Return what the `io.ToDataFrame` sink with this label has received, as a Spark DataFrame.
+        """Return the records of the `io.ToDataFrame` sink with this label as a Spark DataFrame.
 
         Raises:
-            InvalidArgument: if the label is another sink's.
+            InvalidArgument: if the label belongs to another sink.
         """
         node = self._staged.plan[label]
         sink = getattr(node, "sink", None)
@@ -193,13 +193,13 @@ class BatchResult(BackgroundRun):
             self._end()
 
     def _board(self) -> Board:
-        """Return how far Spark is; the counts of the tasks come at the end."""
+        """Return the progress of Spark's stages; the counts of the tasks are known only at the end."""
         if self._state is not RunnerState.RUNNING:
             return super()._board()
         return board_of_job(self._staged, self._jobs.stages(), f"{self._standing()}{self._size}")
 
     def _failure(self, error: BaseException) -> BaseException:
-        found = find_our_error(error)
-        if found is error and is_stopped(self._spark):
+        ours = find_our_error(error)
+        if ours is error and is_stopped(self._spark):
             return session_stopped("nothing was published; create a new session and run the pipeline again", error)
-        return found
+        return ours

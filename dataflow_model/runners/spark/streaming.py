@@ -56,9 +56,9 @@ __all__ = ["StreamingResult", "start"]
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _NAME: Final = "dataflow_model"
-"""Our source in the checkpoint: with a name, sources can be added beside it later."""
+"""The name of our source in the checkpoint: other sources can be added later only if it has one."""
 _PROGRAMS: Final = "programs"
-"""Where a start leaves its program in the checkpoint, if that is large."""
+"""The folder of the checkpoint for the program, if that is large."""
 _POLL_SECONDS: Final = 0.05
 _SOON_SECONDS: Final = 0.01
 _PUBLISHING_SECONDS: Final = 60.0
@@ -83,7 +83,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         directory=checkpoint.ours,
         weak=runner.productions == "weak",
     )
-    shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # of older starts, which may not write
+    shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # those of earlier starts
     claim_sinks(program)
     packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.ours, _PROGRAMS), shared=True)
     register(spark, SourceProvider)
@@ -99,7 +99,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     settings = {**STREAM_SETTINGS, _PARTITIONS: str(checkpoint.shards)}
     ours = spark.readStream.format(OUR_SOURCE).options(**options)
     named = not any(read.source.as_dataframe is not None for read in staged.sources)
-    if named:  # once one source has a name, Spark wants one for each, and DataFrames are the user's
+    if named:  # if one source has a name, Spark requires one for each, and streaming DataFrames have none
         settings[_NAMES] = "true"
     with settings_of(spark, settings):
         frame = with_dataframes((ours.name(_NAME) if named else ours).load(), staged.sources, packed)
@@ -139,10 +139,10 @@ class StreamingResult(StreamResult):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; the run goes on from its checkpoint when it is started again.
+        """Stop the run; starting it again resumes from the checkpoint.
 
-        A micro-batch that is being published is waited for, up to a minute: half published, only this very pipeline
-        could finish it, and `upgrade` would have to refuse.
+        Waits up to a minute for a micro-batch that is being published: if it were half published, only the unchanged
+        pipeline could finish it, and `upgrade` would have to reject the checkpoint.
         """
         self._is_stopping = True
         limit = time.monotonic() + _PUBLISHING_SECONDS
@@ -154,7 +154,7 @@ class StreamingResult(StreamResult):
         self._over.wait()
 
     def cache(self) -> Mapping[str, int]:
-        """Return how often a worker's copy of a shard was fresh, behind or void."""
+        """Return how often a worker's copy of a shard was up to date, had to catch up, or could not be used."""
         return dict(read_progress(self._checkpoint.ours).get("cache", {}))
 
     def _work(self) -> None:
@@ -178,20 +178,20 @@ class StreamingResult(StreamResult):
             error = self._failure(raised) or raised
             self._fail(error)
         finally:
-            if not isinstance(error, SupersededRun):  # otherwise the mark is the newer start's
+            if not isinstance(error, SupersededRun):  # otherwise the mark belongs to the newer start
                 self._mark.remove()
             self._end()
 
     def _failure(self, error: BaseException | None) -> BaseException | None:
-        """Return why the query ended early, unless somebody has stopped it on purpose."""
+        """Return why the query ended early; `None` if `stop` was called."""
         if error is None and self._is_stopping:
             return None
         try:
-            # Spark may notice first, in words of its own; in one session it stops the older query without a word.
+            # Spark may detect this first, with another error; in the same session it stops the older query silently.
             check_newest(self._checkpoint.ours, self._fence)
         except SupersededRun as superseded:
             return superseded
-        except OSError:  # the checkpoint is gone; why the query failed says more
+        except OSError:  # the checkpoint is gone; the query's own failure is more informative
             pass
         ours = None if error is None else find_our_error(error)
         if ours is error and is_stopped(self._spark):
@@ -201,17 +201,17 @@ class StreamingResult(StreamResult):
         return ours
 
     def _pending_since(self) -> int | None:
-        """Return when the micro-batch in hand saw its data: Spark logs its offsets then."""
+        """Return when the current micro-batch started, which is when Spark logged its offsets."""
         committed = read_progress(self._checkpoint.ours).get("batch", -1)
         offsets = pathlib.Path(self._checkpoint.own, "offsets")
         try:
             logged = [path for path in offsets.iterdir() if path.name.isdigit() and int(path.name) > committed]
             return min((path.stat().st_mtime_ns // 1_000 for path in logged), default=None)
-        except OSError:  # there are none yet, or Spark cleans up
+        except OSError:  # there are no offsets yet, or Spark is removing some
             return None
 
     def _is_last(self) -> bool:
-        """Tell whether the micro-batch that ends the input has been committed."""
+        """Return whether the micro-batch that ends the input has been committed."""
         progress = self.query.lastProgress
         if progress is None:
             return False

@@ -1,7 +1,7 @@
-"""The state of a whole run, freed from its shards and stages: what all of them knew, by the labels of transforms.
+"""The state of a whole run, independent of its shards and stages, by the labels of transforms.
 
-`gather` makes it of the shards of an old run; `share` cuts out of it what one shard of a new run begins with. A
-watermark of the new run is nowhere ahead of what any shard of the old one had, so none that came later is wrong.
+`gather` collects it from the shards of an old run; `share` returns the part with which a shard of a new run begins. No
+watermark of the new run is ahead of that of any shard of the old run, so no element becomes late by an upgrade.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ __all__ = ["Carried", "gather", "share"]
 
 @attrs.define
 class Carried:
-    """What the shards of a run kept beside their keys, as one.
+    """The state of all shards of a run, apart from their keys.
 
     Attributes:
-        positions: by keyed node, the least clocks of its shards.
-        watermarks, percentiles: by producer, what its output watermarks are known to be.
-        counters: by transform.
-        replay: how far the sources have come; `None` where no shard kept it.
-        waiting: elements whose instant is not complete, each bundle with the stage that it had come to.
-        joins: by ParDo with changing side inputs, what its shards kept.
+        positions: the least clocks of the shards of each keyed node.
+        watermarks, percentiles: the known output watermarks of each producer.
+        counters: the counters of each transform.
+        replay: the progress of the sources; `None` if no shard has it.
+        waiting: the elements whose instant is not complete, each bundle with the stage that it has reached.
+        joins: the state of each ParDo with changing side inputs.
         latest: the last instant.
     """
 
@@ -59,26 +59,26 @@ class Carried:
     latest: At | None = None
 
     def restrict(
-        self, known: Collection[str], anew: Collection[str], awaited: Sequence[float], before: Sequence[float]
+        self, carried: Collection[str], anew: Collection[str], awaited: Sequence[float], before: Sequence[float]
     ) -> None:
-        """Forget what another pipeline has no use for.
+        """Remove the state that the new pipeline does not use.
 
         Args:
-            known: the labels of transforms that go on with what they kept.
-            anew: of them the sources whose watermark begins anew.
-            awaited: the percentiles of the watermark that the new pipeline asks for; others than the old one's have to
-                be learned anew, and stand at the low watermark until then.
-            before: those that the old pipeline asked for.
+            carried: the labels of the transforms that keep their state.
+            anew: those of them that are sources whose watermark begins anew.
+            awaited: the percentiles of the watermark that the new pipeline uses. If they are not those of the old
+                pipeline, they are computed anew, and equal the low watermark until then.
+            before: the percentiles that the old pipeline used.
         """
-        for held in (self.positions, self.watermarks, self.percentiles, self.counters, self.joins):
-            for label in held.keys() - set(known):
-                del held[label]
+        for by_label in (self.positions, self.watermarks, self.percentiles, self.counters, self.joins):
+            for label in by_label.keys() - set(carried):
+                del by_label[label]
         for label in anew:
             self.watermarks.pop(label, None)
             self.percentiles.pop(label, None)
-        self.waiting = [(stage, bundle) for stage, bundle in self.waiting if owner_of_cut(bundle.cut) in known]
+        self.waiting = [(stage, bundle) for stage, bundle in self.waiting if owner_of_cut(bundle.cut) in carried]
         if self.replay is not None:
-            self.replay.forget_all_but(set(known) - set(anew))
+            self.replay.forget_all_but(set(carried) - set(anew))
         if tuple(awaited) != tuple(before):
             self.percentiles.clear()
             for position in self.positions.values():
@@ -88,11 +88,11 @@ class Carried:
 
 
 def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collection[str]]) -> Carried:
-    """Put together what the shards of each stage kept.
+    """Merge the state of the shards of each stage.
 
     Args:
-        stages: by stage, the shards' own.
-        nodes: by stage, the labels of its keyed nodes.
+        stages: the state of the shards, by stage.
+        nodes: the labels of the keyed nodes, by stage.
     """
     carried = Carried()
     reports: dict[str, int] = {}
@@ -101,8 +101,8 @@ def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collec
             _least(carried.watermarks, meta.watermarks)
             _least(reports, meta.reports)
             for producer, values in meta.percentiles.items():
-                known = carried.percentiles.get(producer, values)
-                carried.percentiles[producer] = tuple(map(min, known, values))
+                least = carried.percentiles.get(producer, values)
+                carried.percentiles[producer] = tuple(map(min, least, values))
             if meta.latest is not None:
                 carried.latest = max(meta.latest, carried.latest or meta.latest)
         for label in nodes[depth]:
@@ -114,16 +114,16 @@ def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collec
                 carried.counters[label].update(meta.counters.get(label, {}))
             joins = [meta.joins[label] for meta in metas if label in meta.joins]
             if joins:
-                carried.joins[label] = _one_join(joins)
-        if depth == 1 and metas:  # every shard has made the same of it
+                carried.joins[label] = _merged_join(joins)
+        if depth == 1 and metas:  # the progress of the sources is the same at every shard
             carried.replay = metas[0].replay
             for label, counts in metas[0].counters.items():
                 carried.counters.setdefault(label, Counter(counts))
         for number, meta in enumerate(metas):
-            # A side input's elements are sent to every shard, the others to one.
+            # Elements of a side input are sent to every shard, all others to one shard.
             bundles = [bundle for bundle in meta.waiting if number == 0 or owner_of_cut(bundle.cut) == bundle.cut]
             carried.waiting += [(depth, bundle) for bundle in bundles]
-    carried.watermarks = {**reports, **carried.watermarks}  # who has received an output knows its watermark better
+    carried.watermarks = {**reports, **carried.watermarks}  # the receivers of an output know its watermark better
     return carried
 
 
@@ -131,55 +131,55 @@ def share(
     carried: Carried,
     program: Program,
     stage: StageShard,
-    mine: Share,
+    part: Share,
     entries: Callable[[str], Iterable[Mapping[bytes, Any]]],
 ) -> Delta:
-    """Return what one shard of a new run begins with, in the form in which it keeps it.
+    """Return the state with which a shard of a new run begins, in its durable form.
 
     Args:
-        carried: what the old run kept; the caller's own copy.
-        program: the new run's.
-        stage: the shard's engines, new ones.
-        mine: which shard.
-        entries: gives the stored entries of a keyed node, from each old shard that may have some of this one's.
+        carried: the state of the old run; a copy that may be modified.
+        program: the program of the new run.
+        stage: the new engines of the shard.
+        part: which shard.
+        entries: returns the stored entries of a keyed node, from each old shard that may have entries of this shard.
     """
     positions = dict(carried.positions)
     latest = carried.latest
-    known = {producer: WatermarkLane.of([Watermarks(low)]) for producer, low in carried.watermarks.items()}
+    lanes = {producer: WatermarkLane.of([Watermarks(low)]) for producer, low in carried.watermarks.items()}
     for label in stage.engines:
         if label not in positions:
-            (watermarks,) = least_by_instant(program.staged.feeds[label], known, 1)
+            (watermarks,) = least_by_instant(program.staged.feeds[label], lanes, 1)
             positions[label] = {"watermark": watermarks.low, "clock": 0 if latest is None else latest[0]}
     meta = ShardMeta(
         positions={label: position for label, position in positions.items() if label in stage.engines},
         watermarks=carried.watermarks,
         percentiles=carried.percentiles,
         replay=ReplayProgress() if carried.replay is None or stage.depth > 1 else carried.replay,
-        joins={label: _join_of_share(join, mine) for label, join in carried.joins.items() if label in stage.engines},
+        joins={label: _join_of_share(join, part) for label, join in carried.joins.items() if label in stage.engines},
         latest=latest,
     )
     keyed = {node.label for node in program.staged.keyed}
     for label, counts in carried.counters.items():
-        if (mine.index == 0 and label in stage.engines) or (stage.depth == 1 and label not in keyed):
+        if (part.index == 0 and label in stage.engines) or (stage.depth == 1 and label not in keyed):
             meta.counters[label] = counts
     for depth, bundle in carried.waiting:
         if owner_of_cut(bundle.cut) in stage.engines:
-            part = _waiting_of_share(program, bundle, mine)
-            if part is not None:
-                orders = [stood_in(order, depth - 1) for order in part.bundle.orders]
-                part.bundle.orders = pass_stages(orders, stage.depth - 1)
-                meta.waiting.append(part)
-    kept = {
+            waiting = _waiting_of_share(program, bundle, part)
+            if waiting is not None:
+                orders = [stood_in(order, depth - 1) for order in waiting.bundle.orders]
+                waiting.bundle.orders = pass_stages(orders, stage.depth - 1)
+                meta.waiting.append(waiting)
+    stored = {
         (label, encoded): entry
         for label, engine in stage.engines.items()
-        for encoded, entry in engine.share(entries(label), mine).items()
+        for encoded, entry in engine.share(entries(label), part).items()
     }
-    return Delta(meta, kept)
+    return Delta(meta, stored)
 
 
-def _least(known: dict[str, int], more: Mapping[str, int]) -> None:
-    for label, value in more.items():
-        known[label] = min(value, known.get(label, value))
+def _least(least: dict[str, int], values: Mapping[str, int]) -> None:
+    for label, value in values.items():
+        least[label] = min(value, least.get(label, value))
 
 
 def _least_position(positions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -190,9 +190,9 @@ def _least_position(positions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _one_join(joins: Sequence[JoinState]) -> JoinState:
-    """Put the shards of a join together: each has seen the side inputs whole, and a part of the elements."""
-    windows = [{window: held for side in sides for window, held in side.items()} for sides in _by_side(joins)]
+def _merged_join(joins: Sequence[JoinState]) -> JoinState:
+    """Merge the shards of a join: each has received all of the side inputs, and a part of the elements."""
+    windows = [{window: values for side in sides for window, values in side.items()} for sides in _by_side(joins)]
     joined = JoinState(windows, [min(marks) for marks in zip(*(join.watermarks for join in joins), strict=True)])
     for join in joins:
         for window, waiting in join.waiting.items():
@@ -208,20 +208,20 @@ def _by_side(joins: Sequence[JoinState]) -> list[tuple[dict[Any, Any], ...]]:
 
 def _join_of_share(join: JoinState, share: Share) -> JoinState:
     waiting = {
-        window: some
-        for window, held in join.waiting.items()
-        if (some := [one for one in held if shard_by_order(one.order, share.shards) == share.index])
+        window: of_share
+        for window, elements in join.waiting.items()
+        if (of_share := [element for element in elements if shard_by_order(element.order, share.shards) == share.index])
     }
-    hold = min((one.time for some in waiting.values() for one in some), default=int(MAX_TIMESTAMP))
+    hold = min((element.time for elements in waiting.values() for element in elements), default=int(MAX_TIMESTAMP))
     return attrs.evolve(join, waiting=waiting, hold=hold)
 
 
 def _waiting_of_share(program: Program, packed: PackedBundle, share: Share) -> PackedBundle | None:
-    """Return the elements of a waiting bundle that are one shard's; a side input's are every shard's."""
+    """Return the elements of a waiting bundle that belong to a shard; those of a side input belong to every shard."""
     if packed.cut in program.staged.owners:
         return packed
     node = program.staged.taker(packed.cut)
-    assert not isinstance(node, Write)  # noqa: S101 - what goes to sinks never waits
+    assert not isinstance(node, Write)  # noqa: S101 - elements for sinks never wait
     rows = [row for row, index in enumerate(shards_of(node, packed.bundle, share.shards)) if index == share.index]
     if not rows:
         return None
