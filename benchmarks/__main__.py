@@ -16,6 +16,10 @@ Not in it: starting Spark (but for the memory comparison, where each side is a p
 **In process.** The comparisons whose names begin with `local_`, and that with Beam, need no Spark: each side reads one
 Parquet file and writes one, in this process. Those with early and late panes fail unless both kinds are common enough.
 
+**What has become worse.** With `--baseline FILE` the ratios are compared with those in the file, and the run fails if
+one is worse by more than a quarter. `benchmarks/baseline.json` holds the ratios that changes must not lose; replace an
+entry with the measured ratio once that is better.
+
 `python -m benchmarks latency` measures how long a record takes instead; see there.
 """
 
@@ -32,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import latency
+from benchmarks.baseline import read_baseline, regressions
 from benchmarks.cases import BENCHMARKS, ROWS
 from benchmarks.harness import SIDES, Result, measure
 
@@ -41,7 +46,10 @@ _RESULTS: Final = Path(__file__).resolve().parent / "results.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmarks that are asked for; 1 when answers differ or panes are too rare, whatever the ratios are."""
+    """Run the benchmarks that are asked for.
+
+    Return 1 if answers differ, if early or late panes are too rare, or if a ratio is worse than its baseline.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["latency"]:
         return latency.main(arguments[1:])
@@ -49,8 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=110)  # a log file has room for the table
+    baseline = {} if options.baseline is None else read_baseline(options.baseline)
     results = []
-    for name in options.names or BENCHMARKS:
+    for name in options.names or baseline or BENCHMARKS:
         missing = BENCHMARKS[name].missing
         if missing is not None:
             console.print(f"{name}: left out, since {missing} is not installed: pip install 'dataflow-model[bench]'")
@@ -74,7 +83,10 @@ def main(arguments: list[str] | None = None) -> int:
     for result in rare:
         shares = f"{result.early:.0%} of the panes are early and {result.late:.0%} late"
         console.print(f"{result.name}: {shares}; each must be over {BENCHMARKS[result.name].least_share:.0%}")
-    return int(bool(rare) or any(result.agree is False for result in results))
+    worse = regressions(results, baseline)
+    for line in worse:
+        console.print(line, highlight=False)
+    return int(bool(rare or worse) or any(result.agree is False for result in results))
 
 
 def _has_too_few_panes(result: Result) -> bool:
@@ -95,6 +107,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--repeats", type=int, default=3, help="the number of timed runs of each side (default: %(default)s)"
     )
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="run only these sides")
+    parser.add_argument("--baseline", type=Path, help="a JSON file of ratios; fail if one is now worse by a quarter")
     parser.add_argument("--output", type=Path, help="the JSON file to write (default: benchmarks/results.json)")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in BENCHMARKS]
@@ -112,6 +125,7 @@ def _write(output: Path, results: list[Result]) -> None:
         entries[result.name] = {
             name: field for name, field in fields.items() if field is not None or name not in _OPTIONAL
         }
+    output.parent.mkdir(parents=True, exist_ok=True)
     ordered = [entries[name] for name in BENCHMARKS if name in entries]
     output.write_text(json.dumps(ordered, indent=2) + "\n")
 

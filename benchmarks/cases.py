@@ -106,6 +106,25 @@ BENCHMARKS: Final = {
             least_share=0.15,
         ),
         Benchmark(
+            "streaming_retracting",
+            "streaming: panes that are taken back, and a second sum behind them; aggregation",
+            "streaming_retracting",
+            "streaming_sums_of_groups",
+            1.2,
+            keys=1_000,
+            arrivals=True,
+        ),
+        # A thousand rows in one micro-batch: what is measured is the start.
+        Benchmark(
+            "streaming_start",
+            "streaming: run() to the end of the first micro-batch, transformWithStateInPandas",
+            "streaming_sums",
+            "per_key_processor",
+            1.2,
+            scale=0.00025,
+            files=1,
+        ),
+        Benchmark(
             "batch_triggered",
             "batch: sum with early panes, groupBy(window, key)",
             "batch_triggered",

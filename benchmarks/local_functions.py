@@ -11,9 +11,9 @@ import dataflow_model as dm
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Statistics", "Summary", "as_pair", "buckets", "doubled", "scaled", "scaled_columns"]
+__all__ = ["BUCKETS", "Statistics", "Summary", "as_pair", "buckets", "doubled", "scaled", "scaled_columns"]
 
-_BUCKETS: Final = 100
+BUCKETS: Final = 100
 
 
 class Summary(NamedTuple):
@@ -37,7 +37,7 @@ def doubled(pair: tuple[int, int]) -> tuple[int, int]:
 
 def buckets(pair: tuple[int, int]) -> tuple[int, int]:
     """Put a pair's key into one of a hundred buckets."""
-    return pair[0] % _BUCKETS, pair[1]
+    return pair[0] % BUCKETS, pair[1]
 
 
 def scaled(row: Any) -> tuple[int, int]:

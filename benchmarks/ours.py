@@ -15,7 +15,7 @@ import pyarrow as pa
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
 from benchmarks.discard import Discard
-from benchmarks.local_functions import scaled, scaled_columns
+from benchmarks.local_functions import buckets, scaled, scaled_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +31,7 @@ __all__ = [
     "batch_triggered",
     "batch_vectorized",
     "streaming_one_by_one",
+    "streaming_retracting",
     "streaming_sums",
     "streaming_triggered",
     "streaming_vectorized",
@@ -94,14 +95,17 @@ def streaming_sums(spark: SparkSession, events: Events, out: Path | None) -> Non
 def streaming_triggered(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Do the same with early and late panes: events are replayed as they arrived, the watermark two seconds behind."""
     with _drained(spark, events) as pipeline:
-        rows = pipeline | dm.io.ReadParquet(
-            events.events,
-            event_time="event_time",
-            processing_time="arrived_at",
-            watermark=dm.BoundedOutOfOrderness(_BEHIND),
-        )
-        pairs = rows | dm.WithKeys("key", value="value") | _with_panes()
+        pairs = _arriving(pipeline, events) | _with_panes()
         _ = pairs | dm.Sum.per_key() | _sink(events, out, panes=True)
+
+
+def streaming_retracting(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Sum per key with panes that take back the panes before them, and sum those per group of keys."""
+    panes = _panes().accumulating_and_retracting()
+    with _drained(spark, events) as pipeline:
+        sums = _arriving(pipeline, events) | panes | "of keys" >> dm.Sum.per_key()
+        grouped = sums | dm.Map(buckets)
+        _ = grouped | "of groups" >> dm.Sum.per_key() | _sink(events, out, panes=True)
 
 
 @contextlib.contextmanager
@@ -115,8 +119,23 @@ def _drained(spark: SparkSession, events: Events) -> Iterator[dm.Pipeline]:
 
 
 def _with_panes() -> Any:
+    return _panes().accumulating()
+
+
+def _panes() -> Any:
     trigger = dm.AfterWatermark(early=dm.AfterCount(10), late=dm.AfterCount(1))
-    return dm.Window.into(_WINDOWS).trigger(trigger).allowed_lateness(DELAY).accumulating()
+    return dm.Window.into(_WINDOWS).trigger(trigger).allowed_lateness(DELAY)
+
+
+def _arriving(pipeline: Any, events: Events) -> Any:
+    """Return the pairs as they arrived."""
+    rows = pipeline | dm.io.ReadParquet(
+        events.events,
+        event_time="event_time",
+        processing_time="arrived_at",
+        watermark=dm.BoundedOutOfOrderness(_BEHIND),
+    )
+    return rows | dm.WithKeys("key", value="value")
 
 
 def _batch_map(spark: SparkSession, events: Events, out: Path | None, mapping: Any) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from benchmarks.data import DELAY, Events
+from benchmarks.local_functions import BUCKETS
 from benchmarks.ours import batch_one_by_one, streaming_one_by_one
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
     "per_key_processor",
     "streaming_one_by_one",
     "streaming_sums",
+    "streaming_sums_of_groups",
 ]
 
 _WINDOW_MICROS: Final = 10_000_000
@@ -74,6 +76,12 @@ def map_in_arrow(spark: SparkSession, events: Events, out: Path | None, function
 def streaming_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Sum per key and 10-second window: streaming aggregation in append mode, a file a micro-batch."""
     _stream(_sums(_read_stream(spark, events), sf.window("event_time", "10 seconds")), out)
+
+
+def streaming_sums_of_groups(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Sum per group of keys and 10-second window: the same aggregation with fewer keys."""
+    rows = _read_stream(spark, events).withColumn("key", sf.col("key") % BUCKETS)
+    _stream(_sums(rows, sf.window("event_time", "10 seconds")), out)
 
 
 def per_key_processor(spark: SparkSession, events: Events, out: Path | None) -> None:

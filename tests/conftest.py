@@ -43,16 +43,10 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes the Spark session as ``spark``, however far down it asks for it; keep all of Spark together.
-
-    One session, and one Spark at a time: where tests are shared out among processes, those that need Java go to one.
-    """
+    """Mark what takes the Spark session as ``spark``, however far down it asks for it."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "spark" in fixtures:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if "java_home" in fixtures or item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
@@ -113,7 +114,7 @@ class ParDo:
         """The main input, then the side inputs."""
         return (self.input, *(side.ref for side in self.side_inputs))
 
-    @property
+    @functools.cached_property
     def parameters(self) -> dict[str, str]:
         """The metadata that the user's function requests, by the names of its parameters."""
         names = tuple(self.kwargs)

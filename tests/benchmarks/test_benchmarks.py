@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.answers import agree, timings
+from benchmarks.baseline import read_baseline, regressions
 from benchmarks.cases import BENCHMARKS
 from benchmarks.data import make_events
-from benchmarks.harness import measure
+from benchmarks.harness import Result, measure
 from benchmarks.memory import PeakMemory, resident
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -148,3 +149,25 @@ def test_memory_is_counted_over_the_whole_tree_of_processes() -> None:
         assert child.stdin is not None
         child.stdin.close()
     assert memory.mib * (1 << 20) >= alone + (64 << 20)
+
+
+def test_a_ratio_worse_by_more_than_a_quarter_is_a_regression() -> None:
+    def measured(name: str, ratio: float | None) -> Result:
+        return Result(name, 1_000, 1.0, 1.0, ratio, 1.0, 0.0, agree=True)
+
+    results = [measured("slow", 2.51), measured("steady", 2.5), measured("new", 9.0), measured("one_side", None)]
+    worse = regressions(results, {"slow": 2.0, "steady": 2.0, "one_side": 1.0, "not_run": 1.0})
+    assert worse == ["slow: the ratio is 2.51, the baseline 2; it may be 2.5"]
+
+
+def test_a_run_against_a_baseline_fails_with_the_ratio_that_became_worse(tmp_path: Path) -> None:
+    baseline = tmp_path / "baseline.json"
+    baseline.write_text('{"local_group_by_key": 0.001}')
+    command = [sys.executable, "-m", "benchmarks", "--baseline", str(baseline), "--rows", "4000", "--repeats", "1"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 1, run.stderr
+    assert "local_group_by_key: the ratio is" in run.stdout
+
+
+def test_every_baseline_is_of_a_benchmark() -> None:
+    assert set(read_baseline(ROOT / "benchmarks/baseline.json")) <= set(BENCHMARKS)

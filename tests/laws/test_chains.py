@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 FAST = int(os.environ.get("CHAIN_CASES", "400"))
 NIGHTLY = int(os.environ.get("CHAIN_NIGHTLY_CASES", "20000"))
-PARTS = 10
+PARTS = 40
 
 
 def check(drawn: Case, number: int) -> None:

@@ -246,9 +246,8 @@ class StageShard:
     @property
     def is_over(self) -> bool:
         """Whether the input of every node has come to its end, after which nothing is called any more."""
-        known = {producer: WatermarkLane.of([watermarks]) for producer, watermarks in self.watermarks.items()}
-        inputs = [least_by_instant(self.staged.feeds[label], known, 1) for label in self.engines]
-        return all(watermarks.low == MAX_TIMESTAMP for (watermarks,) in inputs)
+        producers = {producer for label in self.engines for producer in self.staged.feeds[label]}
+        return all(self.watermarks.get(producer, MIN_WATERMARKS).low == MAX_TIMESTAMP for producer in producers)
 
 
 def least_by_instant(feed: Mapping[str, int], known: Mapping[str, WatermarkLane], count: int) -> WatermarkLane:

@@ -184,6 +184,8 @@ def _run(
 def _partials(timeline: Timeline, partials: Mapping[At, Mapping[str, Partials]]) -> dict[str, dict[int, Partials]]:
     """Return the partials of each lifted grouping by the place of their instant in the timeline."""
     by_place: dict[str, dict[int, Partials]] = {}
+    if not partials:
+        return by_place
     places = timeline.at.places_of(InstantLane.of(list(partials))).tolist()
     for place, by_cut in zip(places, partials.values(), strict=True):
         for cut, tables in by_cut.items() if place >= 0 else ():
