@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.triggering import asks_for_percentile
 from dataflow_model.triggers import (
     AfterAll,
@@ -64,8 +63,6 @@ def why_not_compiled(plan: Plan, node: GroupByKeyAndWindow) -> str | None:
         >>> why_not_compiled(plan, plan["Sum.PerKey"]) is None
         True
     """
-    if node.inputs[0] in retracted_collections(plan):
-        return "its input takes values back"
     if asks_for_percentile(plan):
         return "a function of the pipeline asks for the watermark's percentile"
     return why_strategy_not_compiled(node.strategy)

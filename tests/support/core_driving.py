@@ -11,7 +11,7 @@ import attrs
 import dataflow_model as dm
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref
 from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep
-from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.chunk import Bucket, Chunk, Instants, PlacedBundle
 from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.grouping import GroupingEngine
@@ -26,19 +26,21 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.chunk import Produced
     from dataflow_model.runners.engine.machine import KeyedMachine
     from dataflow_model.testing import TestStream
+    from tests.support.spec.drawing import Pick
 
 FIRST, LATEST = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
 
 
 @attrs.frozen
 class Element:
-    """One element: its order is its number in the script."""
+    """One element: its order is its number in the script; `update` says what it has to do with retractions."""
 
     key: Any
     value: Any
     time: int
     windows: tuple[Window, ...]
     number: int
+    update: Update | None = None
 
 
 @attrs.frozen
@@ -102,6 +104,34 @@ def joined(instants: Sequence[Instant], joins: Sequence[bool]) -> list[Instant]:
     return result
 
 
+def with_retractions(pick: Pick, instants: Sequence[Instant]) -> list[Instant]:
+    """Retract elements here and there: alone, or replaced in the same or in another window; some never arrived."""
+    result: list[Instant] = []
+    arrived: list[Element] = []
+    numbers = itertools.count(1)
+    for now in instants:
+        elements: list[Element] = []
+        for one in now.elements:
+            element, emission = one, next(numbers)
+            retractions = pick([0, 0, 0, 1, 1, 2]) if arrived else 0
+            for _ in range(retractions):
+                old = pick(arrived)
+                if pick([True, True, True, False]):
+                    arrived.remove(old)
+                elements.append(attrs.evolve(old, number=next(numbers), update=Update((emission,), is_retraction=True)))
+                match pick(["in its stead", "in its stead", "elsewhere", "alone"]):
+                    case "in its stead":
+                        element = attrs.evolve(old, value=one.value, update=Update((emission,), is_retraction=False))
+                    case "elsewhere":
+                        element = attrs.evolve(one, update=Update((emission,), is_retraction=False))
+                if not arrived:
+                    break
+            elements.append(attrs.evolve(element, number=next(numbers)))
+            arrived.append(attrs.evolve(element, update=None))
+        result.append(attrs.evolve(now, elements=tuple(elements)))
+    return result
+
+
 def with_keys_that_vary(now: Instant) -> Instant:
     """Give the elements keys of which equal ones look different."""
     return attrs.evolve(now, elements=tuple(map(_with_a_zero, now.elements)))
@@ -121,12 +151,14 @@ class Answer:
     counters: dict[str, int] = attrs.field(factory=dict)
 
 
-def machines(strategy: WindowingStrategy, combine: Any, percentiles: tuple[float, ...]) -> list[KeyedMachine]:
+def machines(
+    strategy: WindowingStrategy, combine: Any, percentiles: tuple[float, ...], *, takes_back: bool = False
+) -> list[KeyedMachine]:
     """Return the object engine and the core, for one grouping."""
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=combine)
     return [
-        GroupingEngine(node, thaw=pickle.loads, percentiles=percentiles),
-        CoreMachine(node, percentiles=percentiles),
+        GroupingEngine(node, thaw=pickle.loads, percentiles=percentiles, takes_back=takes_back),
+        CoreMachine(node, percentiles=percentiles, takes_back=takes_back),
     ]
 
 
@@ -202,4 +234,5 @@ def bundle_of(elements: Sequence[Element]) -> Bundle:
         [NO_FIRING] * len(elements),
         [of_row("script", one.number) for one in elements],
         [0] * len(elements),
+        {row: one.update for row, one in enumerate(elements) if one.update is not None},
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import UserCodeError
 from dataflow_model.metrics.collecting import timed_keys
+from dataflow_model.runners.engine.matching import matched
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.values import as_pair, encode_key
@@ -53,7 +54,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
 
 
 def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[int, list[Window]]]:
-    """Match retractions with the values that replace them: the next value of the same emission, key and window.
+    """Match retractions with the values that replace them.
 
     Returns:
         the values that each value replaces in each window, by its place; and the windows in which nothing replaces a
@@ -61,16 +62,18 @@ def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[in
     """
     replacing: dict[int, dict[Window, list[Any]]] = {}
     alone: dict[int, list[Window]] = {}
-    taken: dict[tuple[Any, bytes, Window], list[int]] = {}
-    for row, update in sorted(inbox.updates.items()):
-        encoded = encode_key(inbox.values[row][0])
-        for window in inbox.windows[row]:
-            place = (update.emission, encoded, window)
-            if update.is_retraction:
-                taken.setdefault(place, []).append(row)
-                alone.setdefault(row, []).append(window)
-                continue
-            for before in taken.pop(place, ()):
-                replacing.setdefault(row, {}).setdefault(window, []).append(inbox.values[before][1])
-                alone[before].remove(window)
-    return replacing, {row: windows for row, windows in alone.items() if windows}
+    entries = [(row, window) for row in sorted(inbox.updates) for window in inbox.windows[row]]
+    updates = [inbox.updates[row] for row, _ in entries]
+    keys = {row: encode_key(inbox.values[row][0]) for row in inbox.updates}
+    replaced, unmatched = matched(
+        (number, (update.emission, keys[row], window), update.is_retraction)
+        for number, ((row, window), update) in enumerate(zip(entries, updates, strict=True))
+    )
+    for number, before in replaced.items():
+        row, window = entries[number]
+        values = [inbox.values[entries[place][0]][1] for place in before]
+        replacing.setdefault(row, {}).setdefault(window, []).extend(values)
+    for number in unmatched:
+        row, window = entries[number]
+        alone.setdefault(row, []).append(window)
+    return replacing, alone

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
+from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import Cell, CellsByKey, KeyState, expiry_of
 from dataflow_model.runners.engine.emission import Emitter, Firing
@@ -20,7 +20,7 @@ from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.merging import merge_windows
 from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
-from dataflow_model.runners.engine.uncombining import MultisetFn, able_to_subtract
+from dataflow_model.runners.engine.uncombining import subtracting
 from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TriggerMachine
@@ -29,7 +29,6 @@ from dataflow_model.values import encode_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from dataflow_model.plan.combine import CombineFn
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
@@ -92,7 +91,7 @@ class GroupingEngine(KeyedEngine):
         self.state = CellsByKey(node.strategy, thaw, self.machine.percentiles)
         super().__init__(node.label, self.state, tuple(dict.fromkeys((*percentiles, *self.machine.percentiles))))
         self.strategy = node.strategy
-        self.combine = _combiner(node) if takes_back else node.combine
+        self.combine = subtracting(node) if takes_back else node.combine
         self.late_data = node.strategy.late_data or late_data
         self.lateness = int(node.strategy.allowed_lateness)
         self._must_close = node.strategy.closing is ClosingBehavior.FIRE_ALWAYS
@@ -434,13 +433,6 @@ class GroupingEngine(KeyedEngine):
 
     def _reopened(self, state: KeyState, window: Window) -> None:
         self._emitter.reopened(state.key, window, state.reopened.pop(window), self.clock)
-
-
-def _combiner(node: GroupByKeyAndWindow) -> CombineFn[Any, Any, Any]:
-    """Return a combiner that can retract values; if a trigger may clear, one that keeps the remaining values."""
-    strategy = node.strategy
-    may_clear = strategy.retracting and strategy.accumulation_mode is AccumulationMode.ACCUMULATE_BY_DEFAULT
-    return MultisetFn(node.combine) if may_clear else able_to_subtract(node.combine)
 
 
 def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> Cause:

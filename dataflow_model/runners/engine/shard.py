@@ -100,9 +100,10 @@ class StageShard:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
             case GroupByKeyAndWindow() if not self.on_objects and why_not_compiled(self.staged.plan, node) is None:
+                late_data, takes_back = self.staged.plan.late_data, source is not None
                 if self.thaw is None:
-                    return CoreMachine(node, self.staged.plan.late_data, self._awaited)
-                return DurableMachine(node, self.staged.plan.late_data, self.thaw, self._awaited)
+                    return CoreMachine(node, late_data, self._awaited, takes_back=takes_back)
+                return DurableMachine(node, late_data, self.thaw, self._awaited, takes_back=takes_back)
             case GroupByKeyAndWindow():
                 return GroupingEngine(
                     node,

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.strategy import AccumulationMode
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Multiset", "MultisetFn", "able_to_subtract", "key_of_value"]
+    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+
+__all__ = ["Multiset", "MultisetFn", "key_of_value", "subtracting"]
 
 _LONG: Final = 64
 Multiset: TypeAlias = dict[bytes, tuple[Any, int]]
@@ -76,9 +79,11 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
         return accumulator
 
 
-def able_to_subtract(combine: CombineFn[Any, Any, Any]) -> CombineFn[Any, Any, Any]:
-    """Return the combiner itself if it can subtract inputs, else one over the multiset of its inputs."""
-    return combine if combine.can_subtract else MultisetFn(combine)
+def subtracting(node: GroupByKeyAndWindow) -> CombineFn[Any, Any, Any]:
+    """Return a combiner that can retract values; if a trigger may clear, one that keeps the remaining values."""
+    strategy, combine = node.strategy, node.combine
+    may_clear = strategy.retracting and strategy.accumulation_mode is AccumulationMode.ACCUMULATE_BY_DEFAULT
+    return combine if combine.can_subtract and not may_clear else MultisetFn(combine)
 
 
 def key_of_value(label: str, value: Any) -> bytes:

@@ -14,20 +14,28 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.compiled import why_strategy_not_compiled
+from dataflow_model.runners.engine.bundle import Update
 from dataflow_model.testing import strategies
 from tests.support import scripting
 from tests.support.core_driving import (
+    FIRST,
+    LATEST,
+    Element,
+    Instant,
     answer_of,
     bounded_answer,
     instants_of,
     joined,
     machines,
     with_keys_that_vary,
+    with_retractions,
 )
 from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
     from tests.support.spec.drawing import Pick
@@ -49,11 +57,16 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy) -> None:
     instants = joined(instants, [pick([False, False, True]) for _ in instants])
     if pick([False, False, True]):
         instants = [with_keys_that_vary(now) for now in instants]
+    takes_back = not strategy.merges and pick([False, True])
+    if takes_back:
+        instants = with_retractions(pick, instants)
     cuts = [pick(range(1, len(instants) + 1)) for _ in range(pick([0, 1, 3]))]
-    objects, core = (answer_of(machine, instants, cuts) for machine in machines(strategy, combine, PERCENTILES))
+    both = machines(strategy, combine, PERCENTILES, takes_back=takes_back)
+    objects, core = (answer_of(machine, instants, cuts) for machine in both)
     assert core == objects
     elements = [one for now in instants for one in now.elements]
-    objects, core = (bounded_answer(machine, elements) for machine in machines(strategy, combine, PERCENTILES))
+    both = machines(strategy, combine, PERCENTILES, takes_back=takes_back)
+    objects, core = (bounded_answer(machine, elements) for machine in both)
     assert core == objects
 
 
@@ -150,6 +163,90 @@ def test_a_turn_that_has_not_begun_in_the_merged_window_waits_for_no_timer() -> 
     trigger = dm.Repeatedly(dm.AfterEach(dm.AfterCount(3), dm.AfterProcessingTime(5)))
     text = "p 1, e 1@0, e 2@1, e 4@2, e 8@3, p 2, e 16@15, e 32@8, p 9, e 64@9, p 20, w 50, w +inf"
     check_script(text, scripting.sessions(trigger, lateness=60))
+
+
+def check_updates(rows: Sequence[tuple[str, int, int | None]], windowing: dm.WindowInto, combine: Any = None) -> Any:
+    """Run rows of sign, value and emission, all at second 1, an instant each; then two watermarks. Return the panes."""
+    strategy, one = windowing.strategy, 1_000_000
+    windows = tuple(strategy.window_fn.assign(dm.EventTime(one), None))
+    instants = [
+        Instant(
+            0,
+            tuple(
+                Element("k", value, one, windows, number, None if of is None else Update((of,), sign == "-"))
+                for number, (sign, value, of) in enumerate(rows, 1)
+            ),
+            FIRST,
+            (),
+            (),
+            closes=False,
+        ),
+        Instant(0, (), 10 * one, (), (), closes=True),
+        Instant(0, (), LATEST, (), (), closes=False),
+    ]
+    objects, core = (
+        answer_of(machine, instants, [1]) for machine in machines(strategy, combine or dm.Sum(), (), takes_back=True)
+    )
+    assert core == objects
+    return [[row[0] for row in rows] for rows in core.panes]
+
+
+def test_a_retraction_and_its_replacement_are_one_element_to_a_trigger() -> None:
+    windowing = scripting.fixed(dm.Repeatedly(dm.AfterCount(2))).accumulating()
+    panes = check_updates([("+", 1, None), ("-", 1, 7), ("+", 2, 7), ("+", 4, None)], windowing)
+    assert panes[0] == ["('k', 2)"]
+
+
+def test_inputs_that_are_left_are_emitted_although_as_many_were_retracted_as_added() -> None:
+    windowing = scripting.fixed(dm.AfterWatermark(early=dm.AfterCount(1))).accumulating_and_retracting()
+    panes = check_updates([("-", 9, 7), ("+", 4, None)], windowing, dm.Max())
+    assert panes[0] == ["('k', 4)"]
+
+
+def test_sums_beyond_64_bits_take_elements_back() -> None:
+    windowing = scripting.fixed(dm.Repeatedly(dm.AfterCount(1))).accumulating()
+    panes = check_updates([("+", 2**62, None), ("+", 2**62 + 1, None), ("-", 2**62, 7), ("+", 5, 7)], windowing)
+    assert panes[0][-1] == f"('k', {2**62 + 6})"
+
+
+@attrs.frozen
+class SumsThatRefuse(dm.CombineFn[int, int, int]):
+    """Sums that raise when 7 is subtracted."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, element: int) -> int:
+        return accumulator + element
+
+    def subtract_input(self, accumulator: int, element: int) -> int:
+        if element == 7:
+            raise ValueError("not seven")
+        return accumulator - element
+
+    def merge_accumulators(self, accumulators: Any) -> int:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
+@pytest.mark.parametrize(
+    ("rows", "element"),
+    [([("-", 7, 1), ("+", 4, 1)], 4), ([("-", 7, 1), ("+", 4, None)], 7)],
+    ids=["replaced", "alone"],
+)
+def test_what_subtracting_raises_names_the_element_at_hand(rows: Any, element: int) -> None:
+    strategy = scripting.fixed(dm.DefaultTrigger()).accumulating().strategy
+    windows = tuple(strategy.window_fn.assign(dm.EventTime(1), None))
+    elements = [
+        Element("k", value, 1, windows, number, None if of is None else Update((of,), sign == "-"))
+        for number, (sign, value, of) in enumerate(rows, 1)
+    ]
+    for machine in machines(strategy, SumsThatRefuse(), (), takes_back=True):
+        with pytest.raises(dm.UserCodeError, match="not seven") as raised:
+            bounded_answer(machine, elements)
+        assert f"element: ('k', {element})" in str(raised.value)
 
 
 def test_two_signals_of_one_instant_count_the_panes_of_a_window_on() -> None:

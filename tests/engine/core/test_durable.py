@@ -23,7 +23,7 @@ from dataflow_model.testing import strategies
 from dataflow_model.time import EventTime
 from dataflow_model.triggers.composites import MET
 from tests.support import scripting
-from tests.support.core_driving import by_instant, chunk_of, instants_of, joined, with_keys_that_vary
+from tests.support.core_driving import by_instant, chunk_of, instants_of, joined, with_keys_that_vary, with_retractions
 from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 
@@ -57,6 +57,7 @@ class Run:
         node: the grouping.
         kept: how many cells the core keeps in columns.
         machine: the one that has run last.
+        takes_back: whether the input may contain retractions.
         entries: what is stored.
         elsewhere: a machine of another worker, and the changes that it has missed.
     """
@@ -64,6 +65,7 @@ class Run:
     node: GroupByKeyAndWindow
     kept: int
     machine: Machine
+    takes_back: bool = False
     entries: dict[bytes, StoredKey] = attrs.field(factory=dict)
     elsewhere: tuple[DurableMachine, list[dict[bytes, StoredKey | None]]] | None = None
 
@@ -74,14 +76,15 @@ class Run:
             case "go on":
                 return
             case "core":
-                self.machine = core_of(self.node, self.kept)
+                self.machine = core_of(self.node, self.kept, takes_back=self.takes_back)
                 self.machine.apply(dict(self.entries))
             case "objects":
-                self.machine = objects_of(self.node)
+                self.machine = objects_of(self.node, takes_back=self.takes_back)
                 self.machine.apply(dict(self.entries))
             case "elsewhere":
                 if self.elsewhere is None:
-                    self.elsewhere = core_of(self.node, self.kept), [dict(self.entries)]
+                    another = core_of(self.node, self.kept, takes_back=self.takes_back)
+                    self.elsewhere = another, [dict(self.entries)]
                 machine, missed = self.elsewhere
                 for changes in missed:
                     machine.apply(changes)
@@ -120,12 +123,12 @@ class Run:
         }
 
 
-def objects_of(node: GroupByKeyAndWindow) -> GroupingEngine:
-    return GroupingEngine(node, LateData.DROP, pickle.loads, PERCENTILES)
+def objects_of(node: GroupByKeyAndWindow, *, takes_back: bool = False) -> GroupingEngine:
+    return GroupingEngine(node, LateData.DROP, pickle.loads, PERCENTILES, takes_back=takes_back)
 
 
-def core_of(node: GroupByKeyAndWindow, kept: int = KEPT) -> DurableMachine:
-    return DurableMachine(node, LateData.DROP, pickle.loads, PERCENTILES, kept=kept)
+def core_of(node: GroupByKeyAndWindow, kept: int = KEPT, *, takes_back: bool = False) -> DurableMachine:
+    return DurableMachine(node, LateData.DROP, pickle.loads, PERCENTILES, takes_back=takes_back, kept=kept)
 
 
 def keys_in_columns(machine: Machine) -> int:
@@ -162,10 +165,14 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy) -> None:
     instants = joined(instants, [pick([False, False, True]) for _ in instants])
     if pick([False, False, True]):
         instants = [with_keys_that_vary(now) for now in instants]
+    takes_back = not strategy.merges and pick([False, True])
+    if takes_back:
+        instants = with_retractions(pick, instants)
     cuts = {pick(range(1, len(instants) + 1)) for _ in range(pick([1, 3, 6, 20]))} - {len(instants)}
     kept = pick([0, 3, KEPT])
-    objects = Run(node, kept, objects_of(node))
-    drawn = Run(node, kept, pick([objects_of(node), core_of(node, kept)]))
+    objects = Run(node, kept, objects_of(node, takes_back=takes_back), takes_back)
+    first = pick([objects_of(node, takes_back=takes_back), core_of(node, kept, takes_back=takes_back)])
+    drawn = Run(node, kept, first, takes_back)
     for begin, end in itertools.pairwise([0, *sorted(cuts), len(instants)]):
         drawn.take_turns(pick(TURNS))
         assert drawn.run(instants[begin:end]) == objects.run(instants[begin:end])

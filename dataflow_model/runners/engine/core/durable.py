@@ -120,12 +120,19 @@ class _DurableGrouping(CoreGrouping):
         late_data: the pipeline's default for expired windows.
         stored: what is stored.
         thaw: turns a stored key's bytes into its state.
+        takes_back: whether its input may contain retractions.
     """
 
     def __init__(
-        self, node: GroupByKeyAndWindow, late_data: LateData, stored: _StoredKeys, thaw: Callable[[bytes], KeyState]
+        self,
+        node: GroupByKeyAndWindow,
+        late_data: LateData,
+        stored: _StoredKeys,
+        thaw: Callable[[bytes], KeyState],
+        *,
+        takes_back: bool,
     ) -> None:
-        super().__init__(node, late_data)
+        super().__init__(node, late_data, takes_back=takes_back)
         self._strategy = node.strategy
         self._stored = stored
         self._thaw = thaw
@@ -178,8 +185,8 @@ class _DurableGrouping(CoreGrouping):
         """Tell whether the trigger waits for one of some signals."""
         return not self._signals.keys().isdisjoint(names)
 
-    def _begin(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
-        numbers = super()._begin(keys)
+    def _admit(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
+        numbers = super()._admit(keys)
         fresh, self.keys.fresh = self.keys.fresh, []
         self.load([self.keys.encoded[number] for number in fresh or ()])
         return numbers
@@ -203,6 +210,7 @@ class DurableMachine(CoreMachine):
         late_data: the pipeline's default for expired windows.
         thaw: turns a stored key's bytes into its state.
         percentiles: those below 100 that any trigger of the plan waits for, in order.
+        takes_back: whether its input may contain retractions.
         kept: how many cells may stay in columns after a commit.
     """
 
@@ -213,13 +221,14 @@ class DurableMachine(CoreMachine):
         thaw: Callable[[bytes], KeyState],
         percentiles: tuple[float, ...] = (),
         *,
+        takes_back: bool = False,
         kept: int = _KEPT,
     ) -> None:
         self._kept = kept
         self._stored = _StoredKeys(compile_tree(node.strategy.trigger).lines)
-        self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, thaw)
+        self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, thaw, takes_back=takes_back)
         self._grouping = self._make()
-        super().__init__(node, late_data, percentiles, core=self._grouping)
+        super().__init__(node, late_data, percentiles, takes_back=takes_back, core=self._grouping)
 
     def run(self, chunk: Chunk) -> Produced:
         """Run the instants of a chunk in order; see `KeyedMachine`."""

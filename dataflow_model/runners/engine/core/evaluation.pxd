@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 from dataflow_model.runners.engine.core.cells cimport CellTable
 
 cdef int64_t _ALWAYS, _COUNT, _WEIGH, _TEST, _ASK, _SIGNAL, _WATERMARK, _DELAY, _PERIOD, _REPEATEDLY, _REPEAT_COUNT
-cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_LINE, _ELEMENT, _TIMER, _SIGNALLED, _FIRED, _FINISHED, _DONE, _SET, _MET
+cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_LINE, _ELEMENT, _TIMER, _SIGNALLED, _RETRACTED, _FIRED, _FINISHED, _DONE, _SET, _MET
 cdef int64_t _SCRATCH
 
 @cython.final
@@ -18,6 +18,7 @@ cdef class TreeEvaluator:
     cdef public dict memory
 
     cpdef int64_t element(self, int64_t slot, int64_t row, int64_t event_time) except -1
+    cpdef int64_t retraction(self, int64_t slot, int64_t row, int64_t event_time) except -1
     cpdef int64_t signalled(self, int64_t slot, int64_t signal) except -1
     @cython.locals(number=int64_t, place=int64_t, time=int64_t, found=cython.bint)
     cpdef int64_t due(self, int64_t slot, bint clock, int64_t until) except -1

@@ -40,6 +40,7 @@ _CLOCK_LINE: Final = operations.CLOCK_LINE
 _ELEMENT: Final = 0
 _TIMER: Final = 1
 _SIGNALLED: Final = 2
+_RETRACTED: Final = 3
 
 # Results.
 _FIRED: Final = 1
@@ -108,6 +109,13 @@ class TreeEvaluator:
     def element(self, slot: int, row: int, event_time: int) -> int:
         """Show an element to the tree of a cell; return 1 if it fired, plus 2 if it finished."""
         self.event = _ELEMENT
+        self.row = row
+        self.event_time = event_time
+        return self.invoke(0, slot)
+
+    def retraction(self, slot: int, row: int, event_time: int) -> int:
+        """Show the tree of a cell an element that is retracted without a replacement."""
+        self.event = _RETRACTED
         self.row = row
         self.event_time = event_time
         return self.invoke(0, slot)
@@ -186,6 +194,8 @@ class TreeEvaluator:
                 result = _FIRED | _FINISHED
                 self.fired_in[place] = self.number
                 self.fired_at[place] = self.due_at[place]
+        elif self.event == _RETRACTED:  # what waits for a clock takes it for an element, since the pane has changed
+            result = self.leaf(place, slot) if self.line[place] >= 0 else 0
         else:
             is_named = self.operation[place] == _SIGNAL and self.argument[place] == self.signal
             result = _FIRED | _FINISHED if is_named else 0

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.runners.engine.core.operations import ADD, CLEAR, EXPIRE, FIRE, MERGE, REPLACE
+from dataflow_model.runners.engine.core.operations import (
+    ADD,
+    CLEAR,
+    EXCHANGE,
+    EXPIRE,
+    FIRE,
+    MERGE,
+    REPLACE,
+    TAKE_BACK,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,11 +31,13 @@ class PythonFold:
         combine: the combiner.
 
     Attributes:
-        place: behind the operation at hand in the log, for whoever reports what the combiner raises.
+        place: behind the operation at hand in the log, for whoever reports what the combiner raises; 0 if none is.
     """
 
     def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
         self.place = 0
+        self._folded = 0
+        self._emitted: list[Any] = []
         self._combine = combine
         self._accumulators: dict[int, Any] = {}
         self._standing: dict[int, Any] = {}
@@ -36,8 +47,13 @@ class PythonFold:
         self._accumulators = {slot: accumulator for slot, accumulator in enumerate(accumulators) if accumulator}
         self._standing = dict(enumerate(standing))
 
+    def begin(self) -> None:
+        """Begin a new log."""
+        self.place = self._folded = 0
+        self._emitted = []
+
     def fold(self, log: OperationLog, values: Sequence[Any], panes: int) -> list[Any]:
-        """Return the value of each pane.
+        """Fold the operations since the last call; return the value of each pane since `begin`.
 
         Args:
             log: the operations of a chunk.
@@ -45,13 +61,15 @@ class PythonFold:
             panes: how many panes the log makes.
         """
         combine, accumulators, standing = self._combine, self._accumulators, self._standing
-        count = log.count
-        kinds, slots, arguments = list(log.kind[:count]), list(log.slot[:count]), list(log.argument[:count])
-        emitted: list[Any] = [None] * panes
-        place = 0
+        begin, end = self._folded, log.count
+        kinds, slots, arguments = (list(of[begin:end]) for of in (log.kind, log.slot, log.argument))
+        emitted = self._emitted
+        emitted.extend([None] * (panes - len(emitted)))
+        place, count = 0, end - begin
         while place < count:
             kind, slot, argument = kinds[place], slots[place], arguments[place]
-            self.place = place = place + 1
+            place += 1
+            self.place = begin + place
             if kind == ADD:
                 if slot in accumulators:
                     accumulators[slot] = combine.add_input(accumulators[slot], values[argument])
@@ -68,10 +86,14 @@ class PythonFold:
                     sources.append(arguments[place])
                     place += 1
                 accumulators[slot] = combine.merge_accumulators([self._taken(source) for source in sources])
+            elif kind in {TAKE_BACK, EXCHANGE}:
+                accumulator = accumulators[slot] if slot in accumulators else combine.create_accumulator()
+                accumulators[slot] = combine.subtract_input(accumulator, values[argument])
             elif kind == REPLACE:
                 standing[slot] = emitted[argument]
             else:
                 emitted[argument] = standing.pop(slot)
+        self.place, self._folded = 0, end
         return emitted
 
     def accumulator(self, slot: int) -> Any:

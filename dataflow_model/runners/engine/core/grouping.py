@@ -26,6 +26,7 @@ from dataflow_model.runners.engine.core.program import compile_tree
 from dataflow_model.runners.engine.core.rules import Rules
 from dataflow_model.runners.engine.core.sums import SumFold
 from dataflow_model.runners.engine.order import ELEMENT
+from dataflow_model.runners.engine.uncombining import MultisetFn, subtracting
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, Window, encode_window, interval
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.runners.engine.core.placing import Placements
 
 __all__ = ["Chunk", "CoreGrouping", "Panes"]
 
@@ -51,7 +53,7 @@ class Chunk:
     Attributes:
         keys: by row; a column where all are alike, see `Pairs.keys_are_alike`.
         values: by row; an array of 64-bit integers where the values are that.
-        row, start, end, kind, time: each element in each of its windows, a row's windows side by side.
+        elements: the rows in each of their windows.
         clock, watermark, closes, until: by instant: the clocks, whether its tick is complete, and how many elements
             there are up to its end.
         further: by percentile of the watermark below 100 that the trigger waits for, then by instant.
@@ -60,11 +62,7 @@ class Chunk:
 
     keys: Sequence[Any] | pa.ChunkedArray
     values: Sequence[Any] | NDArray[np.int64]
-    row: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    time: NDArray[np.int64]
+    elements: Placements
     clock: NDArray[np.int64]
     watermark: NDArray[np.int64]
     closes: NDArray[np.int64]
@@ -119,6 +117,7 @@ class CoreGrouping:
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
+        takes_back: whether its input may contain retractions.
 
     Attributes:
         program: the trigger.
@@ -129,7 +128,9 @@ class CoreGrouping:
         fold: what calls the combiner.
     """
 
-    def __init__(self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP) -> None:
+    def __init__(
+        self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP, *, takes_back: bool = False
+    ) -> None:
         assert why_strategy_not_compiled(node.strategy) is None  # noqa: S101 - else the object engine runs it
         program = self.program = compile_tree(node.strategy.trigger)
         self.percentiles = program.percentiles
@@ -137,12 +138,15 @@ class CoreGrouping:
         self.machine = GroupingMachine(program, Rules.of(node.strategy, late_data), _FIRST, _LATEST)
         self.trigger = repr(node.strategy.trigger)
         self._signals = {name: number for number, name in enumerate(program.signals)}
-        self._combine = node.combine
+        self._combine = subtracting(node) if takes_back else node.combine
+        if isinstance(self._combine, MultisetFn):
+            self.machine.keeps = self._keeps
         self.numbers = np.empty(0, np.int64)
         self._windows: list[Window] = []
         self._kinds: dict[Window, int] = {}
-        self.fold = PythonFold(node.combine)
-        self._sums = SumFold() if vars(type(node.combine)).get("kernel") == "sum" else None
+        self.fold = PythonFold(self._combine)
+        self._sums = SumFold() if vars(type(self._combine)).get("kernel") == "sum" else None
+        self._values: Sequence[Any] | NDArray[np.int64] = ()
         self._largest = 0.0
         self._several_signals = False
 
@@ -168,20 +172,20 @@ class CoreGrouping:
 
     def run(self, chunk: Chunk) -> Panes:
         """Run a chunk of instants."""
-        numbers = self._begin(chunk.keys)
+        elements = self._begin(chunk)
         hold = column(len(chunk.clock))
         names, named_until = self._numbered(chunk.signals, len(chunk.clock))
-        elements = (numbers[chunk.row], chunk.start, chunk.end, chunk.kind, chunk.time, chunk.row)
         instants = (chunk.clock, chunk.watermark, chunk.closes, chunk.until, named_until, *chunk.further)
         live = self._live()
         self.machine.run(
-            list(map(_column, elements)),
+            elements,
+            _column(chunk.elements.replaced),
             list(map(_column, instants)),
             _column(names),
             chunk.values,
             hold,
         )
-        return self._panes(chunk.keys, chunk.values, chunk.row, live, np.frombuffer(hold, np.int64))
+        return self._panes(chunk, live, np.frombuffer(hold, np.int64))
 
     def run_by_key(self, chunk: Chunk) -> Panes:
         """Run all that some keys have, one key after the other: the watermark follows its rows, then goes to +∞.
@@ -189,16 +193,24 @@ class CoreGrouping:
         Args:
             chunk: its rows are the instants, and `watermark` the event time of each; `closes` marks a key's first row.
         """
-        numbers = self._begin(chunk.keys)
-        elements = (numbers[chunk.row], chunk.start, chunk.end, chunk.kind, chunk.time, chunk.row)
+        elements = self._begin(chunk)
         self.machine.run_by_key(
-            list(map(_column, elements)),
+            elements,
+            _column(chunk.elements.replaced),
             list(map(_column, (chunk.watermark, chunk.closes, chunk.until))),
             chunk.values,
         )
-        return self._panes(chunk.keys, chunk.values, chunk.row, {}, np.empty(0, np.int64))
+        return self._panes(chunk, {}, np.empty(0, np.int64))
 
-    def _begin(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
+    def _begin(self, chunk: Chunk) -> list[array[int]]:
+        """Return a chunk's elements as the machine takes them."""
+        self.fold.begin()
+        self._values = chunk.values
+        numbers = self._admit(chunk.keys)
+        of = chunk.elements
+        return list(map(_column, (numbers[of.row], of.start, of.end, of.kind, of.time, of.row, of.replaces)))
+
+    def _admit(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
         """Return the numbers of a chunk's keys, with room made for them."""
         numbers = self.numbers = self.keys.numbers(keys)
         self.machine.cells.admit_keys(len(self.keys))
@@ -284,47 +296,47 @@ class CoreGrouping:
         keys = _taken(self.machine.cells.key, self.machine.cells.used)
         return {slot: key for slot, key in enumerate(keys.tolist()) if key >= 0}
 
-    def _panes(
-        self,
-        keys: Sequence[Any] | pa.ChunkedArray,
-        values: Sequence[Any] | NDArray[np.int64],
-        rows: NDArray[np.int64],
-        live: dict[int, int],
-        hold: NDArray[np.int64],
-    ) -> Panes:
+    def _panes(self, chunk: Chunk, live: dict[int, int], hold: NDArray[np.int64]) -> Panes:
         """Return the panes of the chunk that has been run.
 
         Args:
-            keys: the key of each row.
-            values: the value of each row.
-            rows: the row of each element in each of its windows.
+            chunk: the chunk.
             live: the key of each slot that was in use before, if it matters how a key is shown.
             hold: by instant, the earliest event time of what is still to come.
         """
         panes = _taken(self.machine.panes.key, self.machine.panes.count)
         shown = None
         if self.keys.varied:
-            looks: Any = keys
-            if isinstance(keys, pa.ChunkedArray):
+            looks: Any = chunk.keys
+            if isinstance(looks, pa.ChunkedArray):
                 looks = looks.to_pylist()
             shown = self.keys.shown_by_pane(self.machine.log, self.numbers, looks, live, panes)
-        return self._ordered(self._values(values, rows), shown, hold)
+        return self._ordered(self._emitted(chunk), shown, hold)
 
-    def _values(
-        self, values: Sequence[Any] | NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> Sequence[Any] | NDArray[np.int64]:
+    def _emitted(self, chunk: Chunk) -> Sequence[Any] | NDArray[np.int64]:
         """Return the value of each pane, in the order of the log."""
-        log, panes = self.machine.log, self.machine.panes.count
         if self._sums is None:
-            return self.fold.fold(log, values.tolist() if isinstance(values, np.ndarray) else values, panes)
-        numbers = _whole_numbers(values)
-        if numbers is None or not self._fit(numbers, rows):
+            return self._folded()
+        numbers = _whole_numbers(chunk.values)
+        if numbers is None or not self._fit(numbers, chunk.elements.rows()):
             self._leave_arrays()
-            return self._values(values, rows)
+            return self._folded()
         self._admit_sums()
-        emitted = column(panes)
-        self._sums.fold(log, _column(numbers), emitted)
+        emitted = column(self.machine.panes.count)
+        self._sums.fold(self.machine.log, _column(numbers), emitted)
         return np.frombuffer(emitted, np.int64)
+
+    def _folded(self) -> list[Any]:
+        """Call the combiner for what has been logged, and return the value of each pane so far."""
+        values: Any = self._values
+        if isinstance(values, np.ndarray):
+            values = self._values = values.tolist()
+        return self.fold.fold(self.machine.log, values, self.machine.panes.count)
+
+    def _keeps(self, slot: int) -> bool:
+        """Tell whether a combiner that keeps its inputs has any of a cell."""
+        self._folded()
+        return bool(self.fold.accumulator(slot))
 
     def _fit(self, values: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
         """Tell whether the sums in arrays stay within their bound, whatever comes of these elements.

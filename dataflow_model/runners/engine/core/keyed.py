@@ -30,8 +30,10 @@ from dataflow_model.runners.engine.core.operations import (
     PANE_LATE,
     PANE_ON_TIME,
     PANE_RETRACTION,
+    TAKE_BACK,
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
+from dataflow_model.runners.engine.core.placing import count_retractions, placed
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import ELEMENT, rising
@@ -60,6 +62,7 @@ _FEW: Final = 20_000
 _NO_ROW: Final = -1
 _SPARSE: Final = 8
 _PAIR: Final = 2
+_DROPPED: Final = ("dropped_because_late", "dropped_because_closed", "dropped_retractions")
 _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
 
 
@@ -70,6 +73,7 @@ class CoreMachine:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
         percentiles: those below 100 that any trigger of the plan waits for, in order.
+        takes_back: whether its input may contain retractions.
         core: what runs it, if that is more than a `CoreGrouping`.
 
     Attributes:
@@ -84,12 +88,14 @@ class CoreMachine:
         late_data: LateData = LateData.DROP,
         percentiles: tuple[float, ...] = (),
         *,
+        takes_back: bool = False,
         core: CoreGrouping | None = None,
     ) -> None:
         self.label = node.label
         self.counters: Counter[str] = Counter()
         self.watermarks = MIN_WATERMARKS
-        self._core = CoreGrouping(node, late_data) if core is None else core
+        self._core = CoreGrouping(node, late_data, takes_back=takes_back) if core is None else core
+        self._takes_back = takes_back
         self._lifetime = Lifetime(node.label, node.combine)
         everywhere = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
         self._width = len(everywhere)
@@ -106,25 +112,21 @@ class CoreMachine:
         began = time.perf_counter()
         watermarks = WatermarkLane.of(chunk.watermarks).advanced(self.watermarks)
         keys, values = self._pairs(bundle)
-        row, start, end, kind = self._placed(bundle.windows)
+        placements = placed(bundle, keys, places, self._core.kind)
         instants = chunk.instants
         further = watermarks.further(self._width)
         columns = ColumnChunk(
             keys=keys,
             values=values,
-            row=row,
-            start=start,
-            end=end,
-            kind=kind,
-            time=array_of(bundle.times)[row],
+            elements=placements,
             clock=array_of(instants.clocks),
             watermark=watermarks.low,
             closes=np.fromiter(instants.closes, np.int64, len(instants)),
-            until=np.searchsorted(places[row], np.arange(len(instants)), side="right"),
+            until=np.searchsorted(places[placements.row], np.arange(len(instants)), side="right"),
             further=[further[:, line] for line in self._lines],
             signals=[instants.signals.get(place, ()) for place in range(len(instants))] if instants.signals else None,
         )
-        panes = self._run(columns, bundle.values, self._core.run)
+        panes = self._run(columns, bundle, self._core.run)
         self._note_slowest(time.perf_counter() - began)
         produced = Produced(watermarks=watermarks.held(panes.hold))
         if len(panes):
@@ -162,24 +164,20 @@ class CoreMachine:
         bounds = list(itertools.pairwise([*firsts, len(elements)]))
         elements.orders = [order for begin, end in bounds for order in rising(elements.orders[begin:end])]
         keys, values = self._pairs(elements)
-        row, start, end, kind = self._placed(elements.windows)
+        placements = placed(elements, keys, np.zeros(len(elements), np.int64), self._core.kind)
         times = array_of(elements.times)
         begins = np.zeros(len(elements), np.int64)
         begins[np.array(firsts, np.int64)] = 1
         columns = ColumnChunk(
             keys=keys,
             values=values,
-            row=row,
-            start=start,
-            end=end,
-            kind=kind,
-            time=times[row],
+            elements=placements,
             clock=times,
             watermark=times,
             closes=begins,
-            until=np.searchsorted(row, np.arange(len(elements)), side="right"),
+            until=np.searchsorted(placements.row, np.arange(len(elements)), side="right"),
         )
-        panes = self._run(columns, elements.values, self._core.run_by_key)
+        panes = self._run(columns, elements, self._core.run_by_key)
         output = self._bundle(panes, elements.orders)
         of_key = np.searchsorted(panes.instant, np.array([*firsts, len(elements)]))  # instants are rows here
         pairs = itertools.pairwise(of_key.tolist())
@@ -191,28 +189,28 @@ class CoreMachine:
         self._core.recycle()
         return output
 
-    def _run(self, columns: ColumnChunk, elements: Sequence[Any], run: Callable[[ColumnChunk], Panes]) -> Panes:
+    def _run(self, columns: ColumnChunk, bundle: Bundle, run: Callable[[ColumnChunk], Panes]) -> Panes:
         """Run a chunk, count what it did, and report what functions of the user's raise."""
         machine = self._core.machine
-        late, closed = machine.dropped_because_late, machine.dropped_because_closed
+        before = [getattr(machine, name) for name in _DROPPED]
         machine.begin(ELEMENT, _NO_ROW)
-        self._core.fold.place = 0
-        if len(elements):
+        self._core.fold.begin()
+        if len(bundle):
             self._lifetime.set_up()
         try:
             panes = run(columns)
         except UserCodeError:
             raise
         except Exception as error:
-            raise self._reported(error, elements) from error
-        self._count("elements_in", len(elements))
-        self._count("dropped_because_late", machine.dropped_because_late - late)
-        self._count("dropped_because_closed", machine.dropped_because_closed - closed)
+            raise self._reported(error, bundle.values) from error
+        self._count("elements_in", len(bundle) - count_retractions(bundle.updates))
+        for name, dropped in zip(_DROPPED, before, strict=True):
+            self._count(name, getattr(machine, name) - dropped)
         return panes
 
     def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | pa.ChunkedArray, Sequence[Any] | NDArray[np.int64]]:
         """Return keys and values of the elements, if all are pairs."""
-        assert not bundle.updates, f"{self.label!r} takes nothing back"  # noqa: S101 - the plan says so
+        assert self._takes_back or not bundle.updates, f"{self.label!r} takes nothing back"  # noqa: S101 - see the plan
         elements = bundle.values
         if isinstance(elements, Pairs) and elements.keys_are_alike():
             return elements.keys, elements.numbers_or_values()
@@ -220,26 +218,6 @@ class CoreMachine:
             if type(element) is not tuple or len(element) != _PAIR:
                 as_pair(element, self.label)
         return [key for key, _ in elements], [value for _, value in elements]
-
-    def _placed(
-        self, windows: Sequence[tuple[Window, ...]]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the row of each element in each of its windows, and the window's start, end and kind."""
-        if isinstance(windows, Intervals):
-            kind = GLOBAL_KIND if windows.is_global else INTERVAL_KIND
-            return np.arange(len(windows)), windows.starts, windows.ends, np.full(len(windows), kind, np.int64)
-        bounds: dict[Window, tuple[int, int, int]] = {}
-        rows: list[int] = []
-        placed: list[tuple[int, int, int]] = []
-        for row, several in enumerate(windows):
-            for window in several:
-                at = bounds.get(window)
-                if at is None:
-                    at = bounds[window] = int(window.start), int(window.end), self._core.kind(window)
-                rows.append(row)
-                placed.append(at)
-        columns = np.array(placed, np.int64).reshape(-1, 3)
-        return np.array(rows, np.int64), columns[:, 0], columns[:, 1], columns[:, 2]
 
     # Panes ---------------------------------------------------------------------------------------------------------
 
@@ -315,7 +293,7 @@ class CoreMachine:
                 if machine.causes.phase[cause] == ELEMENT:
                     return user_error(error, self.label, elements[machine.causes.at[cause]], hint=None)
                 return self._at_window(error, pane)
-            number = next((arguments[at] for at in range(place - 1, log.count) if kinds[at] == ADD), None)
+            number = next((arguments[at] for at in range(place - 1, log.count) if kinds[at] in {ADD, TAKE_BACK}), None)
             return error if number is None else user_error(error, self.label, elements[number], hint=None)
         if machine.at != _NO_ROW:
             return user_error(error, self.label, elements[machine.at], hint=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT
+from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT, TAKE_BACK
 from dataflow_model.values import encode_key
 from dataflow_model.values.keys import shown_key
 
@@ -136,7 +136,7 @@ class KeyTable:
         count = log.count
         operations = zip(list(log.kind[:count]), list(log.slot[:count]), list(log.argument[:count]), strict=True)
         for kind, slot, argument in operations:
-            if kind == ADD and slot not in slots:
+            if kind in {ADD, TAKE_BACK} and slot not in slots:
                 number = slots[slot] = number_of_row[argument]
                 if not cells[number]:
                     self.shown[number] = shown_key(keys[argument])

@@ -6,7 +6,7 @@ from dataflow_model.runners.engine.core.deadlines cimport DeadlineHeap
 from dataflow_model.runners.engine.core.evaluation cimport TreeEvaluator
 from dataflow_model.runners.engine.core.log cimport CauseLog, OperationLog, PaneLog, StandingTable
 
-cdef int64_t _ADD, _MERGE, _CLEAR, _FIRE, _REPLACE, _RETRACT, _EXPIRE
+cdef int64_t _ADD, _MERGE, _CLEAR, _FIRE, _REPLACE, _RETRACT, _EXPIRE, _TAKE_BACK, _EXCHANGE
 cdef int64_t _EARLY, _ON_TIME, _LATE, _FIRST, _LAST, _BY_TRIGGER, _RETRACTION, _LOW_LINE, _CLOCK_LINE
 cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT, _EARLIEST, _LATEST
 cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _FEW
@@ -23,28 +23,35 @@ cdef class GroupingMachine:
     cdef public DeadlineHeap holds
     cdef public int64_t first, latest, lines, lateness, times, watermark, clock, events, phase, at, cause, number, instant
     cdef public bint passes_always, closes_always, clears, retracts, reopens, merges, rebounded
-    cdef public int64_t[::1] collected, reopened
-    cdef public int64_t collected_count, reopened_count, dropped_because_late, dropped_because_closed
+    cdef public int64_t[::1] collected, reopened, replaced
+    cdef public int64_t collected_count, reopened_count, replaced_at
+    cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions
+    cdef public object keeps
 
-    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
-    cpdef run(self, object elements, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
-    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
-    cpdef run_by_key(self, object elements, object rows, object values)
+    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
+    cpdef run(self, object elements, int64_t[::1] replaced, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
+    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
+    cpdef run_by_key(self, object elements, int64_t[::1] replaced, object rows, object values)
     @cython.locals(line=int64_t)
     cpdef int follow(self, int64_t watermark) except -1
     @cython.locals(line=int64_t)
     cpdef void stand_at(self, int64_t watermark, int64_t clock) noexcept
     cpdef recycle(self)
 
-    @cython.locals(table=CellTable, slot=int64_t, result=int64_t, forced=cython.bint, fired=int64_t)
-    cpdef void element(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
+    @cython.locals(table=CellTable, first=int64_t, slot=int64_t, on_time=cython.bint, place=int64_t)
+    cpdef void element(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, int64_t replaces) except *
+    @cython.locals(table=CellTable, slot=int64_t)
+    cpdef void retraction(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
+    @cython.locals(forced=cython.bint, fired=int64_t)
+    cpdef void react(self, int64_t slot, int64_t result) except *
+    cpdef void take_out(self, int64_t slot, bint on_time) noexcept
     @cython.locals(table=CellTable, flags=int64_t)
     cpdef void incorporate(self, int64_t slot, int64_t time, bint on_time) noexcept
     @cython.locals(slot=int64_t)
     cpdef int64_t opened(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
     cpdef int reopen(self, int64_t slot) except -1
     @cython.locals(slot=int64_t)
-    cpdef void expired(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
+    cpdef void expired(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, bint reopens) except *
 
     @cython.locals(table=CellTable, slot=int64_t, first=int64_t, last=int64_t, count=int64_t)
     cpdef int64_t merged(self, int64_t key, int64_t start, int64_t end) except -2
@@ -54,6 +61,7 @@ cdef class GroupingMachine:
     cpdef void begin(self, int64_t phase, int64_t at) noexcept
     @cython.locals(table=CellTable)
     cpdef int fire(self, int64_t slot, int64_t produced, bint by_trigger, bint passing, bint forced, bint last) except -1
+    cpdef bint is_empty(self, int64_t slot) except -1
     @cython.locals(table=CellTable, panes=PaneLog, flags=int64_t, info=int64_t, is_first=cython.bint, time=int64_t, taken_back=int64_t, pane=int64_t, entry=int64_t)
     cpdef int emit(self, int64_t slot, int64_t produced, bint by_trigger, bint passing, bint last) except -1
     @cython.locals(table=CellTable, standing=StandingTable, named=int64_t, before=int64_t, earliest=int64_t, previous=int64_t, entry=int64_t, pane=int64_t)

@@ -18,7 +18,7 @@ from dataflow_model.runners.engine.core.log import CauseLog, OperationLog, PaneL
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dataflow_model.runners.engine.core.program import Program
     from dataflow_model.runners.engine.core.rules import Rules
@@ -32,6 +32,8 @@ _FIRE: Final = operations.FIRE
 _REPLACE: Final = operations.REPLACE
 _RETRACT: Final = operations.RETRACT
 _EXPIRE: Final = operations.EXPIRE
+_TAKE_BACK: Final = operations.TAKE_BACK
+_EXCHANGE: Final = operations.EXCHANGE
 _EARLY: Final = operations.PANE_EARLY
 _ON_TIME: Final = operations.PANE_ON_TIME
 _LATE: Final = operations.PANE_LATE
@@ -72,6 +74,9 @@ class GroupingMachine:
         trees: what runs the trigger.
         log, panes, causes, standing: what it did since the last `recycle`, and what has been emitted and still stands.
         dropped_because_late, dropped_because_closed: how many (element, window) it has dropped.
+        dropped_retractions: how many (retracted element, window).
+        keeps: tells of a cell that holds as many elements as it has taken back whether it holds any, for combiners that
+            keep their inputs; `None` if the number decides.
     """
 
     def __init__(self, program: Program, rules: Rules, first: int, latest: int) -> None:
@@ -110,14 +115,19 @@ class GroupingMachine:
         self.collected_count = 0
         self.reopened: array[int] = column(_SCRATCH)
         self.reopened_count = 0
+        self.replaced: array[int] = column(_SCRATCH)
+        self.replaced_at = 0
         self.dropped_because_late = 0
         self.dropped_because_closed = 0
+        self.dropped_retractions = 0
+        self.keeps: Callable[[int], bool] | None = None
 
     # Chunks --------------------------------------------------------------------------------------------------------
 
     def run(
         self,
         elements: Sequence[array[int]],
+        replaced: array[int],
         instants: Sequence[array[int]],
         signals: array[int],
         values: Any,
@@ -126,16 +136,19 @@ class GroupingMachine:
         """Run a chunk of instants.
 
         Args:
-            elements: the columns key, start, end, kind, event time and row of each element in each of its windows.
+            elements: the columns key, start, end, kind, event time and row of each element in each of its windows; then
+                how many retracted elements it replaces there, −1 if it is one itself, which nothing replaces.
+            replaced: the rows of those that are replaced, one after the other.
             instants: the columns clock, low watermark, whether its tick is complete, and how many elements and how many
                 signals there are up to its end; then each further percentile of the watermark.
             signals: the signals of the instants.
             values: the values of the rows, for triggers that look at them.
             hold: takes for each instant the earliest event time of what is still to come, +∞ if there is nothing.
         """
-        keys, starts, ends, kinds, times, rows = elements
+        keys, starts, ends, kinds, times, rows, replaces = elements
         clocks, watermarks, closes, until, signalled_until, *further = instants
         self.trees.values = values
+        self.replaced, self.replaced_at = replaced, 0
         place = signal = 0
         for instant in range(len(clocks)):
             self.instant = instant
@@ -150,7 +163,12 @@ class GroupingMachine:
                     self.begin(_ELEMENT, row)
                     self.events += 1
                     last_row = row
-                self.element(row, keys[place], starts[place], ends[place], kinds[place], times[place])
+                if replaces[place] < 0:
+                    self.retraction(row, keys[place], starts[place], ends[place], kinds[place], times[place])
+                else:
+                    self.element(
+                        row, keys[place], starts[place], ends[place], kinds[place], times[place], replaces[place]
+                    )
                 place += 1
             reached = [percentile[instant] for percentile in further]
             moved = self.reach(reached, watermarks[instant]) if reached else False
@@ -160,19 +178,23 @@ class GroupingMachine:
                 self.run_clock(self.clock, _AT)
             hold[instant] = self.held()
 
-    def run_by_key(self, elements: Sequence[array[int]], rows: Sequence[array[int]], values: Any) -> None:
+    def run_by_key(
+        self, elements: Sequence[array[int]], replaced: array[int], rows: Sequence[array[int]], values: Any
+    ) -> None:
         """Run all that some keys have, one key after the other; afterwards there are no cells.
 
         The watermark follows the event times of a key's rows, then goes to +∞. The clock stands at −∞.
 
         Args:
             elements: as for `run`.
+            replaced: as for `run`.
             rows: the columns event time, whether it is a key's first row, and how many elements there are up to it.
             values: as for `run`.
         """
-        keys, starts, ends, kinds, times, numbers = elements
+        keys, starts, ends, kinds, times, numbers, replaces = elements
         at, begins, until = rows
         self.trees.values = values
+        self.replaced, self.replaced_at = replaced, 0
         place = 0
         for row in range(len(at)):
             if begins[row]:
@@ -184,7 +206,18 @@ class GroupingMachine:
             self.begin(_ELEMENT, row)
             self.events += 1
             while place < until[row]:
-                self.element(numbers[place], keys[place], starts[place], ends[place], kinds[place], times[place])
+                if replaces[place] < 0:
+                    self.retraction(numbers[place], keys[place], starts[place], ends[place], kinds[place], times[place])
+                else:
+                    self.element(
+                        numbers[place],
+                        keys[place],
+                        starts[place],
+                        ends[place],
+                        kinds[place],
+                        times[place],
+                        replaces[place],
+                    )
                 place += 1
         if len(at):
             self.follow(self.latest)
@@ -212,11 +245,13 @@ class GroupingMachine:
 
     # Elements ------------------------------------------------------------------------------------------------------
 
-    def element(self, row: int, key: int, start: int, end: int, kind: int, time: int) -> None:
-        """Incorporate an element into one of its windows."""
-        table = self.cells
+    def element(self, row: int, key: int, start: int, end: int, kind: int, time: int, replaces: int) -> None:
+        """Incorporate an element into one of its windows, in place of the next few that are replaced."""
+        table, first = self.cells, self.replaced_at
+        self.replaced_at += replaces
         if self.watermark >= self.expiry(end):
-            self.expired(row, key, start, end, kind, time)
+            self.dropped_retractions += replaces
+            self.expired(row, key, start, end, kind, time, self.reopens and replaces == 0)
             return
         self.rebounded = False
         slot = self.merged(key, start, end) if self.merges else table.find(key, start, end, kind)
@@ -224,20 +259,49 @@ class GroupingMachine:
             slot = self.opened(key, start, end, kind)
         elif self.trees.is_finished(slot):
             self.dropped_because_closed += 1
+            self.dropped_retractions += replaces
             if self.rebounded:
                 self.schedule(slot)
             return
+        on_time = self.watermark < table.end[slot]
+        for place in range(first, first + replaces):
+            self.log.add(_EXCHANGE, slot, self.replaced[place])
+            self.take_out(slot, on_time)
         self.log.add(_ADD, slot, row)
-        self.incorporate(slot, time, self.watermark < table.end[slot])
-        result = self.trees.element(slot, row, time)
+        self.incorporate(slot, time, on_time)
+        self.react(slot, self.trees.element(slot, row, time))
+
+    def retraction(self, row: int, key: int, start: int, end: int, kind: int, time: int) -> None:
+        """Subtract an element that nothing replaces from one of its windows, which never merge."""
+        table = self.cells
+        slot = table.find(key, start, end, kind)
+        if self.watermark >= self.expiry(end) or (slot >= 0 and self.trees.is_finished(slot)):
+            self.dropped_retractions += 1
+            return
+        if slot < 0:
+            slot = self.opened(key, start, end, kind)
+        self.rebounded = False
+        self.log.add(_TAKE_BACK, slot, row)
+        self.take_out(slot, self.watermark < table.end[slot])
+        self.react(slot, self.trees.retraction(slot, row, time))
+
+    def react(self, slot: int, result: int) -> None:
+        """Do what the tree of a cell makes of a change of its contents."""
         if result & 1:
             forced = self.closes_always and self.trees.is_finished(slot)
             self.fire(slot, self.clock, True, False, forced, False)
-        if self.trees.is_overdue(slot) or (self.rebounded and self.watermark >= self.expiry(table.end[slot])):
+        if self.trees.is_overdue(slot) or (self.rebounded and self.watermark >= self.expiry(self.cells.end[slot])):
             fired = self.trees.due(slot, False, 0) & 1
             if self.watermark_reaches(slot, self.watermark, fired != 0):
                 return
         self.schedule(slot)
+
+    def take_out(self, slot: int, on_time: bool) -> None:
+        """Note one element less in a cell; the event time of its next pane does not change."""
+        self.cells.held[slot] -= 1
+        self.cells.pending[slot] += 1
+        if on_time:
+            self.cells.flags[slot] |= _PENDING_ON_TIME
 
     def incorporate(self, slot: int, time: int, on_time: bool) -> None:
         """Note one more element of a cell."""
@@ -263,9 +327,9 @@ class GroupingMachine:
             self.cells.link(slot)
         return slot
 
-    def expired(self, row: int, key: int, start: int, end: int, kind: int, time: int) -> None:
+    def expired(self, row: int, key: int, start: int, end: int, kind: int, time: int, reopens: bool) -> None:
         """Drop and count a late element, or reopen its window for one more pane."""
-        if not self.reopens:
+        if not reopens:
             self.dropped_because_late += 1
             return
         slot = self.cells.find(key, start, end, ~kind)
@@ -364,7 +428,7 @@ class GroupingMachine:
         """Emit what is new in a window, or forced; then clear what the mode clears."""
         table = self.cells
         if table.pending[slot] > 0 or forced:
-            if self.retracts and table.held[slot] == 0:
+            if self.retracts and self.is_empty(slot):
                 self.take_back(slot, produced)
             else:
                 self.emit(slot, produced, by_trigger, passing, last)
@@ -373,6 +437,10 @@ class GroupingMachine:
             table.held[slot] = 0
         table.pending[slot] = 0
         table.flags[slot] &= ~(_PENDING_ON_TIME | _TIMED)
+
+    def is_empty(self, slot: int) -> bool:
+        """Tell whether all elements of a cell have been taken back."""
+        return self.cells.held[slot] == 0 and (self.keeps is None or not self.keeps(slot))
 
     def emit(self, slot: int, produced: int, by_trigger: bool, passing: bool, last: bool) -> None:
         """Emit a pane, and before it the retractions of what stands."""

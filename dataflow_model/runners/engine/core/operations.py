@@ -9,6 +9,7 @@ __all__ = [
     "CLEAR",
     "CLOCK_LINE",
     "DONE",
+    "EXCHANGE",
     "EXPIRE",
     "FIRE",
     "GLOBAL_KIND",
@@ -26,6 +27,7 @@ __all__ = [
     "REPLACE",
     "RETRACT",
     "SET",
+    "TAKE_BACK",
 ]
 
 # Operations on a cell, in the log. The argument is
@@ -43,6 +45,10 @@ RETRACT: Final = 5
 """the pane that takes a value back, in `slot` the standing entry that has kept it;"""
 EXPIRE: Final = 6
 """nothing: the cell is gone."""
+TAKE_BACK: Final = 7
+"""the row of a retracted element that nothing replaces, which its accumulator subtracts;"""
+EXCHANGE: Final = 8
+"""the row of a retracted element, which its accumulator subtracts; the `ADD` of what replaces it follows."""
 
 # Flags of a pane.
 PANE_EARLY: Final = 0

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from dataflow_model.runners.engine.core.log cimport OperationLog
 
-cdef int64_t _ADD, _MERGE, _FIRE, _REPLACE, _RETRACT, _FIRST_CAPACITY
+cdef int64_t _ADD, _MERGE, _FIRE, _REPLACE, _RETRACT, _TAKE_BACK, _EXCHANGE, _FIRST_CAPACITY
 
 @cython.final
 cdef class SumFold:

@@ -20,6 +20,8 @@ _MERGE: Final = operations.MERGE
 _FIRE: Final = operations.FIRE
 _REPLACE: Final = operations.REPLACE
 _RETRACT: Final = operations.RETRACT
+_TAKE_BACK: Final = operations.TAKE_BACK
+_EXCHANGE: Final = operations.EXCHANGE
 _FIRST_CAPACITY: Final = 8
 
 
@@ -46,6 +48,8 @@ class SumFold:
             kind, slot, argument = log.kind[place], log.slot[place], log.argument[place]
             if kind == _ADD:
                 self.sums[slot] += values[argument]
+            elif kind in (_TAKE_BACK, _EXCHANGE):
+                self.sums[slot] -= values[argument]
             elif kind == _FIRE:
                 emitted[argument] = self.sums[slot]
             elif kind == _MERGE:

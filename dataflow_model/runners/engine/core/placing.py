@@ -1,0 +1,124 @@
+"""Elements in each of their windows, in columns, with the retracted ones that each replaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.runners.engine.bundle import UpdateColumns
+from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, INTERVAL_KIND
+from dataflow_model.runners.engine.lanes import Intervals, array_of
+from dataflow_model.runners.engine.matching import matched
+from dataflow_model.values import encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.runners.engine.bundle import Bundle, Update
+    from dataflow_model.values import Window
+
+__all__ = ["Placements", "count_retractions", "placed"]
+
+
+@attrs.frozen(eq=False)
+class Placements:
+    """Each element in each of its windows, a row's windows side by side.
+
+    Attributes:
+        row: of the element.
+        start, end, kind: the window.
+        time: the event time.
+        replaces: how many retracted elements it replaces; −1 if it is one itself, which nothing replaces.
+        replaced: the rows of the retracted elements that are replaced, in the order of what replaces them.
+    """
+
+    row: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    time: NDArray[np.int64]
+    replaces: NDArray[np.int64]
+    replaced: NDArray[np.int64]
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the row of every element that is added or subtracted, once for each window."""
+        return np.concatenate([self.row, self.replaced]) if len(self.replaced) else self.row
+
+
+def placed(
+    bundle: Bundle,
+    keys: Sequence[Any] | pa.ChunkedArray,
+    instants: NDArray[np.int64],
+    kind_of: Callable[[Window], int],
+) -> Placements:
+    """Return the elements of a bundle in each of their windows.
+
+    Args:
+        bundle: the elements.
+        keys: of each element.
+        instants: of each element; a retraction and what replaces it are of the same one.
+        kind_of: returns the number of a window's kind.
+    """
+    row, start, end, kind = _in_windows(bundle.windows, kind_of)
+    time = array_of(bundle.times)[row]
+    none = np.empty(0, np.int64)
+    if not bundle.updates:
+        return Placements(row, start, end, kind, time, np.zeros(len(row), np.int64), none)
+    listed: Any = keys
+    if isinstance(listed, pa.ChunkedArray):
+        listed = listed.to_pylist()
+    columns = [column.tolist() for column in (row, start, end, kind, instants[row])]
+    replaced, alone = matched(_updates(bundle.updates, listed, columns))
+    replaces = np.zeros(len(row), np.int64)
+    replaces[list(replaced)] = list(map(len, replaced.values()))
+    replaces[alone] = -1
+    exchanged = np.array([entry for number in sorted(replaced) for entry in replaced[number]], np.int64)
+    kept = np.ones(len(row), np.bool_)
+    kept[exchanged] = False
+    return Placements(row[kept], start[kept], end[kept], kind[kept], time[kept], replaces[kept], row[exchanged])
+
+
+def count_retractions(updates: Mapping[int, Update]) -> int:
+    """Return how many elements are retractions."""
+    if isinstance(updates, UpdateColumns):
+        return int(updates.retracted().sum())
+    return sum(update.is_retraction for update in updates.values())
+
+
+def _updates(
+    updates: Mapping[int, Update], keys: Sequence[Any], columns: Sequence[Sequence[int]]
+) -> Iterator[tuple[int, Hashable, bool]]:
+    """Yield the elements that are retractions or replace some, in each of their windows, as `matched` takes them."""
+    last, encoded, update = -1, b"", None
+    for number, (row, *window_and_instant) in enumerate(zip(*columns, strict=True)):
+        if row != last:
+            last, update = row, updates.get(row)
+            encoded = b"" if update is None else encode_key(keys[row])
+        if update is not None:
+            yield number, (update.emission, encoded, *window_and_instant), update.is_retraction
+
+
+def _in_windows(
+    windows: Sequence[tuple[Window, ...]], kind_of: Callable[[Window], int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the row of each element in each of its windows, and the window's start, end and kind."""
+    if isinstance(windows, Intervals):
+        kind = GLOBAL_KIND if windows.is_global else INTERVAL_KIND
+        return np.arange(len(windows)), windows.starts, windows.ends, np.full(len(windows), kind, np.int64)
+    bounds: dict[Window, tuple[int, int, int]] = {}
+    rows: list[int] = []
+    in_windows: list[tuple[int, int, int]] = []
+    for row, several in enumerate(windows):
+        for window in several:
+            at = bounds.get(window)
+            if at is None:
+                at = bounds[window] = int(window.start), int(window.end), kind_of(window)
+            rows.append(row)
+            in_windows.append(at)
+    columns = np.array(in_windows, np.int64).reshape(-1, 3)
+    return np.array(rows, np.int64), columns[:, 0], columns[:, 1], columns[:, 2]
