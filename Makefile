@@ -17,7 +17,7 @@ SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all test-uncompiled test-versions check format bench bench-check docs docs-serve docs-external mutation set-up
+.PHONY: help demo test test-all test-uncompiled test-versions check format bench bench-check docs docs-serve docs-external wheel mutation set-up
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ docs-serve: set-up ## serve the site on http://127.0.0.1:8000 and build it again
 
 docs-external: set-up ## follow the links of the site that lead to the internet
 	@$(SPHINX) -b linkcheck docs docs/_build/linkcheck
+
+wheel: set-up ## build a source distribution and a wheel with the compiled core in dist/
+	@PYTHON="$(PYTHON)" scripts/wheel.sh
 
 set-up:
 	@PYTHON="$(PYTHON)" scripts/set_up.sh

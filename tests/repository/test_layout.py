@@ -152,7 +152,9 @@ def test_the_package_says_it_is_typed(repository: Path) -> None:
     assert (repository / "dataflow_model" / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("script", [".ci/run", "scripts/set_up.sh", "scripts/java.sh", "scripts/test_versions.sh"])
+@pytest.mark.parametrize(
+    "script", [".ci/run", "scripts/set_up.sh", "scripts/java.sh", "scripts/test_versions.sh", "scripts/wheel.sh"]
+)
 def test_shell_scripts_are_executable_and_parse(repository: Path, script: str) -> None:
     path = repository / script
     assert os.access(path, os.X_OK)

@@ -29,11 +29,11 @@ GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)
 
 @attrs.frozen
 class Update:
-    """What a row has to do with a value that is taken back.
+    """The mark of a row that retracts a value, or replaces a retracted one.
 
     Attributes:
-        emission: names the firing that took it back; its retractions and the value in their place share it.
-        is_retraction: whether the row is the value taken back.
+        emission: identifies the firing; its retractions and the value that replaces them share it.
+        is_retraction: whether the row is a retraction.
     """
 
     emission: Hashable
@@ -41,33 +41,33 @@ class Update:
 
 
 class UpdateColumns(Mapping[int, Update]):
-    """The updates of a bundle by place, in columns; they never change, and none is made before it is looked at."""
+    """The updates of a bundle by place, in columns; they never change, and each is created when it is first read."""
 
     @abc.abstractmethod
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> UpdateColumns:
-        """Return the updates at these places, by their places among the rows that are taken."""
+        """Return the updates at these places, by their places among the selected rows."""
 
     @abc.abstractmethod
     def retracted(self) -> NDArray[np.bool_]:
-        """Return of each element whether it takes a value back."""
+        """Return for each element whether it is a retraction."""
 
 
 @attrs.define(eq=True)
 class Bundle:
     """A run of elements of one collection.
 
-    Each column is a list that belongs to the bundle, or a lane, which never changes. What comes from a source has lanes
-    for what nobody has looked at: thousands of rows have one window, and no pane.
+    Each column is a list that belongs to the bundle, or a lane, which never changes. A source's bundle has lanes for
+    the columns that no function has read: thousands of rows share one window, and have no pane.
 
     Attributes:
         values: the elements.
         times: their event times, in microseconds.
-        windows: the windows each is in.
-        panes: the pane that made each.
-        orders: where each stands in its instant.
+        windows: the windows of each element.
+        panes: the pane of each element.
+        orders: the order of each element within its instant.
         produced: the processing time at which each was produced.
-        updates: by place, the few elements that take a value back or stand in its stead.
-        percentiles: by place, the watermark's percentile at which an element was produced, where someone asks for it.
+        updates: by place, the few elements that are retractions or replace retracted values.
+        percentiles: by place, the watermark's percentile at which an element was produced, if a function asks for it.
     """
 
     values: Sequence[Any] = attrs.field(factory=list)
@@ -86,7 +86,7 @@ class Bundle:
     def fresh(
         cls, values: Sequence[Any], times: Sequence[int], orders: Sequence[Order], produced: int | Sequence[int]
     ) -> Bundle:
-        """Return a bundle of elements as a source gives them: in the global window, made by no pane."""
+        """Return a bundle of elements from a source: in the global window, and without a pane."""
         count = len(values)
         ticks = Repeated(produced, count) if isinstance(produced, int) else produced
         return cls(values, times, Repeated(GLOBAL_ONLY, count), Repeated(NO_FIRING, count), orders, ticks)
@@ -101,7 +101,7 @@ class Bundle:
         produced: int,
         update: Update | None = None,
     ) -> None:
-        """Add one element to a bundle that was made empty, and so has lists."""
+        """Add one element to a bundle that was created empty, and therefore has lists."""
         own: Any = self
         if update is not None:
             own.updates[len(self.values)] = update
@@ -115,7 +115,7 @@ class Bundle:
     def extend(self, other: Bundle) -> None:
         """Add all elements of another bundle."""
         before = len(self.values)
-        updates = self.updates if isinstance(self.updates, dict) else dict(self.updates)  # columns end with the bundle
+        updates = self.updates if isinstance(self.updates, dict) else dict(self.updates)  # columns cannot grow
         updates.update(_behind(other.updates, before))
         self.updates = updates
         self.percentiles.update(_behind(other.percentiles, before))
@@ -153,7 +153,7 @@ class Bundle:
         )
 
     def plain(self) -> Bundle:
-        """Return the elements with lists instead of lanes: what durable state holds, whatever lanes there may be."""
+        """Return the elements with lists instead of lanes, which is the form of durable state."""
         return Bundle(
             list(self.values),
             list(self.times),
@@ -166,36 +166,36 @@ class Bundle:
         )
 
     def is_retraction(self, row: int) -> bool:
-        """Tell whether the element at a place takes an earlier value back."""
+        """Return whether the element at a place is a retraction."""
         update = self.updates.get(row)
         return update is not None and update.is_retraction
 
     def in_order(self) -> Bundle:
-        """Return the elements sorted by order; itself where they are sorted already."""
+        """Return the elements sorted by order; the bundle itself if they are sorted already."""
         rows = sorting(self.orders)
         return self if rows is None else self.take(rows)
 
 
 def all_joined(bundles: Sequence[Bundle]) -> Bundle:
-    """Return the elements of several bundles as one, which takes the first one's place."""
-    several = list(bundles) or [Bundle()]
-    while len(several) > 1:  # by twos, so that no column is copied more often than their number has digits
-        for bundle, more in zip(several[::2], several[1::2], strict=False):
+    """Return the elements of several bundles as one bundle; the first one is reused for it."""
+    joined = list(bundles) or [Bundle()]
+    while len(joined) > 1:  # in pairs, so that each column is copied only a logarithmic number of times
+        for bundle, more in zip(joined[::2], joined[1::2], strict=False):
             bundle.extend(more)
-        several = several[::2]
-    return several[0]
+        joined = joined[::2]
+    return joined[0]
 
 
 def updates_of(updates: Mapping[int, Update], rows: Sequence[int] | NDArray[np.int64]) -> Mapping[int, Update]:
-    """Return the updates at some places, by their places among the rows that are taken."""
+    """Return the updates at some places, by their places among the selected rows."""
     return updates.taken(rows) if isinstance(updates, UpdateColumns) else _taken(updates, rows)
 
 
 def _behind(values: Mapping[int, ValueT], before: int) -> dict[int, ValueT]:
-    """Return the values of places that come behind `before` others."""
+    """Return the values by place, when they are placed after `before` others."""
     return {before + row: value for row, value in values.items()}
 
 
 def _taken(values: Mapping[int, ValueT], rows: Sequence[int] | NDArray[np.int64]) -> dict[int, ValueT]:
-    """Return the values at some places, by their places among the rows that are taken."""
+    """Return the values at some places, by their places among the selected rows."""
     return {place: values[int(row)] for place, row in enumerate(rows) if row in values} if values else {}

@@ -1,7 +1,7 @@
-"""Chunks: what happens at some instants in a row, as a stage takes it and hands it on.
+"""Chunks: the events of consecutive instants, in the form in which stages receive them and pass them on.
 
-A stage runs a whole chunk before the next stage begins with it. What a chunk is does not matter for the answers: a run
-gives the same output in the same order wherever it is cut.
+A stage runs a whole chunk before the next stage starts on it. The results do not depend on the chunks: a run emits the
+same output in the same order wherever it is cut.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["Bucket", "Chunk", "Instants", "Partials", "PlacedBundle", "Produced", "SideChunk", "add_arrived"]
 
 Partials: TypeAlias = "Sequence[tuple[pa.Table, int]]"
-"""Tables of partials for a lifted grouping, each with the number of elements in it."""
+"""Tables of partials for a lifted grouping, each with its number of elements."""
 
 
 @attrs.frozen
 class Instants:
-    """Some instants in a row.
+    """Consecutive instants.
 
     Attributes:
-        clocks: the processing clock at each.
-        closes: whether each completes its clock's tick, so that timers at the clock's own time run.
+        clocks: the processing clock at each instant.
+        closes: whether each instant completes its tick, so that timers at the clock's own time fire.
         signals: by place, the names of the signals that take effect at the start of an instant.
     """
 
@@ -55,7 +55,7 @@ class PlacedBundle:
 
     Attributes:
         bundle: the elements.
-        places: the place of each one's instant among those of the chunk, from 0.
+        places: for each element, the place of its instant in the chunk, from 0.
 
     Example:
         >>> placed = PlacedBundle()
@@ -82,12 +82,12 @@ class PlacedBundle:
         self.places = joined(self.places, other.places)
 
     def in_order(self) -> PlacedBundle:
-        """Return the elements sorted by instant, and by their order within it; itself where they are sorted already."""
+        """Return the elements sorted by instant, and by order within it; the bundle itself if sorted already."""
         rows = sorting(self.bundle.orders, self.places)
         return self if rows is None else PlacedBundle(self.bundle.take(rows), taken(self.places, rows))
 
     def runs(self) -> Iterator[tuple[int, Bundle]]:
-        """Yield the place of each instant with its elements; they have to be sorted by instant."""
+        """Yield the place of each instant with its elements, which must be sorted by instant."""
         places = array_of(self.places)
         bounds = [0, *(np.flatnonzero(places[1:] != places[:-1]) + 1).tolist(), len(places)]
         if len(bounds) == 2 and len(places):  # noqa: PLR2004 - one instant has all
@@ -98,10 +98,10 @@ class PlacedBundle:
                 yield int(places[start]), self.bundle.part(start, stop)
 
     def instants(self, at: Sequence[At]) -> Sequence[At]:
-        """Return where the instant of each element stands.
+        """Return the instant of each element.
 
         Args:
-            at: where those of the chunk stand.
+            at: the instants of the chunk.
         """
         if len(at) == 1:
             return Repeated(at[0], len(self.places))
@@ -110,7 +110,7 @@ class PlacedBundle:
 
 @attrs.frozen
 class SideChunk:
-    """What happens to a changing side input in a chunk.
+    """The part of a chunk that belongs to a changing side input.
 
     Attributes:
         elements: its elements by the place of their instant, in order.
@@ -123,14 +123,14 @@ class SideChunk:
 
 @attrs.frozen
 class Chunk:
-    """What one keyed node is given of a chunk.
+    """The part of a chunk that belongs to one keyed node.
 
     Attributes:
         instants: the instants.
-        elements: its input's, in order.
-        watermarks: its input's at each instant, which never go back.
+        elements: the elements of its input, in order.
+        watermarks: the watermarks of its input at each instant, which never go backward.
         partials: by place, the partials for a lifted grouping.
-        sides: what happens to its changing side inputs.
+        sides: the parts of its changing side inputs.
     """
 
     instants: Instants
@@ -142,7 +142,7 @@ class Chunk:
 
 @attrs.frozen
 class Bucket:
-    """What one keyed node is given at once in a bounded job: all that some keys have.
+    """The input that one keyed node receives at once in a bounded job: all elements of some keys.
 
     Attributes:
         elements: the elements, in any order.
@@ -155,12 +155,13 @@ class Bucket:
 
 @attrs.define
 class Produced:
-    """What came of a chunk at one keyed node; what came of a bucket, as if at one instant.
+    """The output of one keyed node for a chunk; the output for a bucket is at a single instant.
 
     Attributes:
         outputs: by tag, the elements, sorted by instant.
         panes: panes in columns, each table with the place of its instant.
-        watermarks: the output's watermarks after each instant, as far as this shard lets them be; a bucket has none.
+        watermarks: the greatest values that this shard allows for the output's watermarks after each instant; a bucket
+            has none.
     """
 
     outputs: dict[str, PlacedBundle] = attrs.field(factory=dict)
@@ -175,7 +176,7 @@ class Produced:
 
 
 def add_arrived(arrivals: dict[str, PlacedBundle], cut: str, placed: PlacedBundle) -> None:
-    """Add what has arrived at a cut, which is the caller's own; the first to arrive keeps its columns."""
+    """Add elements that have arrived at a cut, and belong to the caller; the first bundle keeps its columns."""
     if cut in arrivals:
         arrivals[cut].extend(placed)
     else:

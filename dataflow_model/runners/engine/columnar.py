@@ -1,8 +1,8 @@
-"""A lifted grouping on one shard: tables of partials in, tables of panes out, and no Python object a key between.
+"""A lifted grouping on one shard: tables of partials in, tables of panes out, without a Python object per key.
 
-The answers are those of `GroupingEngine` for the groupings that `plan.lifting` takes. What cannot go through a kernel
-(a null, a NaN, a sum beyond 64 bits) comes as elements, or turns into rows here: those are folded one by one with the
-combiner, and merged with the tables where their windows close.
+The panes are those of `GroupingEngine` for the groupings that `plan.lifting` selects. Values that a kernel cannot hold
+(a null, a NaN, a sum beyond 64 bits) arrive as elements, or become rows here. They are folded one by one with the
+combiner, and merged with the tables when their windows close.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ __all__ = ["ColumnarEngine", "Panes"]
 
 Panes: TypeAlias = "PaneTable | Bundle"
 _Folded: TypeAlias = "dict[tuple[bytes, int, int], tuple[Any, Any]]"
-"""By encoded key and bounds of the window: the key and what the combiner has."""
+"""By encoded key and bounds of the window: the key and its accumulator."""
 _MANY_PARTS: Final = 8
 
 
 @attrs.define(eq=False)
 class _Part:
-    """Live state of one micro-batch, or of several that were merged: partials, and what was folded.
+    """Live state of one micro-batch, or of several that were merged: partials, and folded accumulators.
 
-    `first_end` and `last_end` bound the ends of the windows in it. Windows that have closed may still be in it; no one
-    looks at them again.
+    `first_end` and `last_end` bound the ends of its windows. It may still contain windows that have closed; they are
+    not used again.
     """
 
     table: pa.Table | None
@@ -75,7 +75,7 @@ class ColumnarEngine:
 
     Args:
         node: the grouping.
-        lift: how it is fed.
+        lift: how the grouping gets its input in columns.
         follow: whether the job is bounded, so that the watermark follows each key's event times.
     """
 
@@ -123,7 +123,7 @@ class ColumnarEngine:
         return produced
 
     def run_bounded(self, bucket: Bucket) -> Produced:
-        """Run a bucket, which has all elements of some keys."""
+        """Run a bucket, which contains all elements of some keys."""
         self._take(bucket.elements, bucket.partials)
         self.advance_watermarks(MAX_WATERMARKS)
         produced = Produced()
@@ -148,11 +148,11 @@ class ColumnarEngine:
     # The events of one instant -------------------------------------------------------------------------------------
 
     def advance_clock(self, processing_time: int) -> None:
-        """Take the processing clock forward; no timer looks at it."""
+        """Advance the processing clock, for which no timer waits."""
         self.clock = max(self.clock, processing_time)
 
     def absorb(self, table: pa.Table, elements: int) -> None:
-        """Take in the partials of some elements; those of windows that have expired are dropped and counted."""
+        """Add the partials of some elements; those of expired windows are dropped and counted."""
         self.counters["elements_in"] += elements
         if self.watermark != MIN_TIMESTAMP and table.num_rows:
             late = self._ends(table) <= self.watermark
@@ -164,11 +164,11 @@ class ColumnarEngine:
             self._first_end = min(self._first_end, int(self._ends(table).min()))
 
     def fold(self, inbox: Bundle) -> None:
-        """Take in elements that could not go through a kernel.
+        """Add elements that a kernel cannot process.
 
         Raises:
-            InvalidType: for an element that is no pair.
-            UserCodeError: when the combiner raises.
+            InvalidType: for an element that is not a pair.
+            UserCodeError: if the combiner raises an exception.
         """
         self._lifetime.set_up()
         for value, time, windows in zip(inbox.values, inbox.times, inbox.windows, strict=True):
@@ -189,7 +189,7 @@ class ColumnarEngine:
                 raise user_error(error, self.label, value, hint=None) from error
 
     def advance_watermarks(self, watermarks: Watermarks) -> None:
-        """Let the input's low watermark take effect: the windows that it passes give their panes."""
+        """Advance the input's low watermark, and emit the panes of the windows that it passes."""
         watermark = watermarks.low
         if watermark <= self.watermark:
             return
@@ -214,7 +214,7 @@ class ColumnarEngine:
         self._folded = {place: held for place, held in self._folded.items() if place[2] > watermark}
         ends = [int(self._ends(table).min()) for table in self._tables] + [end for _, _, end in self._folded]
         self._first_end = min(ends, default=int(MAX_TIMESTAMP))
-        self._emit(tables, [some for some in folded if some])
+        self._emit(tables, [accumulators for accumulators in folded if accumulators])
 
     # What a runner reads off ---------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class ColumnarEngine:
         return Watermarks(self.watermark)
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return at which watermark a window next closes; no timer looks at the clock."""
+        """Return the watermark at which the next window closes; no timer waits for the clock."""
         ends: list[int] = []
         for part in self._parts.values():
             if part.table is not None:
@@ -234,7 +234,7 @@ class ColumnarEngine:
         return min(ends, default=None), None
 
     def tear_down(self) -> None:
-        """Let the combiner go."""
+        """Tear down the combiner."""
         self._lifetime.tear_down()
 
     def take_panes(self) -> list[Panes]:
@@ -249,13 +249,13 @@ class ColumnarEngine:
         return {"watermark": self.watermark, "clock": self.clock}
 
     def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
-        """Set the clocks of the shard, as `position` gave them; only the low watermark counts here."""
+        """Set the clocks of the shard to a `position`; only the low watermark is used here."""
         del percentiles
         self.watermark, self.clock = watermark, clock
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
-        """Return what has changed since the last call: new parts by name, `None` for those that are gone."""
-        del freeze  # the log pickles what it is given
+        """Return the changes since the last call: new parts by name, and `None` for removed parts."""
+        del freeze  # the log pickles the parts
         fresh: set[bytes] = set()
         if self._tables or self._folded:
             fresh.add(self._add(self._tables, self._folded))
@@ -268,14 +268,14 @@ class ColumnarEngine:
         return changes
 
     def stored(self, name: bytes) -> tuple[bytes | None, _Folded] | None:
-        """Return a part as it is kept; `None` where there is none."""
+        """Return a part in its durable form; `None` if there is none."""
         part = self._parts.get(name)
         if part is None:
             return None
         return None if part.table is None else to_ipc(part.table), part.folded
 
     def apply(self, changes: Mapping[bytes, tuple[bytes | None, _Folded] | None]) -> None:
-        """Take in changes that another worker has made durable."""
+        """Apply changes that another worker has made durable."""
         for name, entry in changes.items():
             self._parts.pop(name, None)
             if entry is not None:
@@ -283,10 +283,10 @@ class ColumnarEngine:
                 self._parts[name] = self._part(None if content is None else from_ipc(content), folded)
 
     def whole(self) -> None:
-        """Return nothing: all state is in parts."""
+        """Return `None`: all state is in parts."""
 
     def resume(self, whole: Any) -> None:
-        """Go on with nothing."""
+        """Raise an error: `whole` returns nothing to resume from."""
         raise AssertionError(f"{self.label!r} keeps nothing but its parts, got {whole!r}")
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
@@ -294,12 +294,12 @@ class ColumnarEngine:
         return partials_of_share(parts, share)
 
     def stored_keys(self) -> int:
-        """Return how many partials the settled state holds."""
+        """Return the number of partials in the settled state."""
         parts = self._parts.values()
         return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in parts)
 
     def state_size(self) -> tuple[int, int] | None:
-        """Return how many partials the settled state holds, and the bytes of those in columns."""
+        """Return the number of partials in the settled state, and the bytes of those in columns."""
         tables = [part.table for part in self._parts.values() if part.table is not None]
         return self.stored_keys(), sum(table.nbytes for table in tables)
 
@@ -366,7 +366,7 @@ class ColumnarEngine:
             self._output.append(panes)
 
     def _merged(self, tables: list[pa.Table]) -> PaneTable | None:
-        """Merge in columns; `None` when a sum of whole numbers leaves 64 bits."""
+        """Merge in columns; return `None` if a sum of whole numbers exceeds 64 bits."""
         merge = merge_sessions if self._window_fn.is_merging else merge_partials
         try:
             table = merge(tables, self.lift.kernel)
@@ -381,7 +381,7 @@ class ColumnarEngine:
         return PaneTable(pa.table(columns), self.clock, self.trigger)
 
     def _merged_rows(self, tables: Iterable[pa.Table], folded: Iterable[_Folded]) -> Bundle:
-        """Merge with the combiner, one by one; panes come in the order of the general path."""
+        """Merge one by one with the combiner; panes are in the order of the general path."""
         self._lifetime.set_up()
         rows: _Folded = {}
         for table in tables:

@@ -1,4 +1,4 @@
-"""Fused element-wise transforms: what lies between a producer and the groupings and sinks that it feeds."""
+"""Fused element-wise transforms: those between a producer and the groupings and sinks that it feeds."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ __all__ = ["Fragment"]
 
 
 _WINDOWS: Final = frozenset({IntervalWindow, GlobalWindow})
-"""The windows that are told by their class, which is faster than to look for their attributes."""
+"""The window classes that are recognised by type, which is faster than checking for attributes."""
 _MARKED: Final = frozenset({TaggedOutput, TimestampedValue})
-"""Outputs that are more than plain values."""
+"""The classes of outputs that are not plain values."""
 _AROUND: Final = ("start_bundle", "finish_bundle")
-"""What is called where a bundle begins and ends."""
+"""The methods that are called at the beginning and the end of a bundle."""
 _WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
 
 
 @attrs.define
 class _Flow:
-    """Elements on their way through a fragment; `causes` are places in the bundle that came in."""
+    """Elements on their way through a fragment; `causes` are places in the input bundle."""
 
     values: Sequence[Any]
     causes: Sequence[int]
@@ -74,7 +74,7 @@ class _Flow:
 
     @classmethod
     def of(cls, bundle: Bundle) -> _Flow:
-        """Return all that comes in."""
+        """Return the elements of an input bundle."""
         return cls(bundle.values, range(len(bundle)), bundle.times, bundle.windows)
 
     @classmethod
@@ -83,7 +83,7 @@ class _Flow:
 
     @classmethod
     def by_cause(cls, flows: Sequence[_Flow]) -> _Flow:
-        """Return the elements of several flows in order of cause, those of one cause in the order of the flows."""
+        """Return the elements of several flows in order of cause, and for one cause in the order of the flows."""
         causes = list(itertools.chain.from_iterable(flow.causes for flow in flows))
         together = cls(
             list(itertools.chain.from_iterable(flow.values for flow in flows)),
@@ -94,7 +94,7 @@ class _Flow:
         return together.taken(sorted(range(len(causes)), key=causes.__getitem__))
 
     def append(self, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> None:
-        """Add an element to a flow that was made empty, and so has lists."""
+        """Add an element to a flow that was created empty, and therefore has lists."""
         own: Any = self
         own.values.append(value)
         own.causes.append(cause)
@@ -102,7 +102,7 @@ class _Flow:
         own.windows.append(windows)
 
     def listed(self) -> _Flow:
-        """Return the elements in lists, which can be added to."""
+        """Return the elements in lists, which can be appended to."""
         return _Flow(list(self.values), list(self.causes), list(self.times), list(self.windows))
 
     def taken(self, rows: Sequence[int]) -> _Flow:
@@ -117,9 +117,9 @@ class Fragment:
     Args:
         plan: the whole plan.
         producer: the label of the source or keyed node that feeds the fragment.
-        cuts: the labels of the nodes at which a flow ends, because a later stage or a sink takes it.
-        side_values: what each static side input holds, by its collection: a function of the window.
-        skip: the labels of nodes that are left out, because others see to them.
+        cuts: the labels of the nodes at which a flow ends, because a later stage or a sink receives it.
+        side_values: the value of each static side input, as a function of the window.
+        skip: the labels of nodes to leave out, because they are run elsewhere.
     """
 
     def __init__(
@@ -138,19 +138,19 @@ class Fragment:
         for node in plan.nodes:
             for ref in dict.fromkeys(node.inputs) if node.label not in skip else ():
                 self._consumers.setdefault(ref, []).append(node)
-        self._told: dict[str, dict[str, str]] = {}
+        self._parameters: dict[str, dict[str, str]] = {}
         self._lifetimes: dict[str, Lifetime] = {}
         self._record_id: tuple[Any, ...] = ()
         self._root = Bundle()
 
     def run(self, bundle: Bundle, tag: str = MAIN) -> dict[str, Bundle]:
-        """Push a bundle through; return what arrives at each cut, in order of cause."""
+        """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
         return {cut: self._gather(flow) for cut, flow in self._arrived(bundle, tag).items()}
 
     def run_placed(self, placed: PlacedBundle, tag: str = MAIN) -> dict[str, PlacedBundle]:
-        """Push elements of several instants through; return what arrives at each cut, in order of cause.
+        """Run elements of several instants through; return the elements that arrive at each cut, in order of cause.
 
-        They are one bundle, unless a function sees where bundles begin or end: it is given those of one instant.
+        They are a single bundle, unless a function is called at the ends of bundles: then each instant is a bundle.
         """
         arrived: dict[str, PlacedBundle] = {}
         if not self._sees_bundles:
@@ -171,13 +171,13 @@ class Fragment:
         return {tag: self._gather(output) for tag, output in self._par_do(node, _Flow.of(bundle)).items()}
 
     def tear_down(self) -> None:
-        """Let the DoFns go."""
+        """Tear down the DoFns."""
         tear_down_all(self._lifetimes.values())
         self._lifetimes.clear()
 
     @functools.cached_property
     def _sees_bundles(self) -> bool:
-        """Whether a function of the fragment is called where a bundle begins or ends."""
+        """Whether a function of the fragment is called at the beginning or the end of a bundle."""
         refs = list(outputs_of(self._plan[self._producer]))
         while refs:
             for node in self._consumers.get(refs.pop(), ()):
@@ -189,7 +189,7 @@ class Fragment:
         return False
 
     def _arrived(self, bundle: Bundle, tag: str) -> dict[str, _Flow]:
-        """Push a bundle through; return what arrives at each cut, in order of cause."""
+        """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
         self._root = bundle
         arrived: dict[str, list[_Flow]] = {}
         self._spread(Ref(self._producer, tag), _Flow.of(bundle), arrived)
@@ -208,7 +208,7 @@ class Fragment:
                 self._spread(Ref(node.label, tag), output, arrived)
 
     def _apply(self, node: Node, ref: Ref, flow: _Flow) -> dict[str, _Flow]:
-        """Run one transform on what comes from one of its inputs; return its outputs by tag."""
+        """Run one transform on the elements of one of its inputs; return its outputs by tag."""
         match node:
             case Flatten():
                 return {MAIN: flow}
@@ -226,7 +226,7 @@ class Fragment:
                 assert_never(node)
 
     def _gather(self, flow: _Flow) -> Bundle:
-        """Return what has arrived, numbered within each cause."""
+        """Return the elements that have arrived, numbered within each cause."""
         root = self._root
         causes = flow.causes
         return Bundle(
@@ -285,14 +285,14 @@ class Fragment:
         if not len(flow.values):
             return {}
         if node.label not in self._lifetimes:
-            # Asked once: looking into a signature costs more than most functions that have one.
-            self._told[node.label] = node.parameters
+            # Computed once: inspecting a signature costs more than most calls.
+            self._parameters[node.label] = node.parameters
             lifetime = Lifetime(node.label, node.fn)
             lifetime.set_up()
             self._lifetimes[node.label] = lifetime
         if node.fn.takes_batches and not (node.fn.takes_elements and columns_of(flow.values) is None):
             return self._on_columns(node, flow)
-        plain = not (self._told[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
+        plain = not (self._parameters[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
         if plain and isinstance(node.fn, MapFn):
             mapped = _map(node, flow)
             if mapped is not None:
@@ -322,8 +322,8 @@ class Fragment:
         }
         with life_cycle(node.label, "start_bundle"):
             node.fn.start_bundle()
-        windowed = "window" in self._told[node.label].values() or bool(node.side_inputs)
-        asks = RECORD_ID in self._told[node.label].values()
+        windowed = "window" in self._parameters[node.label].values() or bool(node.side_inputs)
+        asks = RECORD_ID in self._parameters[node.label].values()
         ids = record_ids(self._plan, self._producer, self._root, flow.causes) if asks else itertools.repeat(())
         rows = zip(flow.values, flow.causes, flow.times, flow.windows, ids, strict=False)
         for value, cause, time, windows, self._record_id in rows:
@@ -338,23 +338,23 @@ class Fragment:
         return self._finish_bundle(node, flow, outputs)
 
     def _finish_bundle(self, node: ParDo, flow: _Flow, outputs: dict[str, _Flow]) -> dict[str, _Flow]:
-        """End the bundle `flow`, and return its outputs with what the function gives at its end."""
+        """End the bundle `flow`, and return its outputs with those that the function emits at the end."""
         with life_cycle(node.label, "finish_bundle"):
             finished: list[Any] = list(node.fn.finish_bundle() or ())
         if finished:
             outputs = {tag: output.listed() for tag, output in outputs.items()}
         for result in finished:
-            # A plain value stands where the bundle's last element does; one with an event time of its own may go back
-            # as far as the bundle's first, which is as far as the watermark is known to be held.
+            # A plain value gets the order and time of the bundle's last element. One with an event time of its own may
+            # go back as far as the bundle's first element, because the watermark is held at least until there.
             time = min(flow.times) if isinstance(result, TimestampedValue) else flow.times[-1]
             _file(node, outputs, [result], flow.causes[-1], time, flow.windows[-1])
         return outputs
 
     def _call(self, node: ParDo, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> list[Any]:
-        """Call the user's function for one element; a generator is run to its end here, where errors are caught."""
+        """Call the user's function for one element; a generator is exhausted here, where its errors are caught."""
         kwargs: dict[str, Any] = {}
-        for name, what in self._told[node.label].items():
-            kwargs[name] = self._metadata(what, value, cause, time, windows)
+        for name, parameter in self._parameters[node.label].items():
+            kwargs[name] = self._metadata(parameter, value, cause, time, windows)
         for name, given in node.kwargs.items():
             kwargs[name] = self._argument(given, windows)
         args = [self._argument(given, windows) for given in node.args]
@@ -394,7 +394,7 @@ def _overrides(fn: DoFn, name: str) -> bool:
 
 
 def _cuts_of(node: Node, ref: Ref) -> list[str]:
-    """Return where a node that waits for its input takes a collection: as its main input, as a side input, or both."""
+    """Return the cuts at which a keyed node or sink receives a collection: its main input, a side input, or both."""
     if not isinstance(node, ParDo):
         return [node.label]
     sides = [side_cut(node.label, number) for number, side in enumerate(node.side_inputs) if side.ref == ref]
@@ -402,7 +402,7 @@ def _cuts_of(node: Node, ref: Ref) -> list[str]:
 
 
 def _map(node: ParDo, flow: _Flow) -> _Flow | None:
-    """Map in one comprehension; `None` if an output is more than a plain value."""
+    """Map in one comprehension; return `None` if an output is not a plain value."""
     assert isinstance(node.fn, MapFn)  # noqa: S101 - the caller has looked
     fn = node.fn.fn
     rest = iter(flow.values)
@@ -432,17 +432,17 @@ def _filter(node: ParDo, flow: _Flow) -> _Flow:
 
 
 def _own(items: Sequence[Any]) -> Sequence[Any]:
-    """Return a column for a bundle that may be added to: a list of its own."""
+    """Return a column that may be appended to: a list that is not shared."""
     return items if isinstance(items, Lane) else list(items)
 
 
 def _picked(items: Sequence[Any], causes: Sequence[int]) -> Sequence[Any]:
-    """Return of each element what belongs to its cause."""
+    """Return for each element the item of its cause."""
     return _own(items) if isinstance(causes, range) else taken(items, causes)
 
 
 def _intervals(window_fn: WindowFn, times: Sequence[int], label: str) -> Intervals | None:
-    """Assign a column of event times; `None` where elements are assigned one by one."""
+    """Assign windows to a column of event times; return `None` if they are assigned element by element."""
     if not isinstance(times, Integers) or not len(times) or not window_fn.assigns_columns:
         return None
     assigned = assigned_columns(window_fn, times.array, label)
@@ -455,7 +455,7 @@ def _intervals(window_fn: WindowFn, times: Sequence[int], label: str) -> Interva
 def _file(
     node: ParDo, outputs: dict[str, _Flow], results: list[Any], cause: int, time: int, windows: tuple[Window, ...]
 ) -> None:
-    """Put the outputs of one element where they belong; all of them or, when one is refused, none."""
+    """Add the outputs of one element to their flows; if one of them is rejected, add none."""
     filed = []
     for result in results:
         tag, value, at = MAIN, result, time
@@ -471,7 +471,7 @@ def _file(
 
 
 def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:
-    """Return what a window function has assigned, if these are windows."""
+    """Return the windows that a window function has assigned, after checking that they are windows."""
     windows = tuple(assigned) if isinstance(assigned, Iterable) else None
     if windows is None or not all(type(window) in _WINDOWS or isinstance(window, Window) for window in windows):
         raise InvalidType(
@@ -482,7 +482,7 @@ def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:
 
 
 def _checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> int:
-    """Return the new event time, if it is no further back than declared."""
+    """Return the new event time, after checking that it is no further back than declared."""
     horizon = node.late_data_horizon
     if after < before - int(horizon or 0):
         bound = "no" if horizon is None else "a smaller"

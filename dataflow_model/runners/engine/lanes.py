@@ -1,7 +1,7 @@
-"""Lanes: what a bundle says of its elements, held in another form than a list of Python objects.
+"""Lanes: columns of a bundle in another form than a list of Python objects.
 
-A lane is a sequence that never changes, so bundles share it freely. What it has in common with a list is reading; how
-it is put together is said by the functions `part`, `taken` and `joined`, which take lists as well.
+A lane is a sequence that never changes, so bundles can share it. It is read like a list. The functions `part`, `taken`
+and `joined` select and concatenate items of both lanes and lists.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Lane(Sequence[T_co]):
-    """A sequence that never changes. Subclasses say what its items are, and how it is cut and put together."""
+    """A sequence that never changes. Subclasses define its items, and how it is cut and joined."""
 
     @abc.abstractmethod
     def items(self) -> Iterator[T_co]:
@@ -60,7 +60,7 @@ class Lane(Sequence[T_co]):
 
     @abc.abstractmethod
     def joined(self, other: Lane[Any]) -> Lane[T_co] | None:
-        """Return its items and then those of another lane; `None` where they do not go into one."""
+        """Return its items followed by those of another lane; `None` if one lane cannot hold both."""
 
     @abc.abstractmethod
     def item(self, row: int) -> T_co:
@@ -119,18 +119,18 @@ class Repeated(Lane[T_co]):
         return Repeated(self.value, len(range(self._count)[start:stop]))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Repeated[T_co]:
-        """Return the item as often as there are places."""
+        """Return the item, once for each place."""
         return Repeated(self.value, len(rows))
 
     def joined(self, other: Lane[Any]) -> Lane[T_co] | None:
-        """Return the item as often as in both."""
+        """Return the item, as often as in both lanes together."""
         if isinstance(other, Repeated) and (other.value is self.value or other.value == self.value):
             return Repeated(self.value, self._count + len(other))
         return None
 
 
 class Integers(Lane[int]):
-    """Integers in an array, which are Python numbers when they are looked at.
+    """Integers in an array, which become Python numbers when they are read.
 
     Attributes:
         array: the integers.
@@ -183,7 +183,7 @@ class Intervals(Lane["tuple[Window, ...]"]):
         return len(self.starts)
 
     def items(self) -> Iterator[tuple[Window, ...]]:
-        """Return an iterator over the windows; neighbours that are equal are one object."""
+        """Return an iterator over the windows; equal neighbours are the same object."""
         made: dict[tuple[int, int], tuple[Window, ...]] = {}
         for bounds in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
             window = made.get(bounds)
@@ -216,7 +216,7 @@ class Intervals(Lane["tuple[Window, ...]"]):
 
 
 class RowValues(Lane[Any]):
-    """Rows of a source, which are named tuples when they are looked at.
+    """Rows of a source, which become named tuples when they are read.
 
     Attributes:
         table: the rows.
@@ -295,7 +295,7 @@ class Pairs(Lane["tuple[Any, Any]"]):
         return Pairs(self.keys.take(places), self.values.take(places))
 
     def keys_are_alike(self) -> bool:
-        """Tell whether all keys are of one type, whose values are the same key just if they are equal.
+        """Return whether all keys are of one type for which equal values are the same key.
 
         Example:
             >>> numbers = pa.chunked_array([[4, 6]])
@@ -307,7 +307,7 @@ class Pairs(Lane["tuple[Any, Any]"]):
         return not self.keys.null_count and any(is_kind(kind) for is_kind in tests)
 
     def numbers_or_values(self) -> NDArray[np.int64] | list[Any]:
-        """Return the values: an array, if all are integers of 64 bits."""
+        """Return the values, as an array if all are 64-bit integers."""
         kind = self.values.type
         if pa.types.is_integer(kind) and not pa.types.is_uint64(kind) and not self.values.null_count:
             return np.asarray(self.values.to_numpy(), np.int64)
@@ -323,7 +323,7 @@ class Pairs(Lane["tuple[Any, Any]"]):
 
 
 class ColumnValues(Lane[Any]):
-    """Plain values in a column, which are Python values when they are looked at.
+    """Plain values in a column, which become Python values when they are read.
 
     Attributes:
         column: the values.
@@ -367,7 +367,7 @@ class ColumnValues(Lane[Any]):
 
 
 def columns_of(values: Sequence[Any]) -> pa.Table | None:
-    """Return elements as columns under the names that sinks give them; `None` where they are Python objects.
+    """Return elements as columns, with the column names of sinks; `None` if they are Python objects.
 
     Example:
         >>> columns_of(ColumnValues(pa.chunked_array([[3, 5]]))).to_pydict(), columns_of([3, 5])
@@ -377,7 +377,7 @@ def columns_of(values: Sequence[Any]) -> pa.Table | None:
         return values.table
     if isinstance(values, ColumnValues):
         return pa.table({"value": values.column})
-    if isinstance(values, Pairs) and not pa.types.is_struct(values.values.type):  # whose fields would be the columns
+    if isinstance(values, Pairs) and not pa.types.is_struct(values.values.type):  # a struct has columns of its own
         return pa.table({"key": values.keys, "value": values.values})
     return None
 
@@ -400,7 +400,7 @@ def taken(items: Sequence[T], rows: Sequence[int] | NDArray[np.int64]) -> Sequen
 
 
 def joined(items: Sequence[T], more: Sequence[T]) -> Sequence[T]:
-    """Return the items of both; a list takes the others in, and is returned.
+    """Return the items of both; if the first is a list, it is extended and returned.
 
     Example:
         >>> joined(Integers(np.array([1])), Integers(np.array([2])))
@@ -422,7 +422,7 @@ def joined(items: Sequence[T], more: Sequence[T]) -> Sequence[T]:
 
 
 def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
-    """Return integers as an array, which may be that of a lane."""
+    """Return integers as an array, which may be shared with a lane."""
     return numbers.array if isinstance(numbers, Integers) else np.fromiter(numbers, np.int64, len(numbers))
 
 
@@ -436,6 +436,6 @@ def _equal(mine: object, other: object) -> bool:
 
 
 def _unpacked(kind: type[Any], content: bytes) -> Any:
-    """Make a lane of columns from its pickle."""
+    """Restore a lane of columns from its pickle."""
     table = from_ipc(content)
     return kind(table) if kind is RowValues else kind(*table.columns)

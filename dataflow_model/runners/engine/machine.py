@@ -1,4 +1,4 @@
-"""What runs a keyed node on one shard: the protocol that hosts call, and the loop of those that go by instants."""
+"""The machine that runs a keyed node on one shard: its protocol, and the base class of those that run by instants."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ __all__ = ["KeyedMachine", "ObjectMachine"]
 class KeyedMachine(Protocol):
     """One keyed node on one shard.
 
-    What it keeps between chunks is durable in three parts: its clocks (`position`), what it keeps by key or in other
-    named entries (`settle` says which have changed), and what is small enough to be stored anew each time (`whole`).
+    Its state between chunks is durable in three parts: its clocks (`position`), its state by key or in other named
+    entries (`settle` returns those that have changed), and state that is small enough to be stored anew each time
+    (`whole`).
 
     Attributes:
-        label: the node's.
-        counters: what has been counted, by name.
+        label: the label of the node.
+        counters: the counters, by name.
     """
 
     label: str
@@ -38,57 +39,57 @@ class KeyedMachine(Protocol):
         """Run the instants of a chunk in order.
 
         Raises:
-            UserCodeError: when a function of the user's raises, with the node's label.
+            UserCodeError: if a user's function raises an exception; the message contains the node's label.
         """
         ...
 
     def run_bounded(self, bucket: Bucket) -> Produced:
-        """Run all the elements that some keys have in a bounded job; afterwards nothing is left of them."""
+        """Run all elements of some keys in a bounded job; no state of these keys remains afterwards."""
         ...
 
     def output_watermarks(self) -> Watermarks:
-        """Return what this shard lets the output's watermarks be now.
+        """Return the greatest values that this shard allows for the output's watermarks now.
 
-        They may go back, when late data are pending again. Whoever receives the output takes the minimum over the
-        shards first and the running maximum of that second: a shard that did so for itself would have the number of
-        shards decide what is late downstream.
+        They may go backward when late data are pending. The receiver of the output takes the minimum over the shards,
+        and then the running maximum. If each shard took the running maximum of its own values first, the number of
+        shards would decide what is late downstream.
         """
         ...
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return at which watermark of the input, and at which time of the clock, something next happens by itself."""
+        """Return the next watermark of the input, and the next time of the clock, at which a timer is due."""
         ...
 
     def position(self) -> dict[str, Any]:
-        """Return its clocks, for `stand_at`; empty where they are part of `whole`."""
+        """Return the clocks, for `stand_at`; empty if they are part of `whole`."""
         ...
 
     def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
-        """Set its clocks, as `position` gave them; a node that is new in an upgraded run is given its input's."""
+        """Set the clocks to a `position`; for a node that is new in an upgraded run, to the clocks of its input."""
         ...
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
-        """Return the entries that have changed since the last call, `None` for those that are gone.
+        """Return the entries that have changed since the last call, with `None` for those that were removed.
 
         Args:
-            freeze: turns state into bytes, from which it is decoded again when it is touched.
+            freeze: encodes state as bytes, which are decoded when the state is next used.
         """
         ...
 
     def stored(self, name: bytes) -> Any:
-        """Return a settled entry; `None` where there is none."""
+        """Return a settled entry; `None` if there is none."""
         ...
 
     def apply(self, changes: Mapping[bytes, Any]) -> None:
-        """Take in entries that another process has made durable, `None` for those that are gone."""
+        """Apply entries that another process has made durable, with `None` for those that were removed."""
         ...
 
     def whole(self) -> Any:
-        """Return what is stored anew with every commit, for `resume`; `None` where there is nothing."""
+        """Return the state that is stored anew with every commit, for `resume`; `None` if there is none."""
         ...
 
     def resume(self, whole: Any) -> None:
-        """Go on with what `whole` gave."""
+        """Restore the state that `whole` returned."""
         ...
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
@@ -101,28 +102,28 @@ class KeyedMachine(Protocol):
         ...
 
     def state_size(self) -> tuple[int, int] | None:
-        """Return how many entries there are and the bytes of those that are settled; `None` if it keeps nothing by key.
+        """Return the number of entries, and the bytes of the settled ones; `None` without state by key.
 
-        May be called from another thread than the one that runs it.
+        May be called from another thread than the one that runs the machine.
         """
         ...
 
     def tear_down(self) -> None:
-        """Let the user's functions go."""
+        """Tear down the user's functions."""
         ...
 
 
 class ObjectMachine(ABC):
     """A machine that runs instant by instant, on Python objects.
 
-    Subclasses say what happens at an instant. Unless they say otherwise, nothing is kept by key, and the output's
-    watermarks are the input's.
+    Subclasses define what happens at an instant. By default there is no state by key, and the watermarks of the output
+    are those of the input.
 
     Args:
-        label: the node's.
+        label: the label of the node.
 
     Attributes:
-        watermarks: the input's.
+        watermarks: the watermarks of the input.
     """
 
     def __init__(self, label: str) -> None:
@@ -155,12 +156,12 @@ class ObjectMachine(ABC):
 
         Args:
             chunk: the chunk.
-            place: of the instant in it.
+            place: the place of the instant in the chunk.
             inbox: the elements of the instant, in order.
         """
 
     def reach(self, watermarks: Watermarks) -> bool:
-        """Take the input's watermarks forward, never back; return whether any has moved."""
+        """Advance the input's watermarks, which never go backward; return whether any has advanced."""
         reached = self.watermarks.advance(watermarks)
         if reached is self.watermarks:
             return False
@@ -172,12 +173,12 @@ class ObjectMachine(ABC):
         return self.watermarks
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return nothing: nothing happens by itself."""
+        """Return no moments: there are no timers."""
         return None, None
 
     @abstractmethod
     def position(self) -> dict[str, Any]:
-        """Return its clocks, for `stand_at`."""
+        """Return the clocks, for `stand_at`."""
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
         """Return no entries."""
@@ -189,14 +190,14 @@ class ObjectMachine(ABC):
         del name
 
     def apply(self, changes: Mapping[bytes, Any]) -> None:
-        """Take in no entries."""
+        """Apply no entries."""
         assert not changes, f"{self.label!r} keeps nothing by key"  # noqa: S101
 
-    def whole(self) -> Any:  # noqa: B027 - most machines keep nothing beside their keys
-        """Return nothing."""
+    def whole(self) -> Any:  # noqa: B027 - most machines have only state by key
+        """Return `None`: there is no such state."""
 
     def resume(self, whole: Any) -> None:
-        """Go on with nothing."""
+        """Raise an error: `whole` returns nothing to resume from."""
         raise AssertionError(f"{self.label!r} keeps nothing but its entries, got {whole!r}")
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
@@ -205,8 +206,8 @@ class ObjectMachine(ABC):
         return {}
 
     def state_size(self) -> tuple[int, int] | None:
-        """Return `None`: nothing is kept by key."""
+        """Return `None`: there is no state by key."""
         return None
 
-    def tear_down(self) -> None:  # noqa: B027 - some call no function of the user's
-        """Do nothing: no function of the user's is held."""
+    def tear_down(self) -> None:  # noqa: B027 - some machines call no user's function
+        """Do nothing: there are no user's functions."""

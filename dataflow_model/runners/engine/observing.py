@@ -1,4 +1,4 @@
-"""What a read of a row range tells about the watermark: summaries by origin and tick, which merge in any order."""
+"""The observations of a read, for the watermark: summaries by origin and tick that can be merged in any order."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _NONE: Final = int(MIN_TIMESTAMP)
 
 @attrs.frozen(eq=False)
 class Part:
-    """What was seen of one origin of the watermark.
+    """The observations of one origin of the watermark.
 
     Attributes:
         name: the origin.
-        ticks: values of the clock, rising.
-        greatest: at each, the greatest event time that the estimator looks at; −∞ where there is none.
-        counts: at each, the records.
-        times: every record's event time, tick by tick and rising within; `None` where nobody learns from them.
+        ticks: the values of the clock, ascending.
+        greatest: for each tick, the greatest event time that the estimator uses; −∞ if there is none.
+        counts: for each tick, the number of records.
+        times: the event times of all records, tick by tick and ascending within a tick; `None` if they are not needed.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Part:
 
 @attrs.frozen(eq=False)
 class Observations:
-    """What one read of a row range has seen.
+    """The observations of one read of a row range.
 
     Attributes:
         label: the source's label.
         origin: the origin that was read.
-        ticks: the distinct values of the clock, rising.
-        parts: by origin of the watermark, what was seen.
+        ticks: the distinct values of the clock, ascending.
+        parts: the observations by origin of the watermark.
     """
 
     label: str
@@ -64,7 +64,7 @@ class Observations:
 
 
 class Rows(Protocol):
-    """Records at which an estimator may look, and columns that may name origins."""
+    """Records that an estimator may read, and columns that may name origins."""
 
     def elements(self) -> Sequence[Any]:
         """Return the records as elements."""
@@ -81,8 +81,8 @@ class GoodRows:
 
     Attributes:
         batch: the rows.
-        event_times, clock: of each.
-        positions: of each, in its origin.
+        event_times, clock: the event time and the clock value of each row.
+        positions: the position of each row in its origin.
     """
 
     batch: pa.RecordBatch
@@ -96,7 +96,7 @@ class GoodRows:
 
         Args:
             columns: the batch.
-            wall: the tick of all rows, where there is no replay clock.
+            wall: the tick of all rows, if there is no replay clock.
             start: the position of the first row of the batch.
         """
         batch, event_times, clock = columns.batch, columns.event_times, columns.clock
@@ -111,7 +111,7 @@ class GoodRows:
         return cls(batch, clock if event_times is None else event_times, clock, positions + start)
 
     def elements(self) -> list[Any]:
-        """Return them as named tuples."""
+        """Return the rows as named tuples."""
         return rows_of(self.batch)
 
     def column(self, name: str) -> list[Any]:
@@ -126,16 +126,16 @@ class NamedRows:
     values: Sequence[Any]
 
     def elements(self) -> Sequence[Any]:
-        """Return them."""
+        """Return the records."""
         return self.values
 
     def column(self, name: str) -> Sequence[Any]:
-        """Return a field of each."""
+        """Return a field of each record."""
         return [getattr(value, name) for value in self.values]
 
 
 def needs_skew(source: Source, percentiles: Sequence[float]) -> bool:
-    """Tell whether every record's event time is wanted: an estimator learns from them, or a percentile does."""
+    """Return whether every record's event time is needed, by an estimator that learns from them or by a percentile."""
     if source.event_time == ARRIVAL:
         return False
     return isinstance(source.watermark, AdaptiveLateness) or bool(percentiles and source.watermark_origins.by is None)
@@ -153,13 +153,13 @@ def distinct(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Observer:
-    """Collects what one read sees.
+    """Collects the observations of one read.
 
     Args:
         label: the source's label.
-        origin: what is read.
+        origin: the origin that is read.
         source: the source.
-        percentiles: those below 100 that the plan's triggers wait for.
+        percentiles: the percentiles below 100 that the plan's triggers wait for.
     """
 
     def __init__(self, label: str, origin: str, source: Source, percentiles: Sequence[float] = ()) -> None:
@@ -171,20 +171,20 @@ class Observer:
         self._names: list[Sequence[Any]] = []
 
     def take(self, ticks: NDArray[np.int64], times: NDArray[np.int64], rows: Rows) -> None:
-        """Take some records, with the clock at each and the event time of each."""
+        """Observe some records, with the clock value and the event time of each."""
         if not len(ticks):
             return
         self._ticks.append(ticks)
         self._times.append(times)
         estimator, by = self._source.watermark, self._source.watermark_origins.by_column
         if isinstance(estimator, Explicit):
-            told = np.fromiter((bool(estimator.punctuation(row)) for row in rows.elements()), np.bool_, len(ticks))
-            self._marks.append(np.where(told, times, _NONE))
+            is_mark = np.fromiter((bool(estimator.punctuation(row)) for row in rows.elements()), np.bool_, len(ticks))
+            self._marks.append(np.where(is_mark, times, _NONE))
         if by is not None:
             self._names.append([str(name) for name in rows.column(by)])
 
     def pass_over(self, ticks: NDArray[np.int64]) -> None:
-        """Note that the clock stood at `ticks` when rows came that are no records."""
+        """Observe the clock values of rows that are not records."""
         if len(ticks):
             self._ticks.append(ticks)
             self._times.append(np.full(len(ticks), _NONE, np.int64))
@@ -192,7 +192,7 @@ class Observer:
             self._names.append([None] * len(ticks))
 
     def seen(self) -> Observations:
-        """Return what was seen."""
+        """Return the observations."""
         if not self._ticks:
             return Observations(self._label, self._origin, np.empty(0, np.int64))
         ticks, times = np.concatenate(self._ticks), np.concatenate(self._times)
@@ -201,7 +201,7 @@ class Observer:
         if by is None or by == "file":
             parts = [self._part(WHOLE if by is None else self._origin, ticks, times, marks)]
         else:
-            names = np.array([name for some in self._names for name in some], dtype=object)
+            names = np.array([name for batch in self._names for name in batch], dtype=object)
             parts = []
             for name in sorted({name for name in names.tolist() if name is not None}):
                 rows = np.flatnonzero(names == name)

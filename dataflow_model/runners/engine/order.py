@@ -1,24 +1,24 @@
-"""The total order of events: where an element stands among all others. Orders are made and read only here.
+"""The total order of events: the position of an element among all others. Only this module creates and reads orders.
 
-An element has an *instant* (`At`) and, within it, an `Order`. The instant is the clock's value and a step that tells
-instants at one value apart. Orders compare with one another where they stand for the input of one stage:
+An element has an *instant* (`At`) and, within the instant, an `Order`. The instant is the clock's value, with a step
+that distinguishes instants with the same value. Orders are comparable within the input of one stage:
 
-* An element of a source stands by (origin, sequence), then by its number among what the functions behind the source
-  have made of one row.
-* What a stage emits stands by the *phase* of the instant in which that happened: `BEFORE` for timers that were due
-  before the instant, `ELEMENT` for elements, `WATERMARK` for the watermark, `AT` for timers due at the instant itself.
-  Within a phase it stands by its cause and, for one cause, by its number. The cause in the phase `ELEMENT` is an
-  element, which stands as it did in the input of the stage; else it is a timer, which stands by (deadline, window end,
-  window start, encoded window, encoded key). Then it stands by its number among what the functions behind the stage
-  have made of it, and last by its producer's place in the stage: two nodes side by side may have the same cause. Shards
-  do not occur.
-* What does not belong to a stage passes it by: it stands in the phase `ELEMENT` by itself, ahead of what it has caused
-  there. Outputs that were replayed, and those of a function with side inputs, stand ahead of that.
+* An element of a source is ordered by (origin, sequence), then by its number among the outputs of the functions after
+  the source for the same row.
+* An output of a stage is ordered by the *phase* of the instant in which it was emitted: `BEFORE` for timers that were
+  due before the instant, `ELEMENT` for elements, `WATERMARK` for the watermark, `AT` for timers due at the instant
+  itself. Within a phase, it is ordered by its cause, then by its number among the outputs with the same cause. In the
+  phase `ELEMENT` the cause is an element, ordered as in the input of the stage; otherwise it is a timer, ordered by
+  (deadline, window end, window start, encoded window, encoded key). Next comes the number among the outputs of the
+  functions after the stage, and last the place of its producer in the stage, since two nodes of a stage may have the
+  same cause. The shard is not part of the order.
+* An element that is not input of a stage passes it unchanged: it is ordered in the phase `ELEMENT` by its own order,
+  before the outputs that it causes there. Replayed outputs, and those of a function with side inputs, are before it.
 
-No order is the beginning of another, else the outputs of one element would come among those of another.
+No order is a prefix of another; otherwise the outputs of one element would come between those of another.
 
-An order is a plain tuple, so that comparing and pickling it cost nothing more; to everyone else it is opaque. The
-orders of a source's rows, and of panes, may be columns (`OrderLane`) until someone looks at one.
+An order is a plain tuple, so that comparing and pickling it is cheap; for all other modules it is opaque. The orders of
+a source's rows, and of panes, may be in columns (`OrderLane`) until one of them is read.
 """
 
 from __future__ import annotations
@@ -77,27 +77,27 @@ __all__ = [
 ]
 
 At = tuple[int, int]
-"""Where an instant stands: the clock's value, and a step that tells instants at one value apart."""
+"""The position of an instant: the clock's value, and a step that distinguishes instants with the same value."""
 Order = NewType("Order", tuple[Any, ...])
-"""Where an element stands among those of its instant, in the input of one stage."""
+"""The position of an element among those of its instant, in the input of one stage."""
 Cause = NewType("Cause", tuple[Any, ...])
-"""Where a timer stands among those of one phase of an instant."""
+"""The position of a timer among those of one phase of an instant."""
 
 BEFORE, ELEMENT, WATERMARK, AT = range(4)
 """The phases of an instant."""
 _PASSED: Final = -1
-"""In place of an output's number: the element itself, which passes a stage by."""
+"""In place of an output's number: the element itself, which passes a stage unchanged."""
 _JOINED: Final = -2
 """In place of an output's number: the outputs of a function with side inputs follow."""
 _REPLAYABLE: Final = -3
-"""In place of an output's number: the outputs of a function whose outputs are kept follow."""
+"""In place of an output's number: the outputs of a function with memoised outputs follow."""
 
 
 # Sources --------------------------------------------------------------------------------------------------------------
 
 
 def name_of_origin(label: str, origin: str) -> str:
-    """Return the name by which an origin of a source stands among all origins.
+    """Return the name by which an origin of a source is ordered among all origins.
 
     Example:
         >>> name_of_origin("flights", "2013.parquet")
@@ -107,17 +107,17 @@ def name_of_origin(label: str, origin: str) -> str:
 
 
 def of_row(origin: str, sequence: int) -> Order:
-    """Return where an element of a source stands.
+    """Return the order of an element of a source.
 
     Args:
-        origin: the name of its origin; the label of a source that has none.
-        sequence: its number there.
+        origin: the name of its origin; the label of the source if it has no origins.
+        sequence: its number in the origin.
     """
     return Order((origin, sequence))
 
 
 def of_rows(origins: str | Iterable[str], sequences: Iterable[int]) -> list[Order]:
-    """Return where elements of a source stand, all of one origin or each of its own."""
+    """Return the orders of elements of a source, with one origin for all or one for each."""
     names = itertools.repeat(origins) if isinstance(origins, str) else origins
     orders: list[Any] = list(zip(names, sequences, strict=False))
     return orders
@@ -140,23 +140,23 @@ def place_in_source(order: Order, label: str) -> tuple[str, int]:
 
 
 def numbered(order: Order, number: int) -> Order:
-    """Return where an output of element-wise functions stands: by its cause, then its number.
+    """Return the order of an output of element-wise functions: that of its cause, then its number.
 
     Example:
         >>> of_row("a", 7) < numbered(of_row("a", 7), 0) < numbered(of_row("a", 7), 1) < of_row("a", 8)
         True
     """
-    bare: Any = (*order, number)  # a call of `Order` for every element can be felt
+    bare: Any = (*order, number)  # calling `Order` for every element takes measurable time
     longer: Order = bare
     return longer
 
 
 def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequence[Order]:
-    """Return where outputs of element-wise functions stand: each by its cause, numbered among those of one cause.
+    """Return the orders of outputs of element-wise functions: that of the cause, then the number among its outputs.
 
     Args:
-        orders: where the functions' inputs stand.
-        causes: of each output, the place of its input, rising.
+        orders: the orders of the functions' inputs.
+        causes: for each output, the place of its input, ascending.
 
     Example:
         >>> numbered_by_cause([of_row("a", 7), of_row("a", 8)], [0, 0, 1])
@@ -170,21 +170,21 @@ def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequenc
     if isinstance(causes, range):
         every: list[Any] = [(*order, 0) for order in orders]
         return every
-    found: list[Any] = []
+    counted: list[Any] = []
     number, last = 0, -1
     for cause in causes:
         number = number + 1 if cause == last else 0
         last = cause
-        found.append((*orders[cause], number))
-    return found
+        counted.append((*orders[cause], number))
+    return counted
 
 
 def sorting(orders: Sequence[Order], places: Sequence[int] | None = None) -> Sequence[int] | NDArray[np.int64] | None:
-    """Return the places of orders in order; `None` where they are in order already.
+    """Return the permutation that sorts orders; `None` if they are sorted already.
 
     Args:
         orders: the orders.
-        places: what counts before the orders.
+        places: the primary sort keys, if there are any.
 
     Example:
         >>> sorting([of_row("a", 7), of_row("b", 0)]), sorting([of_row("b", 0), of_row("a", 7)])
@@ -199,7 +199,7 @@ def sorting(orders: Sequence[Order], places: Sequence[int] | None = None) -> Seq
 
 
 def event_of(order: Order, stages: int) -> int:
-    """Return the sequence in its source of an element that has passed some stages by.
+    """Return the sequence number in its source of an element that has passed some stages.
 
     Example:
         >>> event_of(pass_stages([of_row("script", 7)], 2)[0], 2)
@@ -213,7 +213,7 @@ def event_of(order: Order, stages: int) -> int:
 
 
 def pass_stages(orders: Sequence[Order], stages: int) -> Sequence[Order]:
-    """Return where elements stand in the input of a later stage, having passed some by.
+    """Return the orders of elements in the input of a later stage, after they have passed some stages.
 
     Example:
         >>> pass_stages([of_row("a.parquet", 7)], 2)
@@ -229,7 +229,7 @@ def pass_stages(orders: Sequence[Order], stages: int) -> Sequence[Order]:
 
 
 def stood_in(order: Order, stages: int) -> Order:
-    """Return where an element stood before it passed some stages by.
+    """Return the order of an element before it passed some stages.
 
     Example:
         >>> stood_in(pass_stages([of_row("a.parquet", 7)], 2)[0], 2)
@@ -239,14 +239,14 @@ def stood_in(order: Order, stages: int) -> Order:
 
 
 def by_producer(orders: Sequence[Order], place: int) -> Sequence[Order]:
-    """Return where elements stand that come from one of the nodes of a stage: as before, then by the node.
+    """Return the orders of elements that one of the nodes of a stage has emitted: as before, then by the node.
 
-    Two nodes of a stage that are fed by the same elements, or have timers for the same windows and keys, emit under
-    equal causes. The node decides after everything else, so what they emit for one cause alternates by number.
+    Two nodes of a stage that receive the same elements, or have timers for the same windows and keys, emit elements
+    with equal causes. The node is compared last, so their outputs for one cause alternate by number.
 
     Args:
-        orders: where they stand among what the node alone has emitted, the functions behind it included.
-        place: the node's place in its stage, in the plan's order.
+        orders: the orders among the outputs of the node, and of the functions after it.
+        place: the place of the node in its stage, in the plan's order.
 
     Example:
         >>> outputs = [numbered(relayed([of_row("a", 7)])[0], number) for number in range(2)]
@@ -260,7 +260,7 @@ def by_producer(orders: Sequence[Order], place: int) -> Sequence[Order]:
 
 
 def relayed(orders: Sequence[Order]) -> Sequence[Order]:
-    """Return where the elements stand of which a stage emits each once, as it is."""
+    """Return the orders of elements that a stage emits once each, unchanged."""
     if isinstance(orders, OrderLane):
         return orders.between((ELEMENT,), (0,))
     again: list[Any] = [(ELEMENT, *order, 0) for order in orders]
@@ -268,46 +268,46 @@ def relayed(orders: Sequence[Order]) -> Sequence[Order]:
 
 
 def replayed(order: Order, place: int, number: int) -> Order:
-    """Return where an output of a function whose outputs are kept stands.
+    """Return the order of an output of a function with memoised outputs.
 
     Args:
-        order: the element's.
-        place: the function's in the plan.
-        number: the output's.
+        order: the order of the element.
+        place: the place of the function in the plan.
+        number: the number of the output.
     """
     return Order((ELEMENT, *order, _REPLAYABLE, place, number))
 
 
 def joined(order: Order, window: int) -> Order:
-    """Return where an element stands, in one of its windows, that a function with side inputs is about to see."""
+    """Return the order of an element in one of its windows, as the input of a function with side inputs."""
     return Order((ELEMENT, *order, _JOINED, window))
 
 
 def of_release(produced: int, instant: int, order: Order, window: int) -> Order:
-    """Return the same for an element that has waited for a side input: behind what did not have to wait.
+    """Return the same for an element that has waited for a side input: after elements that did not have to wait.
 
     Args:
         produced: the clock when it was produced.
         instant: the number of the instant at which it arrived.
-        order: where it stood there.
+        order: its order at that instant.
         window: the number of the window among its windows.
     """
-    # As a timer's, with an empty key: what comes behind a key is never compared with another timer's.
+    # Like a timer with an empty key: the parts after a key are never compared with those of another timer.
     return Order((WATERMARK, (produced, instant, 0, b"", b"", order), window))
 
 
 def part_of_join(order: Order, output: int) -> Order:
-    """Return where an output of a function with side inputs stands, which has several outputs for one element.
+    """Return the order of an output of a function with side inputs, which has several outputs for one element.
 
     Args:
-        order: the output's, as `Fragment` has numbered it.
-        output: the number of the output to which it went.
+        order: the order of the output, as numbered by `Fragment`.
+        output: the number of the tagged output.
     """
     return Order((*order[:-1], output, order[-1]))
 
 
 def rising(orders: Sequence[Order]) -> list[Order]:
-    """Return orders that rise from one element to the next, for elements that go by another order than the total one.
+    """Return ascending orders, for elements that are in another order than the total one.
 
     Example:
         >>> rising([of_row("a", 1), of_row("b", 0), of_row("a", 2)])
@@ -320,15 +320,15 @@ def rising(orders: Sequence[Order]) -> list[Order]:
 
 
 def by_window(window: Window) -> tuple[int, int, bytes]:
-    """Return where a window stands among windows: by end, then start, then all that tells it apart."""
+    """Return the sort key of a window among windows: its end, then its start, then its encoding."""
     return int(window.end), int(window.start), encode_window(window)
 
 
 def of_timer(deadline: int, window: Window, key: bytes) -> Cause:
-    """Return where a timer stands among those of its phase.
+    """Return the position of a timer among those of its phase.
 
     Args:
-        deadline: when it was due.
+        deadline: the time at which it is due.
         window: its window.
         key: the encoded key.
     """
@@ -336,17 +336,17 @@ def of_timer(deadline: int, window: Window, key: bytes) -> Cause:
 
 
 def timer_cause(deadline: int, window: tuple[int, int, bytes], key: bytes) -> Cause:
-    """Return the same where the place of the window among windows is known, as `by_window` gives it."""
+    """Return the same, given the sort key of the window that `by_window` returns."""
     return Cause((deadline, *window, key))
 
 
 def of_watermark(end: int, start: int, key: bytes) -> Order:
-    """Return where the one pane of an interval stands that the watermark fires as it passes the end."""
+    """Return the order of the single pane of an interval, which fires when the watermark passes the end."""
     return Order((WATERMARK, (end, end, start, b"", key), 0))
 
 
 class Emissions:
-    """Says where each thing stands that a keyed node emits.
+    """Assigns orders to the outputs of a keyed node.
 
     Example:
         >>> emissions = Emissions()
@@ -360,24 +360,24 @@ class Emissions:
         self._numbers = itertools.count()
 
     def of_element(self, order: Order) -> None:
-        """Let an element be the cause of what follows; the same cause as before goes on counting."""
+        """Set an element as the cause of the following outputs; if it is the current cause, numbering continues."""
         cause = (ELEMENT, *order)
         if cause != self._cause:
             self._cause, self._numbers = cause, itertools.count()
 
     def of_timer(self, phase: int, cause: Cause) -> None:
-        """Let a timer be the cause of what follows; the same cause as before goes on counting."""
+        """Set a timer as the cause of the following outputs; if it is the current cause, numbering continues."""
         if (phase, cause) != self._cause:
             self._cause, self._numbers = (phase, cause), itertools.count()
 
     def next(self) -> Order:
-        """Return where the next thing emitted stands."""
-        bare: Any = (*self._cause, next(self._numbers))  # a call of `Order` for every pane can be felt
+        """Return the order of the next output."""
+        bare: Any = (*self._cause, next(self._numbers))  # calling `Order` for every pane takes measurable time
         order: Order = bare
         return order
 
     def end(self) -> None:
-        """End the instant: causes that come again are new ones."""
+        """End the instant: if a cause occurs again, its numbering restarts."""
         self._cause = ()
 
 
@@ -385,10 +385,10 @@ class Emissions:
 
 
 def at_instant(at: At, order: Order) -> tuple[Any, ...]:
-    """Return where an element stands among those of all instants, in the input of one stage or sink."""
+    """Return the sort key of an element among those of all instants, in the input of one stage or sink."""
     return (*at, *order)
 
 
 def shard_by_order(order: Order, shards: int) -> int:
-    """Return the shard of an element that belongs to none by its value: the same one whenever it comes again."""
+    """Return the shard of an element that has no key: the same shard whenever the element is replayed."""
     return zlib.crc32(repr(order).encode()) % shards

@@ -1,7 +1,7 @@
-"""The timeline of one run of bundles: which instants there are, and the sources' watermarks at each.
+"""The timeline of a chunk: its instants, and the watermarks of the sources at each.
 
-A replayed source's tick is complete once every open origin has gone past it; what lies behind the last complete tick
-waits. `ReplayProgress` is what has to be remembered for that between bundles.
+A tick of a replay clock is complete once every open origin has advanced past it; rows after the last complete tick
+wait. `ReplayProgress` is the state that this requires between chunks.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = ["NOTHING_AWAITED", "TO_COME", "Awaited", "ReplayProgress", "Timeline"
 
 _END: Final = int(MAX_TIMESTAMP)
 TO_COME: Final = "\0to come"
-"""Stands for the origins that a source is still to find; they begin at its last tick so far, or later."""
+"""A placeholder for the origins that a source has yet to find; they begin at its last tick so far, or later."""
 
 
 @attrs.frozen
 class Awaited:
-    """What a plan's triggers wait for, beside the low watermark and the clock.
+    """The percentiles of the watermark that a plan's triggers wait for.
 
     Attributes:
-        percentiles: of the watermark, those below 100, lowest first.
-        enough: which of them ends the input when it is +∞ for every source; `None` where only the last row does.
+        percentiles: the percentiles below 100, lowest first.
+        enough: the percentile that ends the input when it is +∞ for every source; `None` if only the last row does.
     """
 
     percentiles: tuple[float, ...] = ()
@@ -56,10 +56,10 @@ class Timeline:
     """Instants in order.
 
     Attributes:
-        at: where each stands.
-        closes: whether each completes its tick.
-        watermarks: by source, its watermarks at each instant; without percentiles where no trigger waits for one.
-        signals: at some instants, by place, the signals that take effect.
+        at: the position of each instant in the total order.
+        closes: whether each instant completes its tick.
+        watermarks: by source, its watermarks at each instant; without percentiles if no trigger waits for one.
+        signals: by place, the signals that take effect at an instant.
     """
 
     at: InstantLane = attrs.field(factory=functools.partial(InstantLane.of, ()))
@@ -72,23 +72,23 @@ class Timeline:
 
     @property
     def instants(self) -> Instants:
-        """The instants as stages take them."""
+        """The instants, in the form for stages."""
         return Instants(Integers(self.at.clocks), self.closes, self.signals)
 
 
 @attrs.define
 class ReplayProgress:
-    """How far each origin of replayed sources has come.
+    """The progress of each origin of sources with a replay clock.
 
     Attributes:
         reached: the last tick seen of each open origin.
-        waiting: ticks seen that are not complete.
-        sources: how far the watermark of each source has come.
+        waiting: the ticks seen that are not complete.
+        sources: the progress of the watermark of each source.
         last: by source, its last tick so far.
-        names: of some sources, which origins of the watermark are in each origin that has not been read to its end.
-        over: the sources that have ended, and whose end has been told.
-        signals: those that wait for a tick.
-        enough: whether the input has ended early: what comes now belongs to no tick.
+        names: for some sources, the watermark origins in each origin that has not been read to its end.
+        over: the sources that have ended, and whose end has been reported.
+        signals: the signals that wait for a tick.
+        enough: whether the input has ended early, so that further rows belong to no tick.
     """
 
     reached: dict[tuple[str, str], int] = attrs.field(factory=dict)
@@ -104,11 +104,11 @@ class ReplayProgress:
     enough: bool = False
 
     def declare(self, label: str, names: Iterable[str]) -> None:
-        """Let origins of a source's watermark hold it until they have reported."""
+        """Declare origins of a source's watermark, which hold it until they have reported."""
         self.sources.setdefault(label, SourceProgress()).declare(names)
 
     def observe(self, observations: Sequence[Observations], named: Collection[str] = ()) -> None:
-        """Take in what reads have seen; of the sources `named`, also which watermark origins are in what they read."""
+        """Add the observations of reads; for the sources `named`, also record which watermark origins were read."""
         for seen in observations:
             if not len(seen.ticks):
                 continue
@@ -123,16 +123,16 @@ class ReplayProgress:
             self.waiting = distinct(np.concatenate([self.waiting, *(seen.ticks for seen in observations)]))
 
     def end(self, label: str, names: Collection[str]) -> None:
-        """Note that all that these origins of a source's watermark will give has been observed."""
+        """Record that all rows of these origins of a source's watermark have been observed."""
         self.sources.setdefault(label, SourceProgress()).end(names)
 
     def finish(self, label: str, names: Collection[str], *, by_origin: bool) -> None:
-        """Note that all that these origins of a source will give has been observed.
+        """Record that all rows of these origins of a source have been observed.
 
         Args:
             label: the source.
             names: the origins.
-            by_origin: whether each has a watermark of its own.
+            by_origin: whether each origin has its own watermark.
         """
         for name in names:
             self.names.pop((label, name), None)
@@ -140,7 +140,7 @@ class ReplayProgress:
             self.end(label, names)
 
     def forget_all_but(self, labels: Collection[str]) -> None:
-        """Forget the sources that a changed pipeline does not have, or has otherwise."""
+        """Forget the sources that a changed pipeline does not have, or has with changes."""
         for by_place in (self.reached, self.names):
             for place in [place for place in by_place if place[0] not in labels]:
                 del by_place[place]
@@ -150,14 +150,14 @@ class ReplayProgress:
         self.over &= set(labels)
 
     def forget_percentiles(self) -> None:
-        """Forget what was learned for percentiles of the watermark: a changed pipeline asks for others."""
+        """Forget the observations for percentiles of the watermark, if a changed pipeline uses other percentiles."""
         for progress in self.sources.values():
             progress.high = ()
             for origin in progress.origins.values():
                 origin.sketch = None
 
     def bound(self, open_origins: Sequence[tuple[str, str]]) -> int | None:
-        """Return the tick before which all are complete; `None` when nothing is open, so that all are."""
+        """Return the tick before which all ticks are complete; `None` if nothing is open and all ticks are complete."""
         return min(map(self._reached, open_origins), default=None)
 
     def _reached(self, place: tuple[str, str]) -> int:
@@ -173,14 +173,15 @@ class ReplayProgress:
         wall: int | None = None,
         awaited: Awaited = NOTHING_AWAITED,
     ) -> Timeline:
-        """Return the instants that are complete now, and forget what belongs to them.
+        """Return the instants that are complete now, and forget the observations that belong to them.
 
         Args:
-            sources: every source by label, static ones too.
-            open_origins: (label, origin) of what may still give rows, under a replay clock; a wall's tick is complete.
-            ended: the labels of sources that have given their last row; static ones are among them from the start.
-            wall: the wall clock's tick, or `None` under a replay clock.
-            awaited: what the plan's triggers wait for.
+            sources: all sources by label, including static ones.
+            open_origins: under a replay clock, the (label, origin) pairs that may still have rows; a tick of the wall
+                clock is always complete.
+            ended: the labels of sources whose last row has been read; static sources are included from the start.
+            wall: the tick of the wall clock; `None` under a replay clock.
+            awaited: the percentiles that the plan's triggers wait for.
         """
         if self.enough:
             return Timeline(watermarks={label: WatermarkLane.of([]) for label in sources})
@@ -191,7 +192,7 @@ class ReplayProgress:
         cut = len(self.waiting) if bound is None else int(np.searchsorted(self.waiting, bound, side="left"))
         ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
         if bound is None and not len(ready) and not self.begun:
-            ready = np.zeros(1, np.int64)  # nothing ever came; what is static still needs an instant
+            ready = np.zeros(1, np.int64)  # there are no rows, but static sources need an instant
         self.begun = self.begun or len(ready) > 0
         known = {label: self.sources.setdefault(label, SourceProgress()) for label in sources}
         before = {label: (progress.low, progress.high) for label, progress in known.items()}
@@ -201,12 +202,12 @@ class ReplayProgress:
         return self._weave(ready, values, before, ends, awaited)
 
     def _ends(self, ended: Sequence[str], ready: NDArray[np.int64], bound: int | None) -> dict[int, list[str]]:
-        """Return which sources end after which tick, and remember them."""
+        """Return the sources that end after each tick, and record that they have ended."""
         ends: dict[int, list[str]] = {}
         for label in ended:
             last = self.last.get(label)
             if last is None and len(ready):
-                last = int(ready[0])  # it never gave a row
+                last = int(ready[0])  # the source had no rows
             elif last is None and bound is None:
                 last = max(self.last.values(), default=0)
             if label not in self.over and last is not None and (bound is None or last < bound):
@@ -221,7 +222,7 @@ class ReplayProgress:
         ends: dict[int, list[str]],
         awaited: Awaited,
     ) -> NDArray[np.int64]:
-        """End every source after the tick at which enough of each has come, if there is one."""
+        """End all sources after the tick at which enough of each has been read, if there is such a tick."""
         if awaited.enough is None or not len(ready):
             return ready
         place = awaited.percentiles.index(awaited.enough)
@@ -252,11 +253,11 @@ class ReplayProgress:
         ends: dict[int, list[str]],
         awaited: Awaited,
     ) -> Timeline:
-        """Put ends of sources between the ticks: the end of a source follows its last tick."""
+        """Insert the ends of sources between the ticks: the end of a source follows its last tick."""
         ticks = np.array(sorted(ends), np.int64)
         clocks = np.concatenate([ready, ticks])
         steps = np.repeat(np.array([0, 1]), [len(ready), len(ticks)])
-        # An end may come before any tick of this bundle; its row is 0 then, which holds what was known before.
+        # An end may be before all ticks of this chunk; its row is then 0, which holds the watermarks from before.
         rows = np.concatenate([np.arange(len(ready)), np.searchsorted(ready, ticks, side="right") - 1]) + 1
         order = np.lexsort((steps, clocks))
         clocks, steps, rows = clocks[order], steps[order], rows[order]

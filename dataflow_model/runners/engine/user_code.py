@@ -1,4 +1,4 @@
-"""When user code raises: the user's own line, the label and the element first; never the engine's stack."""
+"""Errors raised by user code: reported with the user's own line, the label and the element, not the engine's stack."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _HINT: Final = (
 
 
 def user_error(error: Exception, label: str, element: Any, *, hint: str | None = _HINT) -> UserCodeError:
-    """Return the error to raise in place of what user code raised for `element`; an error's own hint comes first."""
+    """Return the error to raise in place of an exception of user code for an element; its own hint takes precedence."""
     return _report(error, f"  transform: {label!r}\n  element: {shown(element)}", hint)
 
 
 def column_error(error: Exception, label: str, times: NDArray[np.int64]) -> UserCodeError:
-    """Return the error to raise in place of what user code raised for a column of event times."""
+    """Return the error to raise in place of an exception of user code for a column of event times."""
     span = f", from {format_instant(int(times.min()))} to {format_instant(int(times.max()))}" if len(times) else ""
     return _report(error, f"  transform: {label!r}\n  event times: {len(times)}{span}", None)
 
 
 def batch_error(error: Exception, label: str, count: int, first: Any, *, hint: str | None = _HINT) -> UserCodeError:
-    """Return the error to raise in place of what user code raised for a batch of rows; an error's own hint comes first.
+    """Return the error to raise in place of an exception of user code for a batch; its own hint takes precedence.
 
     Args:
-        error: what it raised.
-        label: the transform's.
-        count: how many rows the batch had.
-        first: the element in the first of them.
-        hint: the way out.
+        error: the exception.
+        label: the label of the transform.
+        count: the number of rows in the batch.
+        first: the element in the first row.
+        hint: the hint if the exception has none.
     """
     if count == 1:
         return user_error(error, label, first, hint=hint)
@@ -57,60 +57,60 @@ def batch_error(error: Exception, label: str, count: int, first: Any, *, hint: s
 
 @attrs.frozen
 class at_window:  # noqa: N801 - a context manager
-    """Report what a combiner or a trigger raises for a window, with no element in hand."""
+    """Report exceptions of a combiner or a trigger for a window, without an element."""
 
     label: str
     key: Any
     window: Window
 
     def __enter__(self) -> None:
-        """Begin an event of the window."""
+        """Enter the context."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raise a `UserCodeError` in place of what was raised."""
+        """Raise a `UserCodeError` in place of the exception."""
         if isinstance(error, Exception) and not isinstance(error, UserCodeError):
             place = f"  transform: {self.label!r}\n  key: {shown(self.key)}, window: {self.window!r}"
             raise _report(error, place, None) from error
 
 
 def _report(error: Exception, place: str, hint: str | None) -> UserCodeError:
-    said, _, own_hint = _where(error).partition("\nHint: ")
+    text, _, own_hint = _where(error).partition("\nHint: ")
     own_hint, _, line = own_hint.partition("\n")
-    said = f"{said}\n{line}" if line else said
-    found = UserCodeError(f"{said}\n{place}", hint=own_hint or hint)
-    found.__cause__ = error
-    return found
+    text = f"{text}\n{line}" if line else text
+    reported = UserCodeError(f"{text}\n{place}", hint=own_hint or hint)
+    reported.__cause__ = error
+    return reported
 
 
 @attrs.frozen
 class life_cycle:  # noqa: N801 - a context manager
-    """Report what a step of a function's life, such as `setup`, raises, with the transform's label.
+    """Report exceptions of a step in the life of a function, such as `setup`, with the transform's label.
 
-    A class, since `contextlib.contextmanager` takes a `RuntimeError` that a `StopIteration` has caused for that one.
+    This is a class because `contextlib.contextmanager` mistakes a `RuntimeError` from a `StopIteration` for its own.
     """
 
     label: str
     step: str
 
     def __enter__(self) -> None:
-        """Begin the step."""
+        """Enter the context."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Raise a `UserCodeError` in place of an exception that is not ours."""
         if isinstance(error, Exception) and not isinstance(error, DataflowError):
-            said = encodable(_where(error))
+            text = encodable(_where(error))
             raise UserCodeError(
-                f"{said}\n  transform: {self.label!r}, in its {self.step}()",
+                f"{text}\n  transform: {self.label!r}, in its {self.step}()",
                 hint="fix the function; such a step has no element that could be sent to the dead letters",
             ) from error
 
 
 def listed(results: Any, label: str, hint: str) -> list[Any]:
-    """Return what a DoFn gives as a list; a generator is run to its end here, where errors are caught."""
+    """Return the outputs of a DoFn as a list; a generator is exhausted here, where its errors are caught."""
     if results is None:
         return []
     if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
@@ -122,7 +122,7 @@ def listed(results: Any, label: str, hint: str) -> list[Any]:
 
 
 def check_tag(tag: str, tags: Collection[str], label: str) -> None:
-    """Refuse an output for a collection that the transform does not have."""
+    """Reject an output for a collection that the transform does not have."""
     if tag not in tags:
         raise InvalidType(
             f"{label!r} has no output tagged {tag!r}, only {sorted(tags)}",
@@ -131,7 +131,7 @@ def check_tag(tag: str, tags: Collection[str], label: str) -> None:
 
 
 def dead_letter(error: Exception, label: str, element: Any) -> DeadLetter:
-    """Return the dead letter for an element that user code raised for."""
+    """Return the dead letter for an element for which user code raised an exception."""
     frames = traceback.format_list(_user_frames(error.__traceback__))
     lines = [*frames, *traceback.format_exception_only(error)]
     reason = f"{type(error).__name__}: {_message(error)}"
@@ -141,13 +141,13 @@ def dead_letter(error: Exception, label: str, element: Any) -> DeadLetter:
 def _where(error: BaseException) -> str:
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
         error = error.__cause__  # raised in a generator, where Python replaces it (PEP 479)
-    said = _message(error) if isinstance(error, DataflowError) else f"{type(error).__name__}: {_message(error)}"
+    text = _message(error) if isinstance(error, DataflowError) else f"{type(error).__name__}: {_message(error)}"
     frames = _user_frames(error.__traceback__)
     if not frames:
-        return said
+        return text
     last = frames[-1]
     line = last.line or linecache.getline(last.filename, last.lineno or 0).strip()
-    return f"{said}\n  in: {line}  ({last.filename}:{last.lineno}, {last.name})"
+    return f"{text}\n  in: {line}  ({last.filename}:{last.lineno}, {last.name})"
 
 
 def _message(error: BaseException) -> str:
@@ -158,7 +158,7 @@ def _message(error: BaseException) -> str:
 
 
 def _user_frames(trace: TracebackType | None) -> traceback.StackSummary:
-    """Return the frames that are not this package's."""
+    """Return the frames that are not in this package."""
     frames = traceback.extract_tb(trace)
     outside = [
         frame

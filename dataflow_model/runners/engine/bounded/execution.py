@@ -1,4 +1,4 @@
-"""A whole plan in one process: every chunk of instants runs through every stage before the next."""
+"""A whole plan in one process: each chunk of instants runs through all stages before the next chunk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Execution", "part_for", "side_values"]
 
 _MOST_ELEMENTS: Final = 20_000
-"""A chunk with so many elements ends."""
+"""The number of elements at which a chunk ends."""
 
 
 class Execution:
@@ -49,13 +49,13 @@ class Execution:
 
     Args:
         plan: a checked plan.
-        clock: the wall clock's one value, for sources without a replay clock; `None` reads the wall.
-        most: how many instants a chunk has at most; the answers do not depend on it.
+        clock: the fixed value of the wall clock, for sources without a replay clock; `None` reads the wall clock.
+        most: the greatest number of instants in a chunk; the results do not depend on it.
 
     Attributes:
-        watermarks: how far those of each producer have come.
-        tally: what was counted on the way, where the runner has set it up.
-        reached: how far the clock of the run has come.
+        watermarks: the current watermarks of each producer.
+        tally: the counts of the run, if the runner collects them.
+        reached: the current value of the run's clock.
     """
 
     def __init__(self, plan: Plan, clock: int | None = None, *, most: int = 4_000) -> None:
@@ -80,17 +80,17 @@ class Execution:
         ]
 
     def run(self) -> Generator[dict[str, Sequence[Record]]]:
-        """Yield what reaches each sink, chunk by chunk; run it to the end, or close it."""
+        """Yield the records that reach each sink, chunk by chunk; the generator must be exhausted or closed."""
         with torn_down(*self._shards, *self._fragments.values()):
             for chunk in chunks_of(self.staged, self._through, self._signals, self._size, self.clock, self._awaited):
                 yield self._run(chunk)
 
     def signal(self, name: str) -> None:
-        """Let a signal take effect at the start of the next chunk; called from any thread."""
+        """Send a signal, which takes effect at the start of the next chunk; may be called from any thread."""
         self._signals.append(name)
 
     def _run(self, chunk: InputChunk) -> dict[str, Sequence[Record]]:
-        """Run a chunk stage by stage, and return what reaches each sink."""
+        """Run a chunk stage by stage, and return the records that reach each sink."""
         arrivals, watermarks = chunk.arrivals, dict(chunk.watermarks)
         panes: dict[str, list[tuple[int, Sequence[Record]]]] = {}
         for shard in self._shards:
@@ -102,17 +102,17 @@ class Execution:
             for cut, placed in passed.items():
                 add_arrived(arrivals, cut, placed)
         for label, reported in watermarks.items():
-            known = self.watermarks.get(label, MIN_WATERMARKS)
-            self.watermarks[label] = reported.advanced(known)[-1]
+            before = self.watermarks.get(label, MIN_WATERMARKS)
+            self.watermarks[label] = reported.advanced(before)[-1]
         self.reached = chunk.at[-1][0]
         records: dict[str, Sequence[Record]] = {}
         for sink in self.staged.sinks:
-            placed, several = arrivals.get(sink.label, PlacedBundle()).in_order(), panes.get(sink.label, [])
-            sizes = np.array([*np.bincount(array_of(placed.places)), *(len(some) for _, some in several)], np.int64)
-            if several:  # some panes of a grouping may be columns, and others rows
+            placed, parts = arrivals.get(sink.label, PlacedBundle()).in_order(), panes.get(sink.label, [])
+            sizes = np.array([*np.bincount(array_of(placed.places)), *(len(part) for _, part in parts)], np.int64)
+            if parts:  # some panes of a grouping may be columns, and others rows
                 for place, bundle in placed.runs():
-                    several.append((place, records_of(bundle, Repeated(chunk.at[place], len(bundle)))))
-                records[sink.label] = JoinedRecords([some for _, some in sorted(several, key=_place_of)])
+                    parts.append((place, records_of(bundle, Repeated(chunk.at[place], len(bundle)))))
+                records[sink.label] = JoinedRecords([part for _, part in sorted(parts, key=_place_of)])
             elif len(placed):
                 records[sink.label] = records_of(placed.bundle, placed.instants(chunk.at))
             if len(sizes):
@@ -129,7 +129,7 @@ class Execution:
         return counted
 
     def measured(self, *, commits: int, pending_since: int | None) -> Measured:
-        """Return what is known of the run now."""
+        """Return the current measurements of the run."""
         engines = {label: engine for shard in self._shards for label, engine in shard.engines.items()}
         return Measured(
             counters=self.metrics(),
@@ -142,7 +142,7 @@ class Execution:
         )
 
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
-        """Run what is fused behind a source."""
+        """Run the transforms that are fused with a source."""
         self.counters[label]["elements_out" if tag == MAIN else "dead_letters"] += len(bundle)
         arrivals: Arrivals = {}
         route(self.staged, 0, self._fragments[label].run(bundle, tag), arrivals)
@@ -155,12 +155,12 @@ _place_of = operator.itemgetter(0)
 def side_values(
     plan: Plan, clock: int | None = None, but: Collection[SideInput] = ()
 ) -> Mapping[SideInput, Callable[[Window], Any]]:
-    """Run what the static side inputs need, and return their lookups.
+    """Compute the static side inputs, and return their lookups.
 
     Args:
         plan: the plan.
-        clock: the wall clock's one value; `None` reads the wall.
-        but: the side inputs that are left out, because they change while the plan runs.
+        clock: the fixed value of the wall clock; `None` reads the wall clock.
+        but: the side inputs to leave out, because they change while the plan runs.
     """
     changing = set(map(id, but))
     values: dict[SideInput, Callable[[Window], Any]] = {}
@@ -173,18 +173,18 @@ def side_values(
 
 
 def _collect(plan: Plan, ref: Ref, clock: int | None) -> list[Record]:
-    """Run the part of a plan that one collection depends on, and return its elements."""
+    """Run the part of a plan on which a collection depends, and return the elements of the collection."""
     part = part_for(plan, ref)
     label = part.nodes[-1].label
     return [record for records in Execution(part, clock).run() for record in records.get(label, ())]
 
 
 def part_for(plan: Plan, ref: Ref) -> Plan:
-    """Return the part of a plan that one collection depends on; its last node is a sink that keeps the collection."""
-    wanted = {ref.label}
+    """Return the part of a plan on which a collection depends; its last node is a sink that collects the collection."""
+    needed = {ref.label}
     for node in reversed(plan.nodes):
-        if node.label in wanted:
-            wanted.update(source.label for source in node.inputs)
-    nodes = tuple(node for node in plan.nodes if node.label in wanted)
-    kept = Write(label=f"{ref.label}/as a side input", input=ref, sink=CollectSink())
-    return Plan((*nodes, kept), plan.strategies, plan.late_data)
+        if node.label in needed:
+            needed.update(source.label for source in node.inputs)
+    nodes = tuple(node for node in plan.nodes if node.label in needed)
+    collected = Write(label=f"{ref.label}/as a side input", input=ref, sink=CollectSink())
+    return Plan((*nodes, collected), plan.strategies, plan.late_data)

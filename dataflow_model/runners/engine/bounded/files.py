@@ -1,4 +1,4 @@
-"""Files in process: read whole, sorted into the ticks of the clock."""
+"""Files in process: read completely, and sorted into the ticks of the clock."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ __all__ = ["TickReader"]
 
 
 class TickReader:
-    """Reads sources of rows, and says what belongs to which tick.
+    """Reads sources of rows, and assigns their elements to ticks.
 
     Args:
         reads: the sources.
-        static: the sources that the program holds.
+        static: the sources whose elements are in the program.
         clock: the tick of all rows of sources without a replay clock.
-        through: runs what is fused behind a source: called with its label, an output's tag and a bundle.
-        awaited: what the plan's triggers wait for.
+        through: runs the transforms that are fused with a source, given its label, an output's tag and a bundle.
+        awaited: the percentiles that the plan's triggers wait for.
 
     Attributes:
-        timeline: the ticks, and the sources' watermarks at each.
-        arrivals: what arrives, by the cut that takes it, each element at an instant of the timeline.
+        timeline: the ticks, and the watermarks of the sources at each tick.
+        arrivals: the elements by the cut at which they arrive, each at an instant of the timeline.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TickReader:
         self._gathered.clear()
 
     def _placed(self, bundle: Bundle) -> PlacedBundle:
-        """Return elements in order, each at the instant of the tick at which it was seen."""
+        """Return the elements in order, each at the instant of the tick at which it was seen."""
         produced = array_of(bundle.produced)
         rows = sorting(bundle.orders, bundle.produced)
         if rows is not None:
@@ -75,7 +75,7 @@ class TickReader:
         places = np.flatnonzero(self.timeline.at.steps == 0)
         ticks = self.timeline.at.clocks[places]
         read = int(np.searchsorted(produced, ticks[-1], side="right")) if len(ticks) else 0
-        if read < len(produced):  # enough had come before
+        if read < len(produced):  # the run ends early, before these rows
             bundle, produced = bundle.part(0, read), produced[:read]
         return PlacedBundle(bundle, Integers(places[np.searchsorted(ticks, produced)]))
 
@@ -85,9 +85,9 @@ class TickReader:
                 self._gathered.setdefault(cut, []).append(bundle)
 
     def _read(self, read: Read, progress: ReplayProgress) -> None:
-        """Read a source origin by origin; no further once enough of them are done for all answers to be out."""
+        """Read a source origin by origin, until enough origins are complete for all panes to be emitted."""
         source = read.source.as_columns
-        assert source is not None  # noqa: S101 - the caller has looked
+        assert source is not None  # noqa: S101 - checked by the caller
         origins = source.origins()
         by_file = source.watermark_origins.by == "file"
         progress.declare(read.label, source.watermark_origins.partitions)
@@ -110,7 +110,7 @@ class TickReader:
         return sum(weights[:done]) * 100 >= self._awaited.enough * sum(weights)
 
     def _read_origin(self, read: Read, source: ColumnSource, origin: Origin) -> Observations:
-        """Read one origin, pass its rows through, and return what was observed."""
+        """Read one origin, run its rows through the fused transforms, and return the observations."""
         observer = Observer(read.label, origin.name, source, self._awaited.percentiles)
         name = name_of_origin(read.label, origin.name)
         row = 0

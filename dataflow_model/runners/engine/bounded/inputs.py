@@ -40,14 +40,14 @@ __all__ = ["InputChunk", "Instant", "Size", "chunks_of", "wall_clock"]
 
 @attrs.define
 class Instant:
-    """Events that happen at one place of the total order.
+    """The events at one place of the total order.
 
     Attributes:
         clock: the processing clock.
-        step: tells instants at one clock value apart.
-        arrivals: what the sources give to keyed nodes and sinks, by label.
-        watermarks: of the sources that have new ones.
-        signals: the names of those that take effect now.
+        step: distinguishes instants with the same clock value.
+        arrivals: the elements that the sources emit for keyed nodes and sinks, by label.
+        watermarks: the new watermarks of sources.
+        signals: the names of the signals that take effect now.
         closes: whether the tick is complete.
     """
 
@@ -61,14 +61,14 @@ class Instant:
 
 @attrs.define
 class InputChunk:
-    """Instants in a row, as the sources give them.
+    """Consecutive instants of the sources.
 
     Attributes:
-        at: where each instant stands.
-        closes: whether each completes its clock's tick.
+        at: the position of each instant in the total order.
+        closes: whether each instant completes its tick.
         watermarks: by source, its watermarks at each instant.
-        arrivals: what the sources give to keyed nodes and sinks, by label.
-        signals: by place, those that take effect at the start of an instant.
+        arrivals: the elements that the sources emit for keyed nodes and sinks, by label.
+        signals: by place, the signals that take effect at the start of an instant.
     """
 
     at: InstantLane
@@ -82,17 +82,17 @@ class InputChunk:
 
     @property
     def instants(self) -> Instants:
-        """The instants as stages take them."""
+        """The instants, in the form for stages."""
         return Instants(Integers(self.at.clocks), self.closes, self.signals)
 
 
 @attrs.frozen
 class Size:
-    """How large a chunk grows before it ends: a signal or a stop has to wait for its end.
+    """The size at which a chunk ends. Signals and stops take effect only between chunks.
 
     Attributes:
-        instants: a chunk with so many instants ends.
-        elements: a chunk with so many elements ends.
+        instants: the number of instants at which a chunk ends.
+        elements: the number of elements at which a chunk ends.
     """
 
     instants: int
@@ -115,12 +115,12 @@ def chunks_of(
     """Yield the instants of bounded sources, chunk by chunk.
 
     Args:
-        staged: the plan; its static sources come at the first instant.
-        through: runs what is fused behind a source: called with its label, an output's tag and a bundle.
-        signals: those that have arrived; they take effect at the start of the next chunk.
-        size: how large a chunk is.
-        clock: the wall clock's one value, for sources without a replay clock.
-        awaited: what the plan's triggers wait for.
+        staged: the plan; the elements of its static sources arrive at the first instant.
+        through: runs the transforms that are fused with a source, given its label, an output's tag and a bundle.
+        signals: the signals that have arrived; they take effect at the start of the next chunk.
+        size: the size of a chunk.
+        clock: the fixed value of the wall clock, for sources without a replay clock.
+        awaited: the percentiles that the plan's triggers wait for.
     """
     reads = staged.sources
     static = [read for read in reads if read.source.as_elements is not None]
@@ -151,10 +151,10 @@ def _taken(signals: deque[str]) -> tuple[str, ...]:
 def _script_instants(
     staged: StagedPlan, reads: Sequence[Read], through: Through, awaited: Awaited
 ) -> Iterator[Instant]:
-    """Yield one instant an event: an element, a watermark, a clock value or a signal."""
+    """Yield one instant for each event: an element, a watermark, a clock value or a signal."""
     number, clock = 0, 0
-    for (label, _), some in itertools.groupby(script_events(reads, awaited.percentiles), key=_step_of):
-        events = list(some)
+    for (label, _), of_step in itertools.groupby(script_events(reads, awaited.percentiles), key=_step_of):
+        events = list(of_step)
         clock = events[0].clock
         by_event: dict[int, Arrivals] = {}
         bundle = script_bundle(label, [(event.number, event.step) for event in events], clock)
@@ -178,19 +178,19 @@ def _step_of(event: ScriptEvent) -> tuple[str, int]:
 
 
 def _by_event(staged: StagedPlan, arrivals: Arrivals) -> dict[int, Arrivals]:
-    """Part what a script's bundle has given by the event that caused it."""
+    """Split the output of a script's bundle by the event that caused it."""
     parts: dict[int, Arrivals] = {}
     for cut, bundle in arrivals.items():
-        rows: dict[int, list[int]] = {}
+        rows_by_event: dict[int, list[int]] = {}
         for row, number in enumerate(event_numbers(staged, cut, bundle.orders)):
-            rows.setdefault(number, []).append(row)
-        for number, mine in rows.items():
-            parts.setdefault(number, {})[cut] = bundle.take(mine)
+            rows_by_event.setdefault(number, []).append(row)
+        for number, rows in rows_by_event.items():
+            parts.setdefault(number, {})[cut] = bundle.take(rows)
     return parts
 
 
 def _static_instants(static: Sequence[Read], through: Through) -> Iterator[Instant]:
-    """Yield the instants, before a script's first step, at which all is there and over with that the program holds."""
+    """Yield the instants before a script's first step at which all elements of static sources arrive, and these end."""
     if not static:
         return
     first = Instant(0, -2)
@@ -203,8 +203,8 @@ def _static_instants(static: Sequence[Read], through: Through) -> Iterator[Insta
 def _script_chunks(
     labels: Sequence[str], instants: Iterable[Instant], signals: deque[str], size: Size
 ) -> Iterator[InputChunk]:
-    """Yield instants in chunks; one ends, too, where a signal has arrived."""
-    known = dict.fromkeys(labels, MIN_WATERMARKS)
+    """Yield instants in chunks; a chunk also ends when a signal has arrived."""
+    watermarks = dict.fromkeys(labels, MIN_WATERMARKS)
     gathered: list[Instant] = []
     reached: list[dict[str, Watermarks]] = []
     elements = 0
@@ -215,9 +215,9 @@ def _script_chunks(
             gathered, reached, elements = [], [], 0
         if not gathered:
             taking_effect = _taken(signals)
-        known = {**known, **instant.watermarks}
+        watermarks = {**watermarks, **instant.watermarks}
         gathered.append(instant)
-        reached.append(known)
+        reached.append(watermarks)
         elements += sum(map(len, instant.arrivals.values()))
     if gathered:
         yield _chunk(gathered, reached, taking_effect)
@@ -226,12 +226,12 @@ def _script_chunks(
 def _chunk(
     instants: Sequence[Instant], reached: Sequence[Mapping[str, Watermarks]], taking_effect: tuple[str, ...]
 ) -> InputChunk:
-    """Put instants together.
+    """Return a chunk of instants.
 
     Args:
         instants: the instants, at least one.
-        reached: by instant and source, its watermarks.
-        taking_effect: the signals that have arrived, which take effect at the first.
+        reached: the watermarks by instant and source.
+        taking_effect: the signals that take effect at the first instant.
     """
     chunk = InputChunk(
         InstantLane.of([(instant.clock, instant.step) for instant in instants]),
@@ -251,9 +251,9 @@ def _chunk(
 
 
 def _file_chunks(ticks: TickReader, signals: deque[str], size: Size) -> Iterator[InputChunk]:
-    """Yield one instant a tick, and one for the sources whose last tick it was, in chunks.
+    """Yield, in chunks, an instant for each tick, and another if the tick is the last one of some sources.
 
-    What the program holds is all there at the first tick, and over with it; so is a source that has no rows.
+    All elements of static sources arrive at the first tick, where these sources and those without rows end.
     """
     timeline = ticks.timeline
     places = {cut: array_of(placed.places) for cut, placed in ticks.arrivals.items()}
