@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from dataflow_model.runners.engine.lanes import Repeated, joined, part, taken
+from dataflow_model.runners.engine.lanes import Intervals, Repeated, joined, part, taken
 from dataflow_model.runners.engine.order import sorting
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, PaneInfo, Window
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ValueT = TypeVar("ValueT")
 
-__all__ = ["GLOBAL_ONLY", "Bundle", "Update", "UpdateColumns", "all_joined", "updates_of"]
+__all__ = ["GLOBAL_ONLY", "Bundle", "Update", "UpdateColumns", "all_joined", "updates_of", "windows_apart"]
 
 GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)
 
@@ -184,6 +184,25 @@ def all_joined(bundles: Sequence[Bundle]) -> Bundle:
             bundle.extend(more)
         joined = joined[::2]
     return joined[0]
+
+
+def windows_apart(
+    windows: Sequence[tuple[Window, ...]],
+) -> tuple[Sequence[int], Sequence[tuple[Window, ...]]]:
+    """Return windows one by one, and of each the row of the element that is in it.
+
+    Example:
+        >>> day, night = "day", "night"
+        >>> windows_apart([(day,), (day, night), ()])
+        ([0, 1, 1], [('day',), ('day',), ('night',)])
+        >>> windows_apart([(day,), (night,)])
+        (range(0, 2), [('day',), ('night',)])
+    """
+    alone = isinstance(windows, Intervals) or (isinstance(windows, Repeated) and len(windows.value) == 1)
+    if alone or all(len(several) == 1 for several in windows):
+        return range(len(windows)), windows
+    rows = [row for row, several in enumerate(windows) for _ in several]
+    return rows, [(window,) for several in windows for window in several]
 
 
 def updates_of(updates: Mapping[int, Update], rows: Sequence[int] | NDArray[np.int64]) -> Mapping[int, Update]:

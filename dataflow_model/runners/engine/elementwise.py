@@ -8,7 +8,7 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-import attrs
+import numpy as np
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.metrics.collecting import enter, gave, took
@@ -35,7 +35,17 @@ from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle, updates_of
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.columns.chunks import assigned_columns
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Lane, Pairs, RowValues, columns_of, taken
+from dataflow_model.runners.engine.flows import Flow, Outputs
+from dataflow_model.runners.engine.lanes import (
+    Integers,
+    Intervals,
+    Lane,
+    Pairs,
+    RowValues,
+    array_of,
+    columns_of,
+    taken,
+)
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import numbered_by_cause
 from dataflow_model.runners.engine.record_ids import record_ids
@@ -61,54 +71,6 @@ _MARKED: Final = frozenset({TaggedOutput, TimestampedValue})
 _AROUND: Final = ("start_bundle", "finish_bundle")
 """The methods that are called at the beginning and the end of a bundle."""
 _WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
-
-
-@attrs.define
-class _Flow:
-    """Elements on their way through a fragment; `causes` are places in the input bundle."""
-
-    values: Sequence[Any]
-    causes: Sequence[int]
-    times: Sequence[int]
-    windows: Sequence[tuple[Window, ...]]
-
-    @classmethod
-    def of(cls, bundle: Bundle) -> _Flow:
-        """Return the elements of an input bundle."""
-        return cls(bundle.values, range(len(bundle)), bundle.times, bundle.windows)
-
-    @classmethod
-    def empty(cls) -> _Flow:
-        return cls([], [], [], [])
-
-    @classmethod
-    def by_cause(cls, flows: Sequence[_Flow]) -> _Flow:
-        """Return the elements of several flows in order of cause, and for one cause in the order of the flows."""
-        causes = list(itertools.chain.from_iterable(flow.causes for flow in flows))
-        together = cls(
-            list(itertools.chain.from_iterable(flow.values for flow in flows)),
-            causes,
-            list(itertools.chain.from_iterable(flow.times for flow in flows)),
-            list(itertools.chain.from_iterable(flow.windows for flow in flows)),
-        )
-        return together.taken(sorted(range(len(causes)), key=causes.__getitem__))
-
-    def append(self, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> None:
-        """Add an element to a flow that was created empty, and therefore has lists."""
-        own: Any = self
-        own.values.append(value)
-        own.causes.append(cause)
-        own.times.append(time)
-        own.windows.append(windows)
-
-    def listed(self) -> _Flow:
-        """Return the elements in lists, which can be appended to."""
-        return _Flow(list(self.values), list(self.causes), list(self.times), list(self.windows))
-
-    def taken(self, rows: Sequence[int]) -> _Flow:
-        """Return the elements at these places, in this order."""
-        causes = rows if isinstance(self.causes, range) else [self.causes[row] for row in rows]
-        return _Flow(taken(self.values, rows), causes, taken(self.times, rows), taken(self.windows, rows))
 
 
 class Fragment:
@@ -168,7 +130,7 @@ class Fragment:
         assert isinstance(node, ParDo)  # noqa: S101 - callers have it from a join with side inputs
         self._root = bundle
         enter(label)
-        return {tag: self._gather(output) for tag, output in self._par_do(node, _Flow.of(bundle)).items()}
+        return {tag: self._gather(output) for tag, output in self._par_do(node, Flow.of(bundle)).items()}
 
     def tear_down(self) -> None:
         """Tear down the DoFns."""
@@ -188,14 +150,14 @@ class Fragment:
                 refs += outputs_of(node)
         return False
 
-    def _arrived(self, bundle: Bundle, tag: str) -> dict[str, _Flow]:
+    def _arrived(self, bundle: Bundle, tag: str) -> dict[str, Flow]:
         """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
         self._root = bundle
-        arrived: dict[str, list[_Flow]] = {}
-        self._spread(Ref(self._producer, tag), _Flow.of(bundle), arrived)
-        return {cut: flows[0] if len(flows) == 1 else _Flow.by_cause(flows) for cut, flows in arrived.items()}
+        arrived: dict[str, list[Flow]] = {}
+        self._spread(Ref(self._producer, tag), Flow.of(bundle), arrived)
+        return {cut: flows[0] if len(flows) == 1 else Flow.by_cause(flows) for cut, flows in arrived.items()}
 
-    def _spread(self, ref: Ref, flow: _Flow, arrived: dict[str, list[_Flow]]) -> None:
+    def _spread(self, ref: Ref, flow: Flow, arrived: dict[str, list[Flow]]) -> None:
         for node in self._consumers.get(ref, ()):
             if node.label in self._cuts:
                 for cut in _cuts_of(node, ref):
@@ -207,7 +169,7 @@ class Fragment:
                 gave(node.label, len(output.values))
                 self._spread(Ref(node.label, tag), output, arrived)
 
-    def _apply(self, node: Node, ref: Ref, flow: _Flow) -> dict[str, _Flow]:
+    def _apply(self, node: Node, ref: Ref, flow: Flow) -> dict[str, Flow]:
         """Run one transform on the elements of one of its inputs; return its outputs by tag."""
         match node:
             case Flatten():
@@ -225,7 +187,7 @@ class Fragment:
             case _:
                 assert_never(node)
 
-    def _gather(self, flow: _Flow) -> Bundle:
+    def _gather(self, flow: Flow) -> Bundle:
         """Return the elements that have arrived, numbered within each cause."""
         root = self._root
         causes = flow.causes
@@ -239,14 +201,14 @@ class Fragment:
             updates_of(root.updates, causes),
         )
 
-    def _assign_windows(self, node: AssignWindows, flow: _Flow) -> _Flow:
+    def _assign_windows(self, node: AssignWindows, flow: Flow) -> Flow:
         if not node.assigns:
             return flow
         assign = node.strategy.window_fn.assign
         needs_pairs = node.strategy.window_fn.needs_pairs
         columns = _intervals(node.strategy.window_fn, flow.times, node.label)
         if columns is not None:
-            return _Flow(flow.values, flow.causes, flow.times, columns)
+            return Flow(flow.values, flow.causes, flow.times, columns)
         windows: list[tuple[Window, ...]] = []
         for value, time in zip(flow.values, flow.times, strict=True):
             if needs_pairs:
@@ -255,9 +217,9 @@ class Fragment:
                 windows.append(_checked_windows(assign(EventTime(time), value), node))
             except Exception as error:
                 raise user_error(error, node.label, value) from error
-        return _Flow(flow.values, flow.causes, flow.times, windows)
+        return Flow(flow.values, flow.causes, flow.times, windows)
 
-    def _assign_timestamps(self, node: AssignTimestamps, flow: _Flow) -> _Flow:
+    def _assign_timestamps(self, node: AssignTimestamps, flow: Flow) -> Flow:
         times = []
         for value, before in zip(flow.values, flow.times, strict=True):
             try:
@@ -265,13 +227,13 @@ class Fragment:
             except Exception as error:
                 raise user_error(error, node.label, value) from error
             times.append(_checked_move(before, after, node))
-        return _Flow(flow.values, flow.causes, times, flow.windows)
+        return Flow(flow.values, flow.causes, Integers(np.array(times, np.int64)), flow.windows)
 
-    def _to_pairs(self, node: ToPairs, flow: _Flow) -> _Flow:
+    def _to_pairs(self, node: ToPairs, flow: Flow) -> Flow:
         if isinstance(flow.values, RowValues) and isinstance(node.key, str) and node.value is not None:
             columns = flow.values.table
             if {node.key, node.value} <= set(columns.column_names):
-                return _Flow(Pairs(columns[node.key], columns[node.value]), flow.causes, flow.times, flow.windows)
+                return Flow(Pairs(columns[node.key], columns[node.value]), flow.causes, flow.times, flow.windows)
         key, value = _getter(node.key), _getter(node.value)
         pairs = []
         for element in flow.values:
@@ -279,9 +241,9 @@ class Fragment:
                 pairs.append((key(element), value(element)))
             except Exception as error:
                 raise user_error(error, node.label, element) from error
-        return _Flow(pairs, flow.causes, flow.times, flow.windows)
+        return Flow(pairs, flow.causes, flow.times, flow.windows)
 
-    def _par_do(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
+    def _par_do(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
         if not len(flow.values):
             return {}
         if node.label not in self._lifetimes:
@@ -301,12 +263,12 @@ class Fragment:
             return {MAIN: _filter(node, flow)}
         return self._par_do_each(node, flow)
 
-    def _on_columns(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
+    def _on_columns(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
         with life_cycle(node.label, "start_bundle"):
             node.fn.start_bundle()
         ran = run_on_columns(node, flow.values)
         answered = flow if ran.rows is None else flow.taken(ran.rows)
-        outputs = {MAIN: _Flow(ran.values, answered.causes, answered.times, answered.windows)}
+        outputs = {MAIN: Flow(ran.values, answered.causes, answered.times, answered.windows)}
         if node.dead_letters is not None:
             letters = flow.taken([row for row, _ in ran.failed])
             letters.values = [
@@ -316,50 +278,71 @@ class Fragment:
             outputs[node.dead_letters] = letters
         return self._finish_bundle(node, flow, outputs)
 
-    def _par_do_each(self, node: ParDo, flow: _Flow) -> dict[str, _Flow]:
-        outputs = {
-            tag: _Flow.empty() for tag in (MAIN, *node.tags, *([node.dead_letters] if node.dead_letters else []))
-        }
+    def _par_do_each(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
+        """Call the user's function for each element; for each of its windows, where it sees the window."""
+        parameters = self._parameters[node.label]
+        outputs = {tag: Outputs() for tag in (MAIN, *node.tags, *([node.dead_letters] if node.dead_letters else []))}
         with life_cycle(node.label, "start_bundle"):
             node.fn.start_bundle()
-        windowed = "window" in self._parameters[node.label].values() or bool(node.side_inputs)
-        asks = RECORD_ID in self._parameters[node.label].values()
-        ids = record_ids(self._plan, self._producer, self._root, flow.causes) if asks else itertools.repeat(())
-        rows = zip(flow.values, flow.causes, flow.times, flow.windows, ids, strict=False)
-        for value, cause, time, windows, self._record_id in rows:
-            for seen in [(window,) for window in windows] if windowed else [windows]:
-                try:
-                    results = self._call(node, value, cause, time, seen)
-                    _file(node, outputs, results, cause, time, seen)
-                except Exception as error:
-                    if node.dead_letters is None:
-                        raise user_error(error, node.label, value) from error
-                    outputs[node.dead_letters].append(dead_letter(error, node.label, value), cause, time, seen)
-        return self._finish_bundle(node, flow, outputs)
+        windowed = "window" in parameters.values() or bool(node.side_inputs)
+        rows, seen = flow.apart() if windowed else (range(len(flow.values)), flow)
+        ids: Iterable[tuple[Any, ...]] = itertools.repeat(())
+        if RECORD_ID in parameters.values():
+            ids = taken(list(record_ids(self._plan, self._producer, self._root, flow.causes)), rows)
+        process: Any = node.fn.fn if type(node.fn) is FlatMapFn else node.fn.process  # a call less for each element
+        values, causes = outputs[MAIN].values, outputs[MAIN].rows
+        metadata = zip(seen.causes, seen.times, seen.windows, ids, strict=False)
+        bare = not (parameters or node.args or node.kwargs)
+        for row, value in enumerate(seen.values):
+            try:
+                given = process(value) if bare else self._call(node, value, *next(metadata))
+                results = listed(given, node.label, "return a list, or use Map for one output each")
+                if len(results) == 1 and type(results[0]) not in _MARKED:
+                    values.append(results[0])
+                    causes.append(row)
+                elif _MARKED.isdisjoint(map(type, results)):
+                    values += results
+                    causes += itertools.repeat(row, len(results))
+                else:
+                    _file(node, outputs, results, row, seen.times[row])
+            except Exception as error:
+                if node.dead_letters is None:
+                    raise user_error(error, node.label, value) from error
+                outputs[node.dead_letters].add(dead_letter(error, node.label, value), row)
+        return self._finish_bundle(node, flow, {tag: output.flow(seen) for tag, output in outputs.items()})
 
-    def _finish_bundle(self, node: ParDo, flow: _Flow, outputs: dict[str, _Flow]) -> dict[str, _Flow]:
+    def _finish_bundle(self, node: ParDo, flow: Flow, outputs: dict[str, Flow]) -> dict[str, Flow]:
         """End the bundle `flow`, and return its outputs with those that the function emits at the end."""
         with life_cycle(node.label, "finish_bundle"):
             finished: list[Any] = list(node.fn.finish_bundle() or ())
-        if finished:
-            outputs = {tag: output.listed() for tag, output in outputs.items()}
+        if not finished:
+            return outputs
+        at_end = {tag: Outputs() for tag in outputs}
         for result in finished:
             # A plain value gets the order and time of the bundle's last element. One with an event time of its own may
             # go back as far as the bundle's first element, because the watermark is held at least until there.
             time = min(flow.times) if isinstance(result, TimestampedValue) else flow.times[-1]
-            _file(node, outputs, [result], flow.causes[-1], time, flow.windows[-1])
-        return outputs
+            _file(node, at_end, [result], len(flow.values) - 1, time)
+        return {tag: Flow.by_cause([output, at_end[tag].flow(flow)]) for tag, output in outputs.items()}
 
-    def _call(self, node: ParDo, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> list[Any]:
-        """Call the user's function for one element; a generator is exhausted here, where its errors are caught."""
+    def _call(
+        self,
+        node: ParDo,
+        value: Any,
+        cause: int,
+        time: int,
+        windows: tuple[Window, ...],
+        record_id: tuple[Any, ...],
+    ) -> Any:
+        """Call the user's function for one element, with all that it asks for."""
+        self._record_id = record_id
         kwargs: dict[str, Any] = {}
         for name, parameter in self._parameters[node.label].items():
             kwargs[name] = self._metadata(parameter, value, cause, time, windows)
         for name, given in node.kwargs.items():
             kwargs[name] = self._argument(given, windows)
         args = [self._argument(given, windows) for given in node.args]
-        results = node.fn.process(value, *args, **kwargs)
-        return listed(results, node.label, "return a list, or use Map for one output each")
+        return node.fn.process(value, *args, **kwargs)
 
     def _metadata(self, name: str, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> Any:
         pane: PaneInfo = self._root.panes[cause]
@@ -401,7 +384,7 @@ def _cuts_of(node: Node, ref: Ref) -> list[str]:
     return [node.label, *sides] if ref == node.input else sides
 
 
-def _map(node: ParDo, flow: _Flow) -> _Flow | None:
+def _map(node: ParDo, flow: Flow) -> Flow | None:
     """Map in one comprehension; return `None` if an output is not a plain value."""
     assert isinstance(node.fn, MapFn)  # noqa: S101 - the caller has looked
     fn = node.fn.fn
@@ -412,14 +395,14 @@ def _map(node: ParDo, flow: _Flow) -> _Flow | None:
         place = len(flow.values) - operator.length_hint(rest) - 1
         raise user_error(error, node.label, flow.values[place]) from error
     if not _MARKED.isdisjoint(map(type, values)):
-        outputs = {MAIN: _Flow.empty()}
-        for value, cause, time, windows in zip(values, flow.causes, flow.times, flow.windows, strict=True):
-            _file(node, outputs, [value], cause, time, windows)
-        return outputs[MAIN]
-    return _Flow(values, flow.causes, flow.times, flow.windows)
+        outputs = {MAIN: Outputs()}
+        for row, (value, time) in enumerate(zip(values, flow.times, strict=True)):
+            _file(node, outputs, [value], row, time)
+        return outputs[MAIN].flow(flow)
+    return Flow(values, flow.causes, flow.times, flow.windows)
 
 
-def _filter(node: ParDo, flow: _Flow) -> _Flow:
+def _filter(node: ParDo, flow: Flow) -> Flow:
     assert isinstance(node.fn, FilterFn)  # noqa: S101 - the caller has looked
     fn = node.fn.fn
     rest = iter(flow.values)
@@ -428,7 +411,7 @@ def _filter(node: ParDo, flow: _Flow) -> _Flow:
     except Exception as error:
         place = len(flow.values) - operator.length_hint(rest) - 1
         raise user_error(error, node.label, flow.values[place]) from error
-    return flow.taken(rows)
+    return flow if len(rows) == len(flow.values) else flow.taken(rows)
 
 
 def _own(items: Sequence[Any]) -> Sequence[Any]:
@@ -443,22 +426,28 @@ def _picked(items: Sequence[Any], causes: Sequence[int]) -> Sequence[Any]:
 
 def _intervals(window_fn: WindowFn, times: Sequence[int], label: str) -> Intervals | None:
     """Assign windows to a column of event times; return `None` if they are assigned element by element."""
-    if not isinstance(times, Integers) or not len(times) or not window_fn.assigns_columns:
+    if not len(times) or not window_fn.assigns_columns:
         return None
-    assigned = assigned_columns(window_fn, times.array, label)
+    assigned = assigned_columns(window_fn, array_of(times), label)
     if assigned is None or assigned[0] is not None:
         return None
     _, starts, ends = assigned
     return Intervals(starts, ends, is_global=window_fn.is_global)
 
 
-def _file(
-    node: ParDo, outputs: dict[str, _Flow], results: list[Any], cause: int, time: int, windows: tuple[Window, ...]
-) -> None:
-    """Add the outputs of one element to their flows; if one of them is rejected, add none."""
-    filed = []
+def _file(node: ParDo, outputs: dict[str, Outputs], results: list[Any], row: int, time: int) -> None:
+    """Add the outputs of one element to those of their tags; if one of them is rejected, add none.
+
+    Args:
+        node: the transform.
+        outputs: the outputs so far, by tag.
+        results: what the function has returned for the element.
+        row: the element's row in the flow.
+        time: its event time.
+    """
+    filed: list[tuple[str, Any, int | None]] = []
     for result in results:
-        tag, value, at = MAIN, result, time
+        tag, value, at = MAIN, result, None
         if isinstance(value, TaggedOutput):
             tag, value = value.tag, value.value
         if isinstance(value, TimestampedValue):
@@ -467,7 +456,7 @@ def _file(
         check_tag(tag, outputs, node.label)
         filed.append((tag, value, at))
     for tag, value, at in filed:
-        outputs[tag].append(value, cause, at, windows)
+        outputs[tag].add(value, row, at)
 
 
 def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:

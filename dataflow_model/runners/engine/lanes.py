@@ -146,6 +146,10 @@ class Integers(Lane[int]):
     def __len__(self) -> int:
         return len(self.array)
 
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> NDArray[Any]:
+        """Return the array, as NumPy asks for it."""
+        return np.array(self.array, dtype) if copy else np.asarray(self.array, dtype)
+
     def items(self) -> Iterator[int]:
         """Return an iterator over the numbers."""
         numbers: list[int] = self.array.tolist()

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from dataflow_model.plan.sinks import PaneColumns, Record, columns_of, values_of
 from dataflow_model.runners.engine import lanes
-from dataflow_model.runners.engine.bundle import UpdateColumns
+from dataflow_model.runners.engine.bundle import UpdateColumns, windows_apart
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
-from dataflow_model.runners.engine.lanes import Intervals, Repeated, taken
+from dataflow_model.runners.engine.lanes import Intervals, taken
 from dataflow_model.runners.engine.order import at_instant
 from dataflow_model.time import EventTime, ProcessingTime
 
@@ -35,14 +35,11 @@ def records_of(bundle: Bundle, instants: Sequence[At]) -> Sequence[Record]:
         bundle: the elements.
         instants: the instant of each element.
     """
-    alone = isinstance(bundle.windows, Intervals) or (
-        isinstance(bundle.windows, Repeated) and len(bundle.windows.value) == 1
-    )
-    if alone or all(len(windows) == 1 for windows in bundle.windows):
+    rows, windows = windows_apart(bundle.windows)
+    if isinstance(rows, range):
         return BundleRecords(bundle, instants)
-    rows = [row for row, windows in enumerate(bundle.windows) for _ in windows]
     spread = bundle.take(rows)
-    spread.windows = [(window,) for windows in bundle.windows for window in windows]
+    spread.windows = windows
     return BundleRecords(spread, taken(instants, rows))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
+import types
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["at_window", "batch_error", "check_tag", "column_error", "dead_letter", "life_cycle", "listed", "user_error"]
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
+_ITERABLES: Final = frozenset({list, tuple, types.GeneratorType})
+"""What functions mostly give."""
 _HINT: Final = (
     "add .with_exception_handling() to it, or to a dm.Map(…) before it, to send such elements to a separate output"
 )
@@ -111,6 +114,8 @@ class life_cycle:  # noqa: N801 - a context manager
 
 def listed(results: Any, label: str, hint: str) -> list[Any]:
     """Return the outputs of a DoFn as a list; a generator is exhausted here, where its errors are caught."""
+    if type(results) in _ITERABLES:
+        return list(results)
     if results is None:
         return []
     if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):

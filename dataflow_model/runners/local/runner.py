@@ -22,6 +22,7 @@ from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.engine.columns.panes import PaneRecords
+from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.engine.records import JoinedRecords
 from dataflow_model.runners.local.support import BOUNDED, STREAMING
 from dataflow_model.runners.reporting import make_report
@@ -203,7 +204,7 @@ class LocalResult(BackgroundRun):
         self._execution = execution
         self._began = time.time_ns() // 1_000
         self._stop = threading.Event()
-        self._collected: dict[str, list[Record]] = {}
+        self._collected: dict[str, Sequence[Record]] = {}
         self._run_id = uuid.uuid4().hex[:12]
         self._begin()
         self._thread = threading.Thread(target=self._work, name="LocalRunner", daemon=True)
@@ -243,11 +244,16 @@ class LocalResult(BackgroundRun):
         return {label: EventTime(watermarks.low) for label, watermarks in self._execution.watermarks.items()}
 
     def _records_of(self, label: str) -> list[Record]:
-        return self._collected.get(label, [])  # nothing before the end
+        kept = self._collected.get(label)
+        if kept is None:
+            return []  # nothing before the end
+        if not isinstance(kept, list):
+            kept = self._collected[label] = list(kept)
+        return kept
 
     def _work(self) -> None:
         try:
-            with collecting(self._execution.tally):
+            with collecting(self._execution.tally), collecting_rarely():
                 self._execute()
         except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
             self._fail(error)
@@ -270,7 +276,7 @@ class LocalResult(BackgroundRun):
     def _publish(self, node: Write, records: JoinedRecords) -> None:
         enter(node.label)
         if node.sink.keeps_records:  # they are here already
-            self._collected[node.label] = list(records)
+            self._collected[node.label] = records  # and are made when somebody asks for them
             return
         writer = node.sink.open(self._run_id, _ONE_TASK)
         try:

@@ -14,6 +14,7 @@ from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.engine.bounded.execution import side_values
+from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
 from dataflow_model.runners.local.stream import LocalStream
@@ -140,7 +141,8 @@ class LocalStreamResult(StreamResult):
     def _work(self) -> None:
         error: BaseException | None = None
         try:
-            self._run()
+            with collecting_rarely():
+                self._run()
         except BaseException as raised:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
             error = raised
         try:

@@ -1,0 +1,173 @@
+"""Element-wise transforms between keyed nodes: what they give stands where what they were given stood."""
+
+import copyreg
+import gc
+import pickle
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+import dataflow_model as dm
+from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.sinks import Record
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.garbage import collecting_rarely
+from dataflow_model.runners.engine.lanes import Integers, Intervals
+from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.local.runner import LocalResult
+from dataflow_model.values import NO_FIRING
+
+
+def run(p: dm.Pipeline, bundle: Bundle) -> dict[str, Bundle]:
+    """Run what is behind the source `rows`; return what arrives at each sink, by label."""
+    plan = p.plan()
+    cuts = frozenset(node.label for node in plan.nodes if isinstance(node, Write))
+    return Fragment(plan, "rows", cuts).run(bundle)
+
+
+def bundle_of(values: list[Any]) -> Bundle:
+    """Return elements as a source gives them, a second apart."""
+    places = np.arange(len(values))
+    return Bundle.fresh(values, Integers(places * 1_000_000), RowOrders.of_origin("rows:a", places), 0)
+
+
+def bare(bundle: Bundle) -> list[tuple[Any, int, Any, Any]]:
+    return list(zip(bundle.values, bundle.times, bundle.windows, bundle.orders, strict=True))
+
+
+def test_windows_behind_a_function_with_several_outputs_stay_columns() -> None:
+    p = dm.Pipeline()
+
+    def split(number: int) -> Iterator[Any]:
+        yield from [number] * (number % 3)
+        yield dm.TaggedOutput("odd", number) if number % 2 else number
+
+    main, odd = p | "rows" >> dm.Create([0]) | dm.FlatMap(split).with_outputs("odd", main="main")
+    into = dm.Window.into(dm.FixedWindows("2 seconds"))
+    _ = main | "main windows" >> into | "main sink" >> dm.io.Collect()
+    _ = odd | "odd windows" >> into | "odd sink" >> dm.io.Collect()
+    arrived = run(p, bundle_of(list(range(5))))
+    assert isinstance(arrived["main sink"].windows, Intervals)
+    assert isinstance(arrived["odd sink"].windows, Intervals)
+    assert [
+        (value, time // 1_000_000, int(window.start) // 1_000_000, order[1:])
+        for value, time, (window,), order in bare(arrived["main sink"])
+    ] == [
+        (0, 0, 0, (0, 0)),
+        (1, 1, 0, (1, 0)),
+        (2, 2, 2, (2, 0)),
+        (2, 2, 2, (2, 1)),
+        (2, 2, 2, (2, 2)),
+        (4, 4, 4, (4, 0)),
+        (4, 4, 4, (4, 1)),
+    ]
+    assert list(arrived["odd sink"].values) == [1, 3]
+    assert [order[1] for order in arrived["odd sink"].orders] == [1, 3]
+
+
+def test_an_output_with_an_event_time_of_its_own_moves_alone() -> None:
+    p = dm.Pipeline()
+
+    def delayed(number: int) -> list[Any]:
+        return [number, dm.TimestampedValue(-number, 60)]
+
+    _ = (
+        p
+        | "rows" >> dm.Create([0])
+        | dm.FlatMap(delayed)
+        | dm.Window.into(dm.FixedWindows("1 minute"))
+        | "sink" >> dm.io.Collect()
+    )
+    sink = run(p, bundle_of([1, 2]))["sink"]
+    assert [(value, time // 1_000_000, int(window.start) // 1_000_000) for value, time, (window,), _ in bare(sink)] == [
+        (1, 0, 0),
+        (-1, 60, 60),
+        (2, 1, 0),
+        (-2, 60, 60),
+    ]
+
+
+class Ends(dm.DoFn[Any, Any]):
+    """Gives each element with its window, and one more output at the end of the bundle."""
+
+    def process(self, element: Any, window: Any = dm.DoFn.WindowParam) -> Iterator[Any]:
+        yield element, int(window.start) // 1_000_000
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield "end"
+
+
+def test_what_a_function_gives_at_the_end_of_a_bundle_is_in_all_windows_of_the_last_element() -> None:
+    p = dm.Pipeline()
+    _ = (
+        p
+        | "rows" >> dm.Create([0])
+        | dm.Window.into(dm.SlidingWindows("2 seconds", "1 second"))
+        | dm.ParDo(Ends())
+        | "sink" >> dm.io.Collect()
+    )
+    sink = run(p, bundle_of(["a", "b"]))["sink"]
+    assert list(sink.values) == [("a", -1), ("a", 0), ("b", 0), ("b", 1), "end"]
+    assert [sorted(int(window.start) // 1_000_000 for window in windows) for windows in sink.windows] == [
+        [-1],
+        [0],
+        [0],
+        [1],
+        [0, 1],
+    ]
+
+
+def test_records_that_nobody_reads_are_not_made() -> None:
+    p = dm.Pipeline(runner=dm.LocalRunner())
+    _ = p | dm.Create([1, 2]) | dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    assert isinstance(result, LocalResult)
+    assert not isinstance(vars(result)["_collected"]["Collect"], list)
+    assert [record.value for record in result.collected("Collect")] == [1, 2]
+    assert result.collected("Collect") == result.collected("Collect")
+
+
+def test_the_threshold_of_the_garbage_collector_is_restored_when_the_last_run_ends() -> None:
+    before = gc.get_threshold()
+    entered, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with collecting_rarely():
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    with collecting_rarely():
+        thread.start()
+        entered.wait()
+        assert gc.get_threshold()[0] >= 10_000
+    assert gc.get_threshold()[0] >= 10_000
+    leave.set()
+    thread.join()
+    assert gc.get_threshold() == before
+
+
+def test_a_garbage_collector_that_is_off_stays_off() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(0)
+    try:
+        with collecting_rarely():
+            assert gc.get_threshold()[0] == 0
+        assert gc.get_threshold()[0] == 0
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_records_survive_pickling_and_those_of_earlier_versions_are_read() -> None:
+    window = dm.IntervalWindow(dm.EventTime(0), dm.EventTime(60))
+    record = Record("UA", dm.EventTime(7), window, NO_FIRING, True, (1, "a", 7), dm.ProcessingTime(9))
+    assert pickle.loads(pickle.dumps(record)) == record
+    assert type(pickle.loads(pickle.dumps(record)).event_time) is dm.EventTime
+    earlier = copyreg.__newobj__(Record)  # type: ignore[attr-defined] # as pickles of attrs classes make them
+    earlier.__setstate__({field.name: getattr(record, field.name) for field in attrs.fields(Record)})
+    assert earlier == record
