@@ -1,6 +1,6 @@
-"""The core with durable state: what it keeps of a key is made durable as the object engine does, and read back.
+"""The core with durable state, which has the same form as that of the object engine.
 
-The durable form of a key is a `StoredKey` of a `KeyState`, so a checkpoint does not say which engine has written it.
+The durable form of a key is a `StoredKey` of a `KeyState`, so a checkpoint does not show which engine has written it.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 __all__ = ["DurableMachine"]
 
 _KEPT: Final = 1 << 17
-"""So many cells take some 40 MB, beside the bytes of their keys."""
+"""This many cells take about 40 MB, in addition to the bytes of their keys."""
 
 
 class _StoredKeys:
-    """Every key as it was last made durable, and when those have to be looked at that are not in columns.
+    """The durable form of every key, and the deadlines of the keys that are not in columns.
 
     Args:
-        lines: how many clocks have deadlines.
+        lines: the number of clocks that have deadlines.
 
     Attributes:
-        entries: by encoded key.
+        entries: the stored keys, by encoded key.
     """
 
     def __init__(self, lines: int) -> None:
@@ -59,7 +59,7 @@ class _StoredKeys:
         self._deadlines: Deadlines[bytes] = Deadlines(lines + 1)
 
     def load(self, encoded: bytes) -> StoredKey | None:
-        """Return what is stored of a key, which is in columns from here on; `None` if it is already, or is new."""
+        """Return the stored form of a key that is loaded into columns; `None` if it is loaded already, or is new."""
         entry = self.entries.get(encoded)
         if entry is None or encoded in self._loaded:
             return None
@@ -68,14 +68,11 @@ class _StoredKeys:
         return entry
 
     def due(self, untils: Iterable[int]) -> list[bytes]:
-        """Return the keys outside the columns that are due on some line, by the line's clock.
-
-        Whoever asks loads them.
-        """
+        """Return the keys outside the columns with a deadline up to the clock of a line; the caller loads them."""
         return [encoded for line, until in enumerate(untils) for encoded in self._deadlines.take(line, until)]
 
     def store(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in what has become of keys in columns; `None` for those that are gone."""
+        """Store changed keys that are in columns, with `None` for those that were removed."""
         for encoded, entry in changes.items():
             if entry is None:
                 self.entries.pop(encoded)
@@ -85,7 +82,7 @@ class _StoredKeys:
                 self._loaded.add(encoded)
 
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
-        """Take in what has become of keys elsewhere; nothing is in columns."""
+        """Store keys that another process has changed; no key may be in columns."""
         for encoded, entry in changes.items():
             if entry is None:
                 self.entries.pop(encoded)
@@ -95,17 +92,17 @@ class _StoredKeys:
                 self._wait(encoded, entry)
 
     def unload(self) -> None:
-        """Note that no key is in columns any more."""
+        """Record that all keys have been removed from the columns."""
         for encoded in self._loaded:
             self._wait(encoded, self.entries[encoded])
         self._loaded.clear()
 
     def hold(self) -> int | None:
-        """Return the earliest event time of what is still to come of the keys outside the columns."""
+        """Return the earliest event time of pending output of the keys outside the columns."""
         return self._deadlines.first(self._lines)
 
     def next_dues(self) -> Dues:
-        """Return when a key outside the columns is next due on each line."""
+        """Return the next deadline of the keys outside the columns, for each line."""
         return tuple(map(self._deadlines.first, range(self._lines)))
 
     def _wait(self, encoded: bytes, entry: StoredKey) -> None:
@@ -113,13 +110,13 @@ class _StoredKeys:
 
 
 class _DurableGrouping(CoreGrouping):
-    """A grouping whose keys are read back from what is stored of them as their elements arrive.
+    """A grouping that loads stored keys into columns when their elements arrive.
 
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
-        stored: what is stored.
-        thaw: turns a stored key's bytes into its state.
+        stored: the stored keys.
+        thaw: decodes the bytes of a stored key to its state.
         takes_back: whether its input may contain retractions.
     """
 
@@ -141,7 +138,7 @@ class _DurableGrouping(CoreGrouping):
         self.keys.fresh = []
 
     def load(self, keys: Iterable[bytes]) -> None:
-        """Read keys back that are stored and not in columns."""
+        """Load keys that are stored but not in columns."""
         states: dict[int, KeyState] = {}
         for encoded in keys:
             entry = self._stored.load(encoded)
@@ -155,14 +152,14 @@ class _DurableGrouping(CoreGrouping):
             self.machine.cells.forget_touched()
 
     def recycle(self) -> None:
-        """Forget the last chunk, and remember which keys it has changed."""
+        """Release the last chunk, and record which keys it has changed."""
         self._note_touched()
         super().recycle()
 
     def take_changes(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return what has become of the keys that have changed since the last call; `None` for those that are gone.
+        """Return the keys that have changed since the last call, with `None` for those that were removed.
 
-        Keys that came and went in between are left out.
+        Keys that were both created and removed since then are left out.
         """
         self.recycle()
         encoded = {number: key for key in self._touched if (number := self.keys.find(key)) is not None}
@@ -174,15 +171,15 @@ class _DurableGrouping(CoreGrouping):
         return changes
 
     def is_changed(self) -> bool:
-        """Tell whether keys have changed since their changes were last taken."""
+        """Return whether keys have changed since the changes were last taken."""
         return bool(self._touched) or self.machine.cells.touched_count > 0
 
     def is_larger_than(self, cells: int) -> bool:
-        """Tell whether there are columns for more cells than that, or as many windows of users' classes."""
+        """Return whether there are columns for more cells than this, or this many windows of users' classes."""
         return self.machine.cells.used > cells or len(self._windows) > cells
 
     def waits_for(self, names: Iterable[str]) -> bool:
-        """Tell whether the trigger waits for one of some signals."""
+        """Return whether the trigger waits for one of these signals."""
         return not self._signals.keys().isdisjoint(names)
 
     def _admit(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
@@ -199,19 +196,19 @@ class _DurableGrouping(CoreGrouping):
 
 
 class DurableMachine(CoreMachine):
-    """One grouping on one shard, run by the core, whose state is made durable; see `plan.compiled`.
+    """One grouping on one shard, run by the core, with durable state; see `plan.compiled`.
 
-    What is stored of a key stays in memory as bytes, whatever else happens to the key: a host may ask for it at any
-    time. Its cells are made when an element or a deadline first touches it, and stay in columns after a commit, so that
-    a key that is busy is not decoded in every micro-batch. Once there are too many cells all of them are dropped.
+    The stored form of every key stays in memory as bytes, because a host may ask for it at any time. The cells of a key
+    are created when an element or a deadline first needs them, and stay in columns after a commit, so that a busy key
+    is not decoded in every micro-batch. If there are too many cells after a commit, all of them are discarded.
 
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
-        thaw: turns a stored key's bytes into its state.
-        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        thaw: decodes the bytes of a stored key to its state.
+        percentiles: the percentiles below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may contain retractions.
-        kept: how many cells may stay in columns after a commit.
+        kept: the number of cells that may stay in columns after a commit.
     """
 
     def __init__(
@@ -240,7 +237,7 @@ class DurableMachine(CoreMachine):
         return produced
 
     def _load_due(self, chunk: Chunk) -> None:
-        """Read back the keys that a deadline or a signal of a chunk concerns; those of its elements follow."""
+        """Load the keys with a deadline in a chunk, or waiting for one of its signals; those of its elements follow."""
         advanced = WatermarkLane.of(chunk.watermarks).advanced(self.watermarks)
         reached = advanced[-1] if len(advanced) else self.watermarks
         further = reached.further(self._width)
@@ -255,26 +252,26 @@ class DurableMachine(CoreMachine):
     # What a host reads off -----------------------------------------------------------------------------------------
 
     def output_watermarks(self) -> Watermarks:
-        """Return the input's watermarks, held by what is still to come."""
+        """Return the input's watermarks, held back by pending output."""
         hold = self._stored.hold()
         held = self.watermarks.held(self._core.machine.held())
         return held if hold is None else held.held(hold)
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return at which watermark, and at which time of the clock, something next happens by itself."""
+        """Return the next watermark, and the next time of the clock, at which a timer or an expiry is due."""
         event, clock = super().next_moments()
         dues = self._stored.next_dues()
         event_dues = [event, *(due for line, due in enumerate(dues) if line != CLOCK)]
         return earliest(event_dues), earliest([clock, dues[CLOCK]])
 
     def state_size(self) -> tuple[int, int] | None:
-        """Return how many keys are stored, and how many bytes they have."""
+        """Return the number of stored keys, and their size in bytes."""
         return len(self._stored.entries), self._stored.entries.bytes
 
     # Durable state -------------------------------------------------------------------------------------------------
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
-        """Return the keys that have changed since the last call, `None` for those that are gone."""
+        """Return the keys that have changed since the last call, with `None` for those that were removed."""
         changes = self._grouping.take_changes(freeze)
         self._stored.store(changes)
         if self._grouping.is_larger_than(self._kept):
@@ -282,11 +279,11 @@ class DurableMachine(CoreMachine):
         return changes
 
     def stored(self, name: bytes) -> Any:
-        """Return what is stored of a key; `None` where there is nothing."""
+        """Return the stored form of a key; `None` if there is none."""
         return self._stored.entries.get(name)
 
     def apply(self, changes: Mapping[bytes, Any]) -> None:
-        """Take in keys that another process has made durable, `None` for those that are gone."""
+        """Apply keys that another process has made durable, with `None` for those that were removed."""
         assert not self._grouping.is_changed(), f"{self.label!r} has changes that are not durable"  # noqa: S101
         self._drop_columns()
         self._stored.apply(changes)
@@ -296,11 +293,11 @@ class DurableMachine(CoreMachine):
         return keys_of_share(parts, share)
 
     def resume(self, whole: Any) -> None:
-        """Refuse: everything is kept by key."""
+        """Raise an error: all state is by key."""
         raise AssertionError(f"{self.label!r} keeps nothing but its keys, got {whole!r}")
 
     def _drop_columns(self) -> None:
-        """Go on without any cell in columns, with the clocks where they are."""
+        """Discard all cells in columns, and keep the clocks."""
         position = self.position()
         self._core = self._grouping = self._make()
         self._stored.unload()

@@ -1,4 +1,4 @@
-"""Values from the log: the accumulators of any combiner, one operation after the other."""
+"""Values from the log: folds the accumulators of any combiner, one operation after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["PythonFold"]
 
 
 class PythonFold:
-    """A combiner's accumulators by slot, and by standing entry the values that have been emitted.
+    """The accumulators of a combiner by slot, and the emitted values by standing entry.
 
     Args:
         combine: the combiner.
@@ -43,7 +43,7 @@ class PythonFold:
         self._standing: dict[int, Any] = {}
 
     def take_over(self, accumulators: Sequence[Any], standing: Sequence[Any]) -> None:
-        """Go on from what another fold has, by slot and by standing entry; 0 is the accumulator of nothing."""
+        """Continue from the values of another fold, by slot and by standing entry; 0 is an empty accumulator."""
         self._accumulators = {slot: accumulator for slot, accumulator in enumerate(accumulators) if accumulator}
         self._standing = dict(enumerate(standing))
 
@@ -58,7 +58,7 @@ class PythonFold:
         Args:
             log: the operations of a chunk.
             values: the elements by row.
-            panes: how many panes the log makes.
+            panes: the number of panes in the log.
         """
         combine, accumulators, standing = self._combine, self._accumulators, self._standing
         begin, end = self._folded, log.count
@@ -107,7 +107,7 @@ class PythonFold:
         return self._standing[entry]
 
     def restore(self, accumulators: Mapping[int, Any], standing: Mapping[int, Any]) -> None:
-        """Take in accumulators by slot and emitted values by standing entry, from durable state."""
+        """Restore accumulators by slot and emitted values by standing entry from durable state."""
         self._accumulators.update(accumulators)
         self._standing.update(standing)
 

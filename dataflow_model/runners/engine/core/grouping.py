@@ -1,4 +1,4 @@
-"""One grouping on one shard, run by the core: chunks of events go in, panes in columns come out."""
+"""One grouping on one shard, run by the core: it turns chunks of events into panes in columns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = ["Chunk", "CoreGrouping", "Panes"]
 _FIRST: Final = int(MIN_TIMESTAMP)
 _LATEST: Final = int(MAX_TIMESTAMP)
 _BOUND: Final = 2.0**61
-"""Sums stay below it, with room to spare for what is lost when a bound is computed in floating point."""
+"""The bound of sums, with a margin for the error of computing it in floating point."""
 
 
 @attrs.frozen(eq=False)
@@ -51,13 +51,13 @@ class Chunk:
     """Instants in order, and the elements in each.
 
     Attributes:
-        keys: by row; a column where all are alike, see `Pairs.keys_are_alike`.
-        values: by row; an array of 64-bit integers where the values are that.
+        keys: the keys by row; a column if all are alike, see `Pairs.keys_are_alike`.
+        values: the values by row; an array if all are 64-bit integers.
         elements: the rows in each of their windows.
-        clock, watermark, closes, until: by instant: the clocks, whether its tick is complete, and how many elements
-            there are up to its end.
-        further: by percentile of the watermark below 100 that the trigger waits for, then by instant.
-        signals: by instant, the names of those that take effect at its beginning.
+        clock, watermark, closes, until: by instant: the clocks, whether its tick is complete, and the number of
+            elements up to its end.
+        further: the values of the watermark's percentiles below 100 that the trigger waits for, then by instant.
+        signals: by instant, the names of the signals that take effect at its beginning.
     """
 
     keys: Sequence[Any] | pa.ChunkedArray
@@ -73,17 +73,17 @@ class Chunk:
 
 @attrs.frozen(eq=False)
 class Panes:
-    """What a grouping has emitted, in columns, in the total order of events.
+    """The panes that a grouping has emitted, in columns, in the total order of events.
 
     Attributes:
-        values: what each pane holds.
+        values: the value of each pane.
         instant: the place of each pane's instant in the chunk.
-        phase, at, number: what caused it, as in `bundle.Order`; `at` is a row if an element did, else a deadline.
-        cause_start, cause_end, cause_kind: the window whose timer caused it.
-        emission: names the firing of a retraction and of what replaces it, among those of the cause; else −1.
-        key, start, end, kind, index, on_time_index, flags, time, produced: the rest.
-        hold: by instant, the earliest event time of what is still to come; +∞ if there is nothing.
-        shown: the keys as they are shown, where equal keys may look different; else `KeyTable.shown` has them.
+        phase, at, number: its cause, as in `order.Order`; `at` is a row if the cause is an element, else a deadline.
+        cause_start, cause_end, cause_kind: the window whose timer is the cause.
+        emission: for a retraction and its replacement, the number of the firing among those of the cause; else −1.
+        key, start, end, kind, index, on_time_index, flags, time, produced: the other attributes of each pane.
+        hold: by instant, the earliest event time of pending output; +∞ if there is none.
+        shown: the representation of each pane's key, if equal keys may differ in it; otherwise see `KeyTable.shown`.
     """
 
     values: Sequence[Any] | NDArray[np.int64]
@@ -120,12 +120,12 @@ class CoreGrouping:
         takes_back: whether its input may contain retractions.
 
     Attributes:
-        program: the trigger.
+        program: the program of the trigger.
         keys: the keys by number.
         machine: the compiled machine.
-        percentiles: those of the watermark below 100 that the trigger waits for, lowest first.
+        percentiles: the percentiles of the watermark below 100 that the trigger waits for, lowest first.
         numbers: the number of each row's key, until `recycle`.
-        fold: what calls the combiner.
+        fold: the object that calls the combiner.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class CoreGrouping:
         return number
 
     def window(self, start: int, end: int, kind: int) -> Window:
-        """Return the window of these bounds and this kind."""
+        """Return the window with these bounds and this kind."""
         if kind == INTERVAL_KIND:
             return interval(start, end)
         return GLOBAL_WINDOW if kind == GLOBAL_KIND else self._windows[kind - GLOBAL_KIND - 1]
@@ -188,7 +188,7 @@ class CoreGrouping:
         return self._panes(chunk, live, np.frombuffer(hold, np.int64))
 
     def run_by_key(self, chunk: Chunk) -> Panes:
-        """Run all that some keys have, one key after the other: the watermark follows its rows, then goes to +∞.
+        """Run all elements of some keys, one key after the other: the watermark follows its rows, then advances to +∞.
 
         Args:
             chunk: its rows are the instants, and `watermark` the event time of each; `closes` marks a key's first row.
@@ -203,7 +203,7 @@ class CoreGrouping:
         return self._panes(chunk, {}, np.empty(0, np.int64))
 
     def _begin(self, chunk: Chunk) -> list[array[int]]:
-        """Return a chunk's elements as the machine takes them."""
+        """Return a chunk's elements in the form for the machine."""
         self.fold.begin()
         self._values = chunk.values
         numbers = self._admit(chunk.keys)
@@ -211,13 +211,13 @@ class CoreGrouping:
         return list(map(_column, (numbers[of.row], of.start, of.end, of.kind, of.time, of.row, of.replaces)))
 
     def _admit(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
-        """Return the numbers of a chunk's keys, with room made for them."""
+        """Return the numbers of a chunk's keys, after making room for them."""
         numbers = self.numbers = self.keys.numbers(keys)
         self.machine.cells.admit_keys(len(self.keys))
         return numbers
 
     def recycle(self) -> None:
-        """Forget the last chunk, once its panes have been taken: the numbers of keys without cells are used again."""
+        """Release the last chunk after its panes were taken, so that numbers of keys without cells can be reused."""
         cells = self.machine.cells
         touched = np.concatenate([self.numbers, _taken(cells.keys_freed, cells.freed_count)])
         self.keys.release(touched[_taken(cells.cells_of_key, len(self.keys))[touched] == 0])
@@ -227,7 +227,7 @@ class CoreGrouping:
     def _numbered(
         self, signals: Sequence[Collection[str]] | None, instants: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of the signals that the trigger waits for, and how many there are up to each instant."""
+        """Return the numbers of the signals that the trigger waits for, and their count up to each instant."""
         self._several_signals = False
         if not signals or not self._signals:
             return np.empty(0, np.int64), np.zeros(instants, np.int64)
@@ -237,19 +237,19 @@ class CoreGrouping:
         return np.array([number for numbers in waited for number in numbers], np.int64), until
 
     def stand_at(self, watermark: int, clock: int, percentiles: Sequence[int]) -> None:
-        """Set the clocks; `percentiles` are those that the trigger waits for."""
+        """Set the clocks, and the percentiles that the trigger waits for."""
         self.machine.stand_at(watermark, clock)
         for number, percentile in enumerate(percentiles):
             self.machine.trees.now[CLOCK_LINE + 1 + number] = percentile
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return when a timer, or an expiry, is next due in event time and on the processing clock."""
+        """Return the next times at which a timer or an expiry is due, in event time and on the processing clock."""
         machine = self.machine
         clock = machine.first_due(CLOCK_LINE)
         event = None
         if machine.reopened_count:
             event = _FIRST
-        elif machine.cells.live:  # each waits for its expiry at least
+        elif machine.cells.live:  # each cell waits at least for its expiry
             event = min(machine.first_due(line) for line in range(machine.lines) if line != CLOCK_LINE)
         return event, clock if clock < _LATEST else None
 
@@ -264,7 +264,7 @@ class CoreGrouping:
         return sums
 
     def standing_values(self, entries: Sequence[int]) -> list[Any]:
-        """Return what has been emitted and stands."""
+        """Return the emitted values that have not been retracted."""
         if self._sums is None:
             return list(map(self.fold.standing_value, entries))
         self._admit_sums()
@@ -272,7 +272,7 @@ class CoreGrouping:
         return sums
 
     def restore_values(self, accumulators: Mapping[int, Any], standing: Mapping[int, Any]) -> None:
-        """Take in accumulators by slot and emitted values by standing entry, from durable state."""
+        """Restore accumulators by slot and emitted values by standing entry from durable state."""
         if self._sums is not None:
             sums = _whole_numbers([*accumulators.values(), *standing.values()])
             if sums is None or not self._fit(sums, np.arange(len(sums))):
@@ -290,7 +290,7 @@ class CoreGrouping:
         self._sums.admit(self.machine.cells.used, self.machine.standing.panes.count)
 
     def _live(self) -> dict[int, int]:
-        """Return the key of each slot in use, if it matters how a key is shown."""
+        """Return the key of each slot in use, if equal keys may have different representations."""
         if not self.keys.varied:
             return {}
         keys = _taken(self.machine.cells.key, self.machine.cells.used)
@@ -301,8 +301,8 @@ class CoreGrouping:
 
         Args:
             chunk: the chunk.
-            live: the key of each slot that was in use before, if it matters how a key is shown.
-            hold: by instant, the earliest event time of what is still to come.
+            live: the key of each slot that was in use before, if equal keys may have different representations.
+            hold: by instant, the earliest event time of pending output.
         """
         panes = _taken(self.machine.panes.key, self.machine.panes.count)
         shown = None
@@ -327,22 +327,22 @@ class CoreGrouping:
         return np.frombuffer(emitted, np.int64)
 
     def _folded(self) -> list[Any]:
-        """Call the combiner for what has been logged, and return the value of each pane so far."""
+        """Call the combiner for the logged operations, and return the value of each pane so far."""
         values: Any = self._values
         if isinstance(values, np.ndarray):
             values = self._values = values.tolist()
         return self.fold.fold(self.machine.log, values, self.machine.panes.count)
 
     def _keeps(self, slot: int) -> bool:
-        """Tell whether a combiner that keeps its inputs has any of a cell."""
+        """Return whether a combiner that keeps its inputs has an input of a cell."""
         self._folded()
         return bool(self.fold.accumulator(slot))
 
     def _fit(self, values: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
-        """Tell whether the sums in arrays stay within their bound, whatever comes of these elements.
+        """Return whether the sums in arrays remain within their bound, in whatever windows these elements are.
 
-        Merging sums, and clearing one, adds nothing to what all of them come to. What was once added is counted until
-        the bound is reached; only then the sums that there are are added up anew.
+        Merging and clearing sums does not increase their total. All values ever added are counted until the bound is
+        reached; only then the total of the existing sums is computed again.
         """
         more = float(np.abs(values.astype(np.float64))[rows].sum())
         if self._largest + more >= _BOUND:
@@ -353,7 +353,7 @@ class CoreGrouping:
         return self._largest < _BOUND
 
     def _leave_arrays(self) -> None:
-        """Go on with Python's numbers, which have no bound and may be of any kind."""
+        """Continue with Python's numbers, which have no bound and may be of any type."""
         assert self._sums is not None  # noqa: S101 - called only where there are sums in arrays
         self.fold.take_over(list(self._sums.sums), list(self._sums.standing))
         self._sums = None
@@ -361,7 +361,7 @@ class CoreGrouping:
     def _ordered(
         self, values: Sequence[Any] | NDArray[np.int64], shown: list[Any] | None, hold: NDArray[np.int64]
     ) -> Panes:
-        """Return the panes in the total order of events: those of one event by what caused them."""
+        """Return the panes in the total order of events, those of one event in the order of their causes."""
         panes, causes = self.machine.panes, self.machine.causes
         cause = _taken(panes.cause, panes.count)
         phase = _taken(causes.phase, causes.count)
@@ -409,11 +409,11 @@ class CoreGrouping:
         )
 
     def _counted_on(self, cause: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many emissions each pane's cause had before: two signals of an instant are one to a window.
+        """Return how many emissions each pane's cause had before: two signals of an instant are one cause for a window.
 
         Args:
-            cause: of each pane, in order.
-            number: of each pane among those of its cause.
+            cause: the cause of each pane, in order.
+            number: the number of each pane among those of its cause.
         """
         causes = self.machine.causes
         columns = (causes.instant, causes.phase, causes.at, causes.key, causes.start, causes.end, causes.kind)
@@ -428,7 +428,7 @@ class CoreGrouping:
         return further
 
     def _cause_ranks(self) -> NDArray[np.int64]:
-        """Return where each cause stands: by event, then deadline, window end, start, encoded window, encoded key."""
+        """Return the rank of each cause: by event, deadline, window end, start, encoded window and encoded key."""
         causes = self.machine.causes
         count = causes.count
         key, start, end, kind = (_taken(of, count) for of in (causes.key, causes.start, causes.end, causes.kind))
@@ -456,7 +456,7 @@ def _whole_numbers(values: Sequence[Any] | NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _column(values: NDArray[np.int64]) -> array[int]:
-    """Return an array as a column, whose elements are Python numbers where the core runs uncompiled."""
+    """Return an array as a column, whose elements are Python numbers if the core runs uncompiled."""
     column = array("q")
     column.frombytes(np.ascontiguousarray(values, np.int64).view(np.uint8).data)
     return column

@@ -1,6 +1,6 @@
-"""The core as a machine of a stage: chunks and buckets of elements go in, panes come out.
+"""The core as a machine of a stage: it turns chunks and buckets of elements into panes.
 
-It gives what `engine.grouping` gives, element for element and in the same order.
+It emits the same panes as `engine.grouping`, in the same order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["CoreMachine"]
 
 _FEW: Final = 20_000
-"""A bucket is run in parts of at least so many elements, which bounds the cells that there are at a time."""
+"""A bucket is run in parts of at least this many elements, which limits the number of cells at a time."""
 _NO_ROW: Final = -1
 _SPARSE: Final = 8
 _PAIR: Final = 2
@@ -67,19 +67,19 @@ _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTim
 
 
 class CoreMachine:
-    """One grouping on one shard, run by the core, whose state is not made durable; see `plan.compiled` and `durable`.
+    """One grouping on one shard, run by the core, without durable state; see `plan.compiled` and `durable`.
 
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
-        percentiles: those below 100 that any trigger of the plan waits for, in order.
+        percentiles: the percentiles below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may contain retractions.
-        core: what runs it, if that is more than a `CoreGrouping`.
+        core: the grouping to run, if it is a subclass of `CoreGrouping`.
 
     Attributes:
-        label: the grouping's.
-        counters: what has been counted, by name.
-        watermarks: those of the input.
+        label: the label of the grouping.
+        counters: the counters, by name.
+        watermarks: the watermarks of the input.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class CoreMachine:
         return produced
 
     def _run_keys(self, elements: Bundle, firsts: Sequence[int], slowest: SlowestKeys) -> Bundle:
-        """Run some keys whose rows follow one another; `firsts` are the places where each begins."""
+        """Run some keys whose rows are consecutive; `firsts` are the places of their first rows."""
         began = time.perf_counter()
         bounds = list(itertools.pairwise([*firsts, len(elements)]))
         elements.orders = [order for begin, end in bounds for order in rising(elements.orders[begin:end])]
@@ -190,7 +190,7 @@ class CoreMachine:
         return output
 
     def _run(self, columns: ColumnChunk, bundle: Bundle, run: Callable[[ColumnChunk], Panes]) -> Panes:
-        """Run a chunk, count what it did, and report what functions of the user's raise."""
+        """Run a chunk, add to the counters, and report exceptions of users' functions."""
         machine = self._core.machine
         before = [getattr(machine, name) for name in _DROPPED]
         machine.begin(ELEMENT, _NO_ROW)
@@ -270,7 +270,7 @@ class CoreMachine:
             self.counters[name] += count
 
     def _note_slowest(self, seconds: float) -> None:
-        """Have the tally know the keys with most elements: a chunk's time is shared out by their number."""
+        """Record the keys with the most elements in the tally: a chunk's time is divided by number of elements."""
         tally, rows = current(), self._core.numbers
         if tally is None or not len(rows):
             return
@@ -282,7 +282,7 @@ class CoreMachine:
     # Errors --------------------------------------------------------------------------------------------------------
 
     def _reported(self, error: Exception, elements: Sequence[Any]) -> Exception:
-        """Return what to raise in place of an error: it names the element, or else the window, that was at hand."""
+        """Return the error to raise in place of another, which names the current element or window."""
         core, machine = self._core, self._core.machine
         log, place = machine.log, core.fold.place
         if place:
@@ -316,37 +316,37 @@ class CoreMachine:
     # What a host reads off -----------------------------------------------------------------------------------------
 
     def output_watermarks(self) -> Watermarks:
-        """Return the input's watermarks, held by what is still to come."""
+        """Return the input's watermarks, held back by pending output."""
         return self.watermarks.held(self._hold)
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return at which watermark, and at which time of the clock, something next happens by itself."""
+        """Return the next watermark, and the next time of the clock, at which a timer or an expiry is due."""
         return self._core.next_moments()
 
     def position(self) -> dict[str, Any]:
-        """Return its clocks, for `stand_at`."""
+        """Return the clocks, for `stand_at`."""
         machine = self._core.machine
         further = self.watermarks.further(self._width)
         return {"watermark": self.watermarks.low, "clock": int(machine.clock), "percentiles": further}
 
     def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
-        """Set its clocks, as `position` gave them."""
+        """Set the clocks to a `position`."""
         self.watermarks = Watermarks.of(watermark, percentiles)
         further = self.watermarks.further(self._width)
         self._core.stand_at(watermark, clock, [further[line] for line in self._lines])
 
     def state_size(self) -> tuple[int, int] | None:
-        """Return how many keys there are; none of them is settled."""
+        """Return the number of keys, none of which is settled."""
         return self._core.keys.in_use(), 0
 
     def tear_down(self) -> None:
-        """Let the combiner go."""
+        """Tear down the combiner."""
         self._lifetime.tear_down()
 
     # Durable state: there is none ----------------------------------------------------------------------------------
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
-        """Refuse: only machines whose state is made durable are asked for it."""
+        """Raise an error: this machine has no durable state."""
         raise AssertionError(f"{self.label!r} keeps no durable state, so {freeze!r} has nothing to freeze")
 
     def stored(self, name: bytes) -> Any:
@@ -354,14 +354,14 @@ class CoreMachine:
         del name
 
     def apply(self, changes: Mapping[bytes, Any]) -> None:
-        """Take in no entries."""
+        """Apply no entries."""
         assert not changes, f"{self.label!r} keeps no durable state"  # noqa: S101
 
     def whole(self) -> Any:
         """Return nothing."""
 
     def resume(self, whole: Any) -> None:
-        """Refuse: there is nothing to go on with."""
+        """Raise an error: `whole` returns nothing to resume from."""
         raise AssertionError(f"{self.label!r} keeps no durable state, got {whole!r}")
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
@@ -371,7 +371,7 @@ class CoreMachine:
 
 
 def _counted(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each of some numbers once, in order, and how often it is there."""
+    """Return the distinct numbers in order, and how often each occurs."""
     if int(numbers.max()) > _SPARSE * len(numbers):
         return np.unique(numbers, return_counts=True)
     counts = np.bincount(numbers)

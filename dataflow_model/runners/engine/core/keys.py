@@ -1,4 +1,4 @@
-"""Which number stands for which key."""
+"""Numbers for keys."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["KeyTable"]
 
 _PLAIN: Final = frozenset({int, str, bytes})
-"""Types whose values are the same key just if they are equal."""
+"""Types for which two values are the same key exactly if they are equal."""
 _ONE_WAY: Final = frozenset({int, str, bytes, bool, type(None)})
-"""Types whose equal values look the same."""
+"""Types for which equal values have the same representation."""
 
 
 class KeyTable:
-    """Numbers for keys, given out when a key is first seen and taken back when it has no cells left.
+    """Assigns a number to each key when it is first seen, and reuses the number when the key has no cells left.
 
     Attributes:
-        shown: the keys by number, each as it is shown in the output.
+        shown: the keys by number, as they appear in the output.
         encoded: the keys by number, as bytes.
-        varied: whether a key has come that may look different from one that is equal to it.
-        fresh: the numbers that keys got since it was last emptied, if somebody asks for them with a list.
+        varied: whether there is a key that an equal key may represent differently.
+        fresh: the numbers assigned since the list was last emptied; `None` if they are not recorded.
 
     Example:
         >>> table = KeyTable()
@@ -55,7 +55,7 @@ class KeyTable:
         self._ranks: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
-        """Return how many numbers have been given out, those taken back included."""
+        """Return how many numbers have been assigned, including those that can be reused."""
         return len(self.shown)
 
     def in_use(self) -> int:
@@ -108,7 +108,7 @@ class KeyTable:
         return self._numbers.get(encoded)
 
     def show_as(self, number: int, key: Any) -> None:
-        """Show a key as it looked when the first of its cells was opened."""
+        """Set the representation of a key to that of the element that opened the first of its cells."""
         self.shown[number] = key
         self.varied = self.varied or not _looks_one_way(key)
 
@@ -120,7 +120,7 @@ class KeyTable:
         live: Mapping[int, int],
         panes: NDArray[np.int64],
     ) -> list[Any]:
-        """Return the key of each pane as it is shown: as the element looked that opened the first of its cells.
+        """Return the key of each pane in the representation of the element that opened the first of its cells.
 
         Args:
             log: the operations of a chunk.
@@ -152,7 +152,7 @@ class KeyTable:
         return shown
 
     def release(self, numbers: NDArray[np.int64]) -> None:
-        """Take back numbers: their keys have no cells left."""
+        """Release numbers whose keys have no cells left."""
         for number in np.unique(numbers).tolist():
             encoded = self.encoded[number]
             if self._numbers.pop(encoded, None) is not None:
@@ -163,7 +163,7 @@ class KeyTable:
                 self.shown[number], self.encoded[number] = None, b""
 
     def ranks(self) -> NDArray[np.int64]:
-        """Return where each number's key stands among the encoded keys."""
+        """Return the rank of each number's key among the encoded keys."""
         if self._ranks is None:
             order = sorted(range(len(self.encoded)), key=self.encoded.__getitem__)
             self._ranks = np.empty(len(order), np.int64)
@@ -172,7 +172,7 @@ class KeyTable:
 
 
 def _looks_one_way(key: Any) -> bool:
-    """Tell whether every key that is equal to this one is shown as this one is.
+    """Return whether every key that is equal to this one has the same representation.
 
     Example:
         >>> _looks_one_way(("UA", 7)), _looks_one_way((0.0, 7))  # -0.0 in its place is the same key

@@ -1,4 +1,4 @@
-"""What a bundle says of panes that the core has emitted, as columns: infos and orders that are made when looked at."""
+"""The infos and orders of panes that the core has emitted, as columns whose items are created when they are read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["PANE_TIMINGS", "PaneInfos", "PaneOrders", "PaneUpdates", "info_of_pane"]
 
 PANE_TIMINGS: Final = {0: PaneTiming.EARLY, PANE_ON_TIME: PaneTiming.ON_TIME, PANE_LATE: PaneTiming.LATE}
-"""The timing of a pane by those of its flags that say it."""
+"""The timing of a pane, by its flags for timing."""
 
 
 def info_of_pane(flags: int, index: int, on_time_index: int, trigger: str) -> PaneInfo:
@@ -52,8 +52,8 @@ class PaneInfos(Lane[PaneInfo]):
     """The infos of panes of one grouping.
 
     Attributes:
-        flags, indexes, on_time_indexes: of each pane.
-        trigger: the grouping's, for panes that it has fired.
+        flags, indexes, on_time_indexes: the values of each pane.
+        trigger: the trigger of the grouping, for panes that it has fired.
 
     Example:
         >>> infos = PaneInfos(np.array([PANE_FIRST, PANE_ON_TIME]), np.array([0, 1]), np.array([-1, 0]), "Always()")
@@ -76,7 +76,7 @@ class PaneInfos(Lane[PaneInfo]):
         return len(self.flags)
 
     def items(self) -> Iterator[PaneInfo]:
-        """Return an iterator over the infos; equal ones are one object."""
+        """Return an iterator over the infos; equal infos are the same object."""
         made: dict[tuple[int, int, int], PaneInfo] = {}
         columns = (self.flags.tolist(), self.indexes.tolist(), self.on_time_indexes.tolist())
         for place in zip(*columns, strict=True):
@@ -99,7 +99,7 @@ class PaneInfos(Lane[PaneInfo]):
         return self._at(np.asarray(rows, np.int64))
 
     def joined(self, other: Lane[Any]) -> PaneInfos | None:
-        """Return the infos of both, if they are of one trigger."""
+        """Return the infos of both, if they have the same trigger."""
         if not isinstance(other, PaneInfos) or other.trigger != self.trigger:
             return None
         return PaneInfos(
@@ -119,13 +119,13 @@ class PaneInfos(Lane[PaneInfo]):
 
 
 class PaneOrders(OrderLane):
-    """Where the panes of a chunk stand.
+    """The orders of the panes of a chunk.
 
     Args:
         panes: the panes, in order.
-        inputs: where each row of the chunk stands.
-        window: returns the window of some bounds and a kind.
-        keys: by number, the encoded keys.
+        inputs: the orders of the rows of the chunk.
+        window: returns the window with given bounds and kind.
+        keys: the encoded keys, by number.
     """
 
     def __init__(
@@ -143,9 +143,9 @@ class PaneOrders(OrderLane):
         self._elements = taken(inputs, panes.at[of_elements])
         self._deadlines, kinds = panes.at[of_timers], panes.cause_kind[of_timers]
         self._starts, self._ends = panes.cause_start[of_timers], panes.cause_end[of_timers]
-        kinds = np.where(kinds < 0, ~kinds, kinds)  # as a reopened window's is
+        kinds = np.where(kinds < 0, ~kinds, kinds)  # the kind of a reopened window is negative
         self._windows: dict[int, bytes] = {}
-        """By kind, what tells a window apart that is more than its bounds."""
+        """By kind, the encoding of windows that have more than bounds."""
         for timer in np.flatnonzero(kinds > GLOBAL_KIND).tolist():
             start, end, kind = int(self._starts[timer]), int(self._ends[timer]), int(kinds[timer])
             self._windows[kind] = encode_window(window(start, end, kind))
@@ -156,29 +156,29 @@ class PaneOrders(OrderLane):
         return len(self._ranks)
 
     def bare(self) -> Iterator[tuple[Any, ...]]:
-        """Return the phase, what caused each in it, and its number among what that has caused."""
+        """Return for each pane its phase, its cause in the phase, and its number among the panes with this cause."""
         elements = iter(taken(self._elements, self._causes[self._phases == ELEMENT]))
         columns = (self._phases, self._causes, self._numbers)
         for phase, cause, number in zip(*(column.tolist() for column in columns), strict=True):
             yield (phase, *next(elements), number) if phase == ELEMENT else (phase, self._timers[cause], number)
 
     def bare_item(self, row: int) -> tuple[Any, ...]:
-        """Return the same of one."""
+        """Return the same for one pane."""
         phase, cause = int(self._phases[row]), int(self._causes[row])
         causes = self._elements[cause] if phase == ELEMENT else (self._timers[cause],)
         return (phase, *causes, int(self._numbers[row]))
 
     def keys(self) -> list[NDArray[np.int64]]:
-        """Return the places in the order in which they came."""
+        """Return the ranks of the panes in the total order, as the only sort key."""
         return [self._ranks]
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
-        """Keep some."""
+        """Keep only the orders at these places."""
         self._phases, self._causes = self._phases[places], self._causes[places]
         self._numbers, self._ranks = self._numbers[places], self._ranks[places]
 
     def joined(self, other: Lane[Any]) -> PaneOrders | None:
-        """Return nothing: panes of different chunks compare only one by one."""
+        """Return `None`: panes of different chunks can be compared only one by one."""
         del other
         return None
 
@@ -195,14 +195,14 @@ class PaneOrders(OrderLane):
 
 
 class PaneUpdates(UpdateColumns):
-    """What panes have to do with values that are taken back.
+    """The marks of panes that are retractions, or replace retracted values.
 
     Args:
-        label: the grouping's.
-        orders: where the panes stand.
-        emissions: of each pane, what names its firing among those of its cause; −1 if it takes nothing back, and
-            stands in no value's stead.
-        retractions: whether each is a value that is taken back.
+        label: the label of the grouping.
+        orders: the orders of the panes.
+        emissions: for each pane, the number of its firing among those of its cause; −1 if it is not a retraction, and
+            replaces no value.
+        retractions: whether each pane is a retraction.
     """
 
     def __init__(
@@ -223,10 +223,10 @@ class PaneUpdates(UpdateColumns):
         return Update((self._label, (*cause, int(self._emissions[row]))), bool(self._retractions[row]))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> PaneUpdates:
-        """Return the updates at these places, by their places among the rows that are taken."""
+        """Return the updates at these places, by their places among the selected rows."""
         places = np.asarray(rows, np.int64)
         return PaneUpdates(self._label, self._orders.taken(places), self._emissions[places], self._retractions[places])
 
     def retracted(self) -> NDArray[np.bool_]:
-        """Return of each pane whether it is a value that is taken back."""
+        """Return for each pane whether it is a retraction."""
         return self._retractions

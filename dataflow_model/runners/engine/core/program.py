@@ -1,4 +1,4 @@
-"""A trigger tree as a program: what is at each place of it, in arrays."""
+"""A trigger tree as a program: arrays over the places of the tree."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ __all__ = ["BITS_A_WORD", "Program", "compile_tree"]
     ALL,
     OR_FINALLY,
 ) = range(16)
-"""What a place does; from `REPEATEDLY` on it has places below it."""
+"""The operations of places; from `REPEATEDLY` on, a place has children."""
 BITS_A_WORD: Final = 62
 _MOST: Final = 2**63 - 1
 
@@ -66,21 +66,22 @@ class Program:
     """A trigger tree as arrays over its places, which are numbered in preorder.
 
     Attributes:
-        operation: what each place does.
-        argument: its number: how many, how long, which signal.
-        last: the greatest number below it.
-        line: the clock that its timer waits for; −1 where it has none.
-        counter: which of a cell's counters is its own; −1 where it has none.
-        deadline: which of a cell's deadlines is its own; −1 where it has none.
-        first_child, children: where its children begin in `child`, and how many they are.
-        child: the places of all children, side by side.
+        operation: the operation of each place.
+        argument: the argument of the operation: a number of elements, a delay, the number of a signal.
+        last: the greatest place below it.
+        line: the clock that its timer waits for; −1 if it has no timer.
+        counter: the number of its counter in a cell; −1 if it has none.
+        deadline: the number of its deadline in a cell; −1 if it has none.
+        first_child, children: the position of its first child in `child`, and the number of its children.
+        child: the places of all children, concatenated.
         word, mask: its bit in a set of places.
-        words: how many words such a set has.
-        counters, deadlines: how many a cell has.
-        calls: by place, what it calls in Python; `None` for most.
-        merges: by place, what merges states that a user's condition has kept.
-        percentiles: those of the watermark below 100 that it waits for, lowest first; their lines follow the clock's.
-        signals: the names that it waits for, in order; a signal's number is its place among them.
+        words: the number of words of such a set.
+        counters, deadlines: the number of counters and deadlines of a cell.
+        calls: by place, the Python function that it calls; `None` for most.
+        merges: by place, the function that merges the states of a user's condition.
+        percentiles: the percentiles of the watermark below 100 that it waits for, lowest first; their lines follow that
+            of the clock.
+        signals: the names of the signals that it waits for, in order; a signal's number is its place among them.
     """
 
     operation: array[int]
@@ -104,7 +105,7 @@ class Program:
 
     @property
     def lines(self) -> int:
-        """How many clocks a cell may wait for."""
+        """The number of clocks that a cell may wait for."""
         return CLOCK_LINE + 1 + len(self.percentiles)
 
 
@@ -122,7 +123,7 @@ class _Place:
 
 
 def compile_tree(trigger: Trigger) -> Program:
-    """Return a trigger tree as a program; `plan.compiled` says which trees there are programs for.
+    """Return the program of a trigger tree; `plan.compiled` determines which trees have one.
 
     Example:
         >>> from dataflow_model.triggers import AfterCount
@@ -186,7 +187,7 @@ def _place(trigger: Trigger, places: list[_Place], percentiles: tuple[float, ...
 
 
 def _leaf(tree: Trigger, percentiles: tuple[float, ...], signals: tuple[str, ...]) -> _Place:
-    """Return what is at a place, without what is below it."""
+    """Return the operation and the argument of a place, without its children."""
     match tree:
         case Always():
             return _Place(ALWAYS)
@@ -218,7 +219,7 @@ def _leaf(tree: Trigger, percentiles: tuple[float, ...], signals: tuple[str, ...
 
 
 def _asker(tree: DataTrigger) -> Callable[[Any, Any], tuple[bool, Any]]:
-    """Return what asks a user's condition, and checks the answer."""
+    """Return a function that calls a user's condition and checks its result."""
 
     def ask(element: Any, state: Any) -> tuple[bool, Any]:
         return checked_answer(tree, tree.should_emit(element, state))
@@ -227,7 +228,7 @@ def _asker(tree: DataTrigger) -> Callable[[Any, Any], tuple[bool, Any]]:
 
 
 def _next_time(tree: AtPeriod) -> Callable[[int], int]:
-    """Return what gives the time of a period that follows an instant."""
+    """Return a function that returns the next time of a period after an instant."""
 
     def after(micros: int) -> int:
         at = next_time(micros, int(tree.reference), tree.period, tree.timezone)

@@ -1,4 +1,4 @@
-"""The rules of one grouping that are not in its trigger, as the machine goes by them."""
+"""The rules of one grouping apart from its trigger, in the form for the machine."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Rules:
     """A windowing strategy without its window function and its trigger.
 
     Attributes:
-        allowed_lateness: how far behind its end a window expires, in microseconds.
-        passes_always: whether a firing as the watermark passes emits a pane with nothing new in it.
-        closes_always: whether a window's last pane is emitted with nothing new in it.
-        clears: whether a pane's contents are gone after it.
-        retracts: whether a pane takes the one before it back.
-        times: what gives a pane its event time.
-        reopens: whether late data open an expired window again.
-        merges: whether windows of a key that intersect become the one that spans them.
+        allowed_lateness: how long after its end a window expires, in microseconds.
+        passes_always: whether a firing when the watermark passes the window emits a pane even without new elements.
+        closes_always: whether a window's last pane is emitted even without new elements.
+        clears: whether the contents of a window are cleared after a pane.
+        retracts: whether a pane retracts the previous one.
+        times: the rule for the event time of a pane.
+        reopens: whether late data reopen an expired window.
+        merges: whether intersecting windows of a key merge.
     """
 
     allowed_lateness: int
@@ -51,7 +51,7 @@ class Rules:
     def of(cls, strategy: WindowingStrategy, late_data: LateData = LateData.DROP) -> Rules:
         """Return the rules of a strategy; `late_data` is the pipeline's default.
 
-        The triggers that the core runs ask for no mode of their own, so the four accumulation modes come to two.
+        The triggers that the core runs request no accumulation mode of their own, so only two of the four modes remain.
         """
         return cls(
             allowed_lateness=int(strategy.allowed_lateness),

@@ -48,18 +48,18 @@ __all__ = ["TreeColumns", "restore", "states_of"]
 
 _NONE: Final = -1
 _TAG: Final = ""
-"""Under which built-in triggers store what they count or wait for."""
+"""The names under which built-in triggers store their counts and deadlines."""
 _FLAGS: Final = {timing: flags for flags, timing in PANE_TIMINGS.items()}
 
 
 class TreeColumns:
-    """What the columns of a cell say of its trigger tree, as a `TreeState`, and back.
+    """Converts the columns of a cell for its trigger tree to a `TreeState`, and back.
 
-    What says nothing is left out: a count of 0, an empty set of conditions. A tree state from the object engine may
-    have it, with the same meaning.
+    Default values are left out: a count of 0, an empty set of conditions. A tree state of the object engine may contain
+    them, with the same meaning.
 
     Args:
-        program: the tree.
+        program: the program of the tree.
     """
 
     def __init__(self, program: Program) -> None:
@@ -80,7 +80,7 @@ class TreeColumns:
         ]
 
     def _clock(self, line: int) -> tuple[TimeDomain, float]:
-        """Return what a line waits for, as timers say it."""
+        """Return the time domain and percentile of a line, in the form for timers."""
         if line == CLOCK_LINE:
             return TimeDomain.PROCESSING_TIME, LOW_WATERMARK
         return TimeDomain.EVENT_TIME, LOW_WATERMARK if line == LOW_LINE else self._program.percentiles[line - 2]
@@ -97,10 +97,10 @@ class TreeColumns:
 
         Args:
             bits: the words of the cell's three sets of places.
-            counters: by number of the place that counts.
-            deadlines: by number of the place that has a deadline of its own.
-            end: of the window.
-            memory: by place, what users' conditions remember.
+            counters: the counters of the cell.
+            deadlines: the deadlines of the cell.
+            end: the end of the window.
+            memory: the states of users' conditions, by place.
         """
         program = self._program
         store: dict[tuple[int, str], Any] = {(place, _TAG): state for place, state in memory.items()}
@@ -143,7 +143,7 @@ class TreeColumns:
         return bits, counters, deadlines, memory
 
     def memory(self, of_cells: Mapping[tuple[int, int], Any], slot: int) -> dict[int, Any]:
-        """Return what the users' conditions of one cell remember, by place."""
+        """Return the states of the users' conditions of one cell, by place."""
         return {place: of_cells[slot, place] for place in self._asking if (slot, place) in of_cells}
 
     def _has(self, bits: Sequence[int], of: int, place: int) -> bool:
@@ -157,9 +157,9 @@ class TreeColumns:
 
 
 def states_of(core: CoreGrouping, trees: TreeColumns, numbers: Collection[int]) -> dict[int, KeyState]:
-    """Return the state of keys by their number; those without cells are left out.
+    """Return the state of keys by their number; keys without cells are left out.
 
-    The windows of a key come in order of time, so that equal states have equal bytes.
+    The windows of a key are in order of time, so that equal states have equal bytes.
     """
     cells = core.machine.cells
     keys = taken(cells.key, cells.used)
@@ -179,7 +179,7 @@ def states_of(core: CoreGrouping, trees: TreeColumns, numbers: Collection[int]) 
 def _cells_of(
     core: CoreGrouping, trees: TreeColumns, slots: NDArray[np.intp]
 ) -> Iterator[tuple[int, Window, Cell, bool]]:
-    """Yield the key's number, the window and the state of each slot, and whether late data have reopened the window."""
+    """Yield for each slot the number of its key, its window, its state, and whether late data reopened the window."""
     cells = core.machine.cells
 
     def by_slot(of: Any) -> list[int]:
@@ -222,7 +222,7 @@ def _cells_of(
 
 
 def _standing_of(core: CoreGrouping, firsts: Sequence[int]) -> list[tuple[Standing, ...]]:
-    """Return the values that stand for each cell, by window; `firsts` are the first entries of the cells."""
+    """Return the emitted values of each cell, by window; `firsts` are the first entries of the cells."""
     table = core.machine.standing
     following = taken(table.following, table.panes.count)
     chains: list[list[int]] = []
@@ -256,12 +256,12 @@ _by_start = operator.attrgetter("window.start")
 
 
 def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyState]) -> None:
-    """Make cells of the state of keys, by number; none of the keys has any.
+    """Create the cells of keys from their states, by number; the keys must have no cells yet.
 
     Args:
         core: the grouping.
-        trees: those of its cells.
-        states: at least one; each has cells.
+        trees: the converter of trigger trees.
+        states: the states by number, at least one; each has cells.
     """
     machine, cells = core.machine, core.machine.cells
     cells.admit_keys(len(core.keys))
@@ -296,7 +296,7 @@ def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyStat
 
 
 def _restore_standing(core: CoreGrouping, slots: Sequence[int], restored: Sequence[Cell]) -> dict[int, Any]:
-    """Make entries of the values that stand for cells; return the values by entry."""
+    """Create entries for the emitted values of cells; return the values by entry."""
     table = core.machine.standing
     values: dict[int, Any] = {}
     rows: list[tuple[int, ...]] = []
@@ -323,7 +323,7 @@ def _restore_standing(core: CoreGrouping, slots: Sequence[int], restored: Sequen
 
 
 def _fill(of: Any, places: Sequence[int], numbers: Sequence[int] | Sequence[Sequence[int]], width: int = 1) -> None:
-    """Write numbers to places of a column, so many to each."""
+    """Write numbers to places of a column, the same count of numbers to each."""
     count = max(places) + 1
     rows = np.array(numbers, np.int64).reshape(len(places), width)
     np.frombuffer(of, np.int64)[: count * width].reshape(count, width)[places] = rows
