@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dataflow_model.testing import TestStream
 from tests.support.computations import scribe
+from tests.support.laws.examples import share_of_examples
 from tests.support.laws.recutting import recut
 from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference, seen
@@ -22,6 +23,7 @@ def test_other_bundles_of_the_same_events_change_nothing(data: st.DataObject, sc
 
 
 @pytest.mark.parametrize("cached", [True, False])
+@share_of_examples(0.4)  # each runs a script through durable state, step by step
 @given(scribe.scripts(), st.integers(1, 6))
 def test_two_shards_go_on_from_durable_state_after_any_cut(cached: bool, script: TestStream, steps: int) -> None:
     built = scribe.topology(script)

@@ -14,6 +14,7 @@ from dataflow_model.plan.sources import AddStep, WatermarkStep
 from dataflow_model.runners.engine import id_store
 from tests.support.deduplicate.redelivery import HORIZONS, numbered, redelivered, run_locally
 from tests.support.laws.drawing import windowing_strategies
+from tests.support.laws.examples import share_of_examples
 from tests.support.laws.recutting import recut
 from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference, seen
@@ -52,6 +53,7 @@ def test_other_bundles_of_the_same_events_change_nothing(
 
 
 @pytest.mark.parametrize("cached", [True, False])
+@share_of_examples(0.4)  # each runs a script through durable state, step by step
 @given(st.data(), numbered(max_steps=15), windowing_strategies(retracting=False), HORIZONS, st.integers(1, 6))
 def test_two_shards_go_on_from_durable_state_after_any_cut(
     cached: bool, data: st.DataObject, script: TestStream, strategy: WindowingStrategy, horizon: str, steps: int

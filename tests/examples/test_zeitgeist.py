@@ -275,6 +275,7 @@ def test_no_delay_is_taken_for_a_dip_and_dips_wait_for_what_is_delayed(history: 
     assert all(one.reported > outage.end for one in waited)
 
 
+@pytest.mark.slow
 def test_with_one_watermark_for_all_centres_a_delay_is_taken_for_dips(scenario: Scenario, history: History) -> None:
     outcome = run(scenario, history, dm.LocalRunner(), by_centre=False)
     result = score(history.planted, outcome.detections)
@@ -289,6 +290,7 @@ def test_spikes_are_reported_before_the_watermark_could_complete_their_second(lo
     assert all(one.reported < one.anomaly.second + 1 + allowed for one in spikes)
 
 
+@pytest.mark.slow
 def test_without_stragglers_the_stream_finds_just_what_the_plain_rules_find() -> None:
     scenario = Scenario(days=3, stragglers=0, seed=3, popularity=Scenario().popularity[:2])
     history = scenario.make()

@@ -15,7 +15,7 @@ from tests.support.faults.summing import Sums
 from tests.support.faults.victims import Victim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tests.support.faults.tally import Tally
@@ -44,11 +44,12 @@ def new_job(folder: Path, postgres: str | None = None) -> LocalJob:
     return LocalJob(folder=folder, sums=Sums(folder), urls=tuple(urls))
 
 
+@pytest.mark.parametrize("points", [POINTS[::4], pytest.param(POINTS, marks=pytest.mark.slow)])
 def test_a_run_that_is_killed_at_each_step_of_a_commit_commits_what_an_uninterrupted_one_does(
-    tmp_path: Path, tally: Tally
+    tmp_path: Path, tally: Tally, points: Sequence[str]
 ) -> None:
     job = new_job(tmp_path / "run")
-    for number, point in enumerate(POINTS):
+    for number, point in enumerate(points):
         mark = tmp_path / point
         hurt = attrs.evolve(job, fault=Crash(point, micro_batch=3 * number + 1, mark=str(mark)))
         with Victim("", hurt) as victim:
@@ -56,7 +57,7 @@ def test_a_run_that_is_killed_at_each_step_of_a_commit_commits_what_an_uninterru
         assert mark.exists(), victim.told()
     with Victim("", job) as victim:
         victim.finish()
-    tally.judge(KILLED, len(POINTS), expected_of(job), outcome_of(job))
+    tally.judge(KILLED, len(points), expected_of(job), outcome_of(job))
 
 
 @pytest.mark.slow

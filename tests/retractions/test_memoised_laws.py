@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -23,6 +23,7 @@ from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.values import NO_FIRING
 from tests.support.instants import run_instant
+from tests.support.laws.examples import share_of_examples
 from tests.support.laws.recutting import recut
 from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference
@@ -88,7 +89,7 @@ def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStrea
 
 
 @pytest.mark.parametrize("cached", [True, False])
-@settings(max_examples=30)  # each runs a script through pickles, instant by instant
+@share_of_examples(0.4)  # each runs a script through pickles, instant by instant
 @given(SCRIPTS, ANYTHING, AT_ONCE, st.integers(1, 6))
 def test_two_shards_go_on_from_durable_state_after_any_cut(
     cached: bool, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, steps: int
