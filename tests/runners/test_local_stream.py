@@ -268,6 +268,19 @@ def test_a_function_that_fails_leaves_the_stream_where_it_was(tmp_path: Path) ->
     assert values(stepped) == [("a", 3)]
 
 
+def test_elements_between_the_stages_of_a_stream_in_process_are_not_pickled(tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=SCHEMA)
+        functions = rows | dm.Map(lambda row: (row.key, (n for n in [row.n])))  # no pickle has a generator
+        numbers = functions | dm.Reshuffle() | dm.Map(lambda pair: next(pair[1]))
+        _ = numbers | "panes" >> dm.io.Collect()
+
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1), (2, "b", 2)])
+    stepped = Stepped(build, tmp_path / "checkpoint")
+    stepped.steps()
+    assert values(stepped) == [1, 2]
+
+
 def test_rounds_in_a_stream_give_the_panes_of_rounds_without_a_checkpoint(tmp_path: Path) -> None:
     script = TestStream()
     for second in range(12):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+import itertools
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
@@ -15,8 +16,10 @@ from dataflow_model.values.keys import shown_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-__all__ = ["CLOCK", "EVENT_TIME", "KeyStore", "StoredKey", "earliest"]
+__all__ = ["CLOCK", "EVENT_TIME", "KEPT_DECODED", "KeyStore", "StoredKey", "earliest"]
 
+KEPT_DECODED: Final = 1_000
+"""How many settled keys at most are kept decoded too; those that were used last are likely to be used next."""
 EVENT_TIME, CLOCK = range(2)
 """The lines of deadlines of every node: the low watermark and the processing clock."""
 _Place: TypeAlias = tuple[bytes, Window | None]
@@ -31,6 +34,9 @@ class StoredKey:
     state: bytes
     dues: Dues
     hold: int | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredKey, (self.state, self.dues, self.hold)
 
     @classmethod
     def of(cls, state: bytes, dues: Sequence[Dues]) -> StoredKey:
@@ -58,6 +64,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self.touched: set[bytes] = set()
         self._thaw = thaw
         self._settled: SettledKeys[StoredKey] = SettledKeys()
+        self._decoded: dict[bytes, KeyT] = {}
         self._stale: set[tuple[bytes, Window]] = set()
         self._lines = lines
         self._deadlines: Deadlines[_Place] = Deadlines(lines + 1)
@@ -89,7 +96,9 @@ class KeyStore(abc.ABC, Generic[KeyT]):
             if settled is None or self._thaw is None:
                 state = self._new(shown_key(key))
             else:
-                state = self._thaw(settled.state)
+                state = self._decoded.pop(encoded, None)
+                if state is None:
+                    state = self._thaw(settled.state)
                 self._deadlines.remove((encoded, None))
                 self._stale.update([(encoded, window) for window in self._windows(state)])
             self.keys[encoded] = state
@@ -187,13 +196,16 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         return changed
 
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
-        """Return the changes, and keep all state as bytes from now on."""
+        """Return the changes, and keep all state as bytes from now on; that of the last keys is kept decoded too."""
         changes = self.take_touched(freeze)
-        for encoded in list(self.keys):
+        for encoded, state in list(self.keys.items()):
             entry = changes.get(encoded) or self._frozen(encoded, freeze)
             self._forget(encoded)
             if entry is not None:
                 self._store(encoded, entry)
+                self._decoded[encoded] = state
+        for encoded in list(itertools.islice(self._decoded, max(0, len(self._decoded) - KEPT_DECODED))):
+            del self._decoded[encoded]
         return changes
 
     def stored(self, encoded: bytes) -> StoredKey | None:
@@ -215,6 +227,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
             for window in self._windows(state):
                 self._deadlines.remove((encoded, window))
         elif self._settled.pop(encoded, None) is not None:
+            self._decoded.pop(encoded, None)
             self._deadlines.remove((encoded, None))
 
     def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> StoredKey | None:

@@ -67,7 +67,7 @@ class LocalStream:
         """Load the last commit and its progress."""
         depths = range(1, len(self.program.staged.stages) + 1)
         stores = {(depth, label): self.file.store(depth, label) for depth in depths for label in self.program.labels}
-        self._shards = InProcess(self.program, stores, self._worker)
+        self._shards = InProcess(self.program, stores, self._worker, stays=True)
         self._last = self.file.last_commit()
         self._progress = read_progress(self.checkpoint.ours)
         if self._last is not None and not self.file.is_published():

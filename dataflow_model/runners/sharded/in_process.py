@@ -33,11 +33,13 @@ class InProcess(Generic[StoreT]):
         program: the program.
         stores: the state store of each shard, by stage and label.
         worker: the process's cache.
+        stays: whether what tasks send to each other stays as it is; otherwise it is pickled, as between processes.
     """
 
     program: Program
     stores: dict[tuple[int, int], StoreT]
     worker: Worker
+    stays: bool = False
 
     def run(self, number: int, works: Sequence[Work]) -> list[Row]:
         """Run a micro-batch, and return the rows for the sinks.
@@ -52,7 +54,7 @@ class InProcess(Generic[StoreT]):
         """Return the rows that stage 0 sends."""
         rows: list[Row] = []
         for part, work in enumerate(works):
-            task = Task(self.program, self.worker, part, number)
+            task = Task(self.program, self.worker, part, number, self.stays)
             rows += counting(task, read_work(task, work))
         return rows
 
@@ -62,7 +64,7 @@ class InProcess(Generic[StoreT]):
         outputs: list[Row] = []
         for row in sent:
             inboxes.get((row.stage, row.shard), outputs).append(row)
-        task = Task(self.program, self.worker, micro_batch=number)
+        task = Task(self.program, self.worker, micro_batch=number, stays=self.stays)
         for (depth, label), store in self.stores.items():
             for row in self.run_shard(task, depth, label, inboxes[depth, label], store):
                 inboxes.get((row.stage, row.shard), outputs).append(row)

@@ -12,7 +12,6 @@ import numpy as np
 from dataflow_model.metrics.collecting import counted_rows
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.columns.ipc import from_ipc
 from dataflow_model.runners.engine.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.engine.order_lanes import InstantLane
@@ -21,7 +20,7 @@ from dataflow_model.runners.reporting import state_sizes
 from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
 from dataflow_model.runners.sharded.moments import next_moment
 from dataflow_model.runners.sharded.publishing import PendingWriter
-from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, unpacked
 from dataflow_model.runners.sharded.stage0 import FIRST, NOW, pack_arrivals, pack_panes
 from dataflow_model.runners.sharded.state.counted import CountedStore
 from dataflow_model.runners.sharded.state.draws import KeptDraws
@@ -95,7 +94,7 @@ def _run_open(
     state.commit(task, depth, label)
     metrics |= {"state": state_sizes(state.shard.engines), "clock": timeline.at[-1][0] if timeline.at else None}
     metrics |= {"moment": None if state.shard.is_over else next_moment(task.program, state)}
-    yield Row(label, len(task.program.staged.stages) + 1, Kind.METRICS, dump(metrics))
+    yield Row(label, len(task.program.staged.stages) + 1, Kind.METRICS, task.packed(metrics))
     tally.of_stage(depth, {**counted.counts(), f"cache_{state.how}": 1})
     yield from tally_row(task, tally)
 
@@ -128,19 +127,18 @@ def _writer(task: Task, depth: int, label: int) -> AbstractContextManager[Pendin
 def _receive(inbox: _Inbox, row: Row) -> None:
     match row.kind:
         case Kind.DATA:
-            inbox.bundles.append(load(row.payload))
+            inbox.bundles.append(unpacked(row.payload))
         case Kind.PARTIAL:
-            packed: PackedPartials = load(row.payload)
-            tables = inbox.partials.setdefault(packed.at, {}).setdefault(packed.cut, [])
-            tables.append((from_ipc(packed.table), packed.elements))
+            packed: PackedPartials = unpacked(row.payload)
+            inbox.partials.setdefault(packed.at, {}).setdefault(packed.cut, []).append(packed.partials())
         case Kind.CONTROL:
-            inbox.control = load(row.payload)
+            inbox.control = unpacked(row.payload)
         case Kind.SEEN:
-            inbox.seen.append(load(row.payload))
+            inbox.seen.append(unpacked(row.payload))
         case Kind.TIMELINE:
-            inbox.timeline = load(row.payload)
+            inbox.timeline = unpacked(row.payload)
         case Kind.WATERMARK:
-            producer, reports = load(row.payload)
+            producer, reports = unpacked(row.payload)
             inbox.watermarks.setdefault(producer, []).append(reports)
         case _:
             raise AssertionError(f"unexpected row of kind {row.kind!r}")
@@ -174,10 +172,10 @@ def _run(
     for later in range(depth + 1, last + 1):
         for name, reports in outputs.items():
             if any(node.label in program.staged.targets(name) for node in program.staged.stages[later - 1]):
-                payload = dump((name, reports))
+                payload = task.packed((name, reports))
                 yield from (Row(shard, later, Kind.WATERMARK, payload) for shard in program.labels)
     if depth < last and label == program.labels[0]:
-        payload = dump(timeline)
+        payload = task.packed(timeline)
         yield from (Row(shard, depth + 1, Kind.TIMELINE, payload) for shard in program.labels)
 
 
@@ -202,24 +200,25 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
     now = timeline.at[int(ticks[-1])] if len(ticks) else None
     inboxes: dict[str, PlacedBundle] = {}
     for packed in bundles:
-        at = InstantLane.of(packed.instants())
+        bundle, at = packed.bundle, InstantLane.of(packed.instants())
         for stands_for, instant in ((FIRST, first), (NOW, now)):
             is_meant = (at.clocks == stands_for[0]) & (at.steps == stands_for[1])
             if instant is not None and is_meant.any():
                 at = InstantLane(np.where(is_meant, instant[0], at.clocks), np.where(is_meant, instant[1], at.steps))
-                packed.bundle.produced = Integers(np.where(is_meant, instant[0], array_of(packed.bundle.produced)))
+                produced = Integers(np.where(is_meant, instant[0], array_of(bundle.produced)))
+                bundle = attrs.evolve(bundle, produced=produced)
         places = timeline.at.places_of(at)
         arrived, waiting = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
         if len(arrived):
-            bundle = packed.bundle.take(arrived) if len(waiting) else packed.bundle
-            inboxes.setdefault(packed.cut, PlacedBundle()).extend(PlacedBundle(bundle, Integers(places[arrived])))
+            ready = PlacedBundle(bundle.take(arrived) if len(waiting) else bundle, Integers(places[arrived]))
+            inboxes.setdefault(packed.cut, PlacedBundle()).extend(ready)
             engine = state.shard.engines.get(packed.cut)
             if engine is not None and state.meta.latest is not None:
                 behind = at.taken(arrived).before(state.meta.latest)
                 engine.counters.update({"behind_clock": behind} if behind else {})
         if len(waiting):
             at_of = packed.at if isinstance(packed.at, tuple) else list(taken(packed.at, waiting))
-            state.meta.waiting.append(PackedBundle(packed.cut, at_of, packed.bundle.take(waiting).plain()))
+            state.meta.waiting.append(PackedBundle(packed.cut, at_of, bundle.take(waiting).plain()))
     if len(timeline):
         state.meta.latest = max(timeline.at[-1], state.meta.latest or timeline.at[-1])
     return inboxes

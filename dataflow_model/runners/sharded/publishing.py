@@ -27,7 +27,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
     write_file,
 )
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
-from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, Row, dump, load
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, Row, unpacked
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 from dataflow_model.time import EventTime
 
@@ -133,7 +133,7 @@ class PendingWriter:
         """Finish as `close` does, and yield a row for the commit, unless nothing was written."""
         pending = self.close()
         if pending != Pending():
-            yield Row(self.task.home, len(self._program.staged.stages) + 1, Kind.PENDING, dump(pending))
+            yield Row(self.task.home, len(self._program.staged.stages) + 1, Kind.PENDING, self.task.packed(pending))
 
     def _close(self, label: str) -> bytes:
         writer = self._writers[label]
@@ -171,16 +171,16 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
         pending.tallies.append(tally)
         for row in rows:
             if row.kind == Kind.METRICS:
-                pending.metrics.append(load(row.payload))
+                pending.metrics.append(unpacked(row.payload))
             elif row.kind == Kind.TALLY:
-                pending.tallies.append(load(row.payload))
+                pending.tallies.append(unpacked(row.payload))
             elif row.kind == Kind.PENDING:
-                pending.parts.append(load(row.payload))
+                pending.parts.append(unpacked(row.payload))
             elif row.kind == Kind.OUTPUT:
-                packed: PackedBundle = load(row.payload)
+                packed: PackedBundle = unpacked(row.payload)
                 writer.write(packed.cut, records_of(packed.bundle, packed.instants()))
             elif row.kind == Kind.PANES:
-                writer.write_panes(load(row.payload))
+                writer.write_panes(unpacked(row.payload))
         pending.parts.append(writer.close())
         task.reach("after_writing")
     return pending

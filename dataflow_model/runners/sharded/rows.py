@@ -1,4 +1,4 @@
-"""Rows between stages: opaque to Spark, with a whole bundle per row."""
+"""Rows between stages, with a whole bundle per row: pickled for Spark, and as they are within a process."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ __all__ = [
     "dump",
     "load",
     "rows_of_batches",
+    "unpacked",
 ]
 
 SCHEMA_DDL: Final = "shard int, stage int, bucket int, kind string, payload binary"
@@ -69,12 +70,16 @@ class Kind:
 
 @attrs.frozen
 class Row:
-    """A row for `shard` at `stage`; earlier stages pass it on. A bounded job loads one `bucket` at a time."""
+    """A row for `shard` at `stage`; earlier stages pass it on. A bounded job loads one `bucket` at a time.
+
+    The payload is what `Task.packed` returns: a pickle, or the value itself if it stays in the process. Then several
+    rows may have the same value, so whoever receives it must not change it.
+    """
 
     shard: int
     stage: int
     kind: str
-    payload: bytes
+    payload: Any
     bucket: int = 0
 
 
@@ -96,24 +101,28 @@ class PackedBundle:
 
 @attrs.frozen
 class PackedPartials:
-    """Partials for a lifted grouping, as an Arrow stream.
+    """Partials for a lifted grouping.
 
     Attributes:
         cut: the label of the grouping.
         at: the instant of the partials.
         elements: the number of elements of the whole chunk, in one of its parts; 0 in the others.
-        table: the Arrow stream.
+        table: the Arrow stream, or the table itself if it stays in the process.
     """
 
     cut: str
     at: At
     elements: int
-    table: bytes
+    table: bytes | pa.Table
+
+    def partials(self) -> tuple[pa.Table, int]:
+        """Return the table and the number of elements."""
+        return (from_ipc(self.table) if isinstance(self.table, bytes) else self.table), self.elements
 
 
 @attrs.frozen
 class PackedPanes:
-    """Panes in columns for a sink, as an Arrow stream.
+    """Panes in columns for a sink.
 
     Attributes:
         cut: the label of the sink.
@@ -134,6 +143,16 @@ class PackedPanes:
         """Return the panes as records, which are created when they are first read."""
         table = from_ipc(self.table) if isinstance(self.table, bytes) else self.table
         return PaneRecords(PaneTable(table, self.produced, self.trigger), self.at, self.passed)
+
+
+def unpacked(payload: Any) -> Any:
+    """Return the value that a row carries.
+
+    Example:
+        >>> unpacked(dump({"count": 3})), unpacked({"count": 3})
+        ({'count': 3}, {'count': 3})
+    """
+    return load(payload) if isinstance(payload, bytes) else payload
 
 
 def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,6 @@ from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
-from dataflow_model.runners.engine.columns.ipc import to_ipc
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
 from dataflow_model.runners.engine.lanes import Integers, Pairs, RowValues, array_of, taken
@@ -25,7 +24,7 @@ from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
-from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row, dump
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
@@ -121,7 +120,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     if part.version is not None:  # it may have been replaced while it was read
         source.check_version(part.origin, part.version)
     yield from reading.finish()
-    payload = dump((observer.seen(), {"elements_out": read_rows, "dead_letters": dead}))
+    payload = task.packed((observer.seen(), {"elements_out": read_rows, "dead_letters": dead}))
     for label in program.labels if program.staged.stages else ():
         yield Row(label, 1, Kind.SEEN, payload)
 
@@ -178,9 +177,9 @@ class _Reading:
         slots = range(shards * program.buckets)
         parts = [(0, table)] if len(slots) == 1 or not table.num_rows else split_table(table, slots)
         for slot, part in parts:
-            packed = PackedPartials(lift.label, self._at, elements, to_ipc(part))
+            packed = PackedPartials(lift.label, self._at, elements, self._task.packed_table(part))
             elements = 0  # counted once, with the first part
-            yield Row(program.labels[slot % shards], 1, Kind.PARTIAL, dump(packed), slot // shards)
+            yield Row(program.labels[slot % shards], 1, Kind.PARTIAL, self._task.packed(packed), slot // shards)
 
     def _elements(self, rows: GoodRows) -> Iterator[Row]:
         pairs = self._pairs
@@ -273,17 +272,17 @@ def pack_arrivals(
             writer.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
             continue
         if isinstance(node, Write):
-            yield Row(task.home, stage, Kind.OUTPUT, _dump_elements(PackedBundle(cut, places, bundle)))
+            yield Row(task.home, stage, Kind.OUTPUT, _packed_elements(task, PackedBundle(cut, places, bundle)))
             continue
         if cut in program.staged.owners:  # every shard receives the whole side input
-            payload = _dump_elements(PackedBundle(cut, places, bundle))
+            payload = _packed_elements(task, PackedBundle(cut, places, bundle))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
         for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
             part = bundle if len(rows) == len(bundle) else bundle.take(rows)
             instants = places if isinstance(places, tuple) or part is bundle else taken(places, rows)
             bucket, index = divmod(slot, len(program.labels))
-            payload = _dump_elements(PackedBundle(cut, instants, part))
+            payload = _packed_elements(task, PackedBundle(cut, instants, part))
             yield Row(program.labels[index], stage, Kind.DATA, payload, bucket)
 
 
@@ -295,9 +294,9 @@ def _at_ticks(produced: Sequence[int]) -> InstantLane | At:
     return InstantLane(clocks, np.zeros(len(clocks), np.int64))
 
 
-def _dump_elements(packed: PackedBundle) -> bytes:
+def _packed_elements(task: Task, packed: PackedBundle) -> Any:
     try:
-        return dump(packed)
+        return task.packed(packed)
     except Exception as error:
         raise unpicklable_element(owner_of_cut(packed.cut), packed.bundle.values, error) from error
 
@@ -314,8 +313,9 @@ def pack_panes(
             if writer is not None:
                 writer.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
             else:
-                packed = PackedPanes(cut, at, passed, panes.produced, panes.trigger, to_ipc(panes.table))
-                yield Row(task.home, staged.depth_of(cut), Kind.PANES, dump(packed))
+                table = task.packed_table(panes.table)
+                packed = PackedPanes(cut, at, passed, panes.produced, panes.trigger, table)
+                yield Row(task.home, staged.depth_of(cut), Kind.PANES, task.packed(packed))
 
 
 def _through(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.metrics.collecting import counted_rows
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.runners.sharded.rows import Kind, Row, dump
+from dataflow_model.runners.sharded.rows import Kind, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,4 +27,4 @@ def tally_row(task: Task, tally: Tally) -> Iterator[Row]:
     """Yield a row for the commit, unless nothing was counted."""
     tally.label = ""
     if tally != Tally():
-        yield Row(task.home, len(task.program.staged.stages) + 1, Kind.TALLY, dump(tally))
+        yield Row(task.home, len(task.program.staged.stages) + 1, Kind.TALLY, task.packed(tally))

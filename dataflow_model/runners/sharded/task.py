@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.runners.engine.columns.ipc import to_ipc
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.kernels import keep_freed_memory
+from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
     from dataflow_model.runners.sharded.program import PackedProgram, Program
     from dataflow_model.runners.sharded.state.shard import ShardState
@@ -88,12 +92,14 @@ class Task:
         worker: the cache of the process.
         part: the index of the part among those that run in parallel.
         micro_batch: the number of the micro-batch; 0 in a bounded job, which commits once.
+        stays: whether its rows stay in this process, so that what they carry need not be pickled.
     """
 
     program: Program
     worker: Worker
     part: int = 0
     micro_batch: int = 0
+    stays: bool = False
 
     @property
     def home(self) -> int:
@@ -103,6 +109,14 @@ class Task:
     def fragment(self, producer: str, skip: frozenset[str] = frozenset()) -> Fragment:
         """Return the fragment after a source, without some nodes."""
         return self.worker.fragment(self.program, producer, skip)
+
+    def packed(self, value: Any) -> Any:
+        """Return a value as the payload of a row."""
+        return value if self.stays else dump(value)
+
+    def packed_table(self, table: pa.Table) -> bytes | pa.Table:
+        """Return a table as a part of the payload of a row."""
+        return table if self.stays else to_ipc(table)
 
     def reach(self, point: str) -> None:
         """Pass a named point; the process is killed there if a test has armed a crash."""

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.observing import Observations
-from dataflow_model.runners.sharded.rows import Kind, Row, dump
+from dataflow_model.runners.sharded.rows import Kind, Row
 from dataflow_model.runners.sharded.stage0 import STATIC_STEP, Slice, read_script, read_slice, read_static
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
     staged = task.program.staged
     if work.leads:
         if staged.stages:
-            payload = dump(work.control)
+            payload = task.packed(work.control)
             yield from (Row(label, 1, Kind.CONTROL, payload) for label in task.program.labels)
         at = None if work.control.steps is None else (0, STATIC_STEP)
         for read in staged.sources:
@@ -109,7 +109,7 @@ def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
 def _counted(task: Task, label: str, count: int) -> Iterator[Row]:
     """Yield a row that reports the number of elements of a source without files to stage 1."""
     none = np.empty(0, np.int64)
-    payload = dump((Observations(label, "", none), {"elements_out": count}))
+    payload = task.packed((Observations(label, "", none), {"elements_out": count}))
     yield from (Row(shard, 1, Kind.SEEN, payload) for shard in task.program.labels if task.program.staged.stages)
 
 

@@ -12,7 +12,6 @@ from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import events_of
 from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.chunk import Bucket
-from dataflow_model.runners.engine.columns.ipc import from_ipc
 from dataflow_model.runners.engine.in_program import script_bundle
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.shard import StageShard, route
@@ -120,7 +119,7 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
                     if isinstance(packed, PackedBundle):
                         bucket.elements.extend(packed.bundle)
                     else:
-                        bucket.partials.append((from_ipc(packed.table), packed.elements))
+                        bucket.partials.append(packed.partials())
                 yield from pack_arrivals(task, stage.run_bounded(buckets), FIRST, writer)
                 yield from pack_panes(task, depth, stage, [FIRST], writer)
         counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}

@@ -1,0 +1,90 @@
+"""The keys of a node: settled as bytes, and decoded only when they are not at hand."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.runners.engine.key_store import KEPT_DECODED, KeyStore, StoredKey
+from dataflow_model.values import GLOBAL_WINDOW
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from dataflow_model.runners.engine.queues import Dues
+    from dataflow_model.values import Window
+
+
+class Lists(KeyStore[list[Any]]):
+    """A list per key, which counts how often one is decoded."""
+
+    def __init__(self) -> None:
+        self.decoded = 0
+        super().__init__(2, self._decode)
+
+    def _decode(self, stored: bytes) -> list[Any]:
+        self.decoded += 1
+        values: list[Any] = pickle.loads(stored)
+        return values
+
+    def _new(self, key: Any) -> list[Any]:
+        return [key]
+
+    def _windows(self, state: list[Any]) -> Collection[Window]:
+        return (GLOBAL_WINDOW,) if state else ()
+
+    def _dues(self, state: list[Any], window: Window) -> Dues | None:
+        del window
+        return (len(state), None, None)
+
+    def add(self, encoded: bytes, value: Any) -> None:
+        """Append a value to a key's list."""
+        self.open(encoded, "key").append(value)
+        self.mark(encoded, GLOBAL_WINDOW)
+
+    def micro_batch(self, *keys: bytes) -> dict[bytes, StoredKey | None]:
+        """Append to the lists of some keys, and settle them."""
+        for key in keys:
+            self.add(key, "value")
+        return self.settle(pickle.dumps)
+
+
+def number(key: int) -> bytes:
+    return key.to_bytes(4, "big")
+
+
+def test_a_key_that_was_just_settled_is_not_decoded_when_it_is_used_again() -> None:
+    store = Lists()
+    for _ in range(2):
+        store.micro_batch(b"a", b"b")
+    changes = store.micro_batch(b"a", b"b")
+    assert store.decoded == 0
+    assert [pickle.loads(entry.state) for entry in changes.values() if entry] == [["key", *["value"] * 3]] * 2
+    assert store.next_dues() == (4, None)
+
+
+def test_only_the_keys_that_were_used_last_are_kept_decoded() -> None:
+    store = Lists()
+    store.micro_batch(b"first")
+    store.micro_batch(*map(number, range(KEPT_DECODED)))
+    store.add(b"first", "value")
+    assert store.decoded == 1
+    assert store.open(b"first") == ["key", "value", "value"]
+
+
+def test_a_key_that_another_worker_has_changed_is_decoded_from_the_change() -> None:
+    store, other = Lists(), Lists()
+    store.micro_batch(b"a")
+    other.micro_batch(b"a")
+    store.apply(other.micro_batch(b"a"))
+    store.apply({b"b": None})
+    assert store.open(b"a") == ["key", "value", "value"]
+    assert store.decoded == 1
+
+
+def test_an_entry_of_a_key_is_read_as_earlier_versions_have_pickled_it() -> None:
+    entry = StoredKey(b"state", (5, None), 3)
+    assert pickle.loads(pickle.dumps(entry)) == entry
+    by_attribute = StoredKey.__new__(StoredKey)
+    by_attribute.__setstate__(entry.__getstate__())  # type: ignore[attr-defined] # attrs adds both
+    assert by_attribute == entry
