@@ -32,7 +32,9 @@ from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, KeysView
+    from collections.abc import Set as AbstractSet
 
+    from dataflow_model.io.listing import Names
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.sources import Known
 
@@ -75,6 +77,32 @@ class _Listed(dict[str, Origin]):
     def names(self) -> KeysView[str]:
         """Return the names of all files."""
         return self.keys()
+
+    def has_names_of(self, other: Known) -> bool:
+        """Return `False`: they are changed in place."""
+        del other
+        return False
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        return type(self), ()
+
+
+class _Compared:
+    """The names that are there against those that are known, compared again only where either have changed."""
+
+    def __init__(self) -> None:
+        self._names: Names | None = None
+        self._known: Known | None = None
+        self.new: AbstractSet[str] = set()
+        self.removed: AbstractSet[str] = set()
+
+    def compare(self, names: Names, known: Known) -> None:
+        """Set `new` and `removed`; `names` is another object where a name has changed."""
+        if names is self._names and self._known is not None and known.has_names_of(self._known):
+            return
+        known_names = known.names()
+        self._names, self._known = names, known
+        self.new, self.removed = names.keys() - known_names, known_names - names.keys()
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         return type(self), ()
@@ -127,6 +155,7 @@ class FileSource(ColumnSource):
     columns: tuple[str, ...] | None = None
     _listed: _Listed = attrs.field(init=False, eq=False, repr=False, factory=_Listed)
     _watch: Watch = attrs.field(init=False, eq=False, repr=False, factory=Watch)
+    _compared: _Compared = attrs.field(init=False, eq=False, repr=False, factory=_Compared)
     is_bounded: bool = attrs.field(init=False, default=attrs.Factory(lambda self: not self.follow, takes_self=True))
     kind: ClassVar[str] = "file"
     origins_end: ClassVar[bool] = True
@@ -209,13 +238,13 @@ class FileSource(ColumnSource):
     def _changes(self, known: Known, *, full: bool) -> Changes:
         listing = self._watch.look(self.paths, full=full)
         self._check_found(listing.names)
-        known_names = known.names()
-        removed = set(known_names - listing.names.keys())
+        self._compared.compare(listing.names, known)
+        removed = set(self._compared.removed)
         root = os.path.join(root_of(self.paths), "")  # noqa: PTH118 - text is enough
         changed = {}
         suspects: Iterable[str] = listing.suspects
         if suspects is not listing.names:
-            suspects = (listing.names.keys() - known_names).union(suspects)
+            suspects = self._compared.new | set(suspects)
         for name in suspects:
             before = known.get(name)
             if before is None or before.version is None or not _is_as_listed(root + name, before.version):

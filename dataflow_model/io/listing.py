@@ -9,12 +9,17 @@ look at each file every time would make a poll slow in a folder with many files,
 * A directory whose time of modification has not changed is not even listed. Since something may happen in the tick of
   the file system's clock in which the directory was listed, it is listed once more when that tick must be over: after
   `TICK` seconds, or after `SETTLED` where the time is in whole seconds (2 seconds on FAT).
+* In a directory with more than `FEW` names, the kernel is asked which names change (see `folder_notices`). If it reports
+  any, only these are looked at, and nothing is listed. It reports everything that this machine does; if the directory's
+  time of modification changes without a notice, as when another machine writes to a network file system, the directory
+  is listed.
 * Writing to a file in place changes neither its directory nor its inode. So the files take turns to be looked at, all
   of them at each poll while there are at most `FEW`, else as many as take one part in `SHARE` of the time. In a folder
   with 10,000 files, each one's turn comes within some seconds.
 
 Now and then every directory is listed with its inodes, whether it seems to have changed or not: at each poll while
-there are at most `FEW` files, else whenever `SHARE` times as long has passed as that took. This finds what happens on
+there are at most `FEW` files, else whenever `SHARE` times as long has passed as that took, or `SHARE_NOTICED` times
+where there are notices. This finds what happens on
 network file systems that keep no time of modification for directories, and a file that is replaced just when another
 appears.
 """
@@ -34,15 +39,19 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from dataflow_model.errors import SourceError
+from dataflow_model.io.folder_notices import FolderNotices
 from dataflow_model.io.paths import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-__all__ = ["FEW", "SETTLED", "SHARE", "TICK", "Listing", "Watch", "list_files"]
+__all__ = ["FEW", "MOST_NOTICED", "SETTLED", "SHARE", "SHARE_NOTICED", "TICK", "Listing", "Watch", "list_files"]
 
 FEW: Final = 50
 SHARE: Final = 20
+SHARE_NOTICED: Final = 100
+MOST_NOTICED: Final = 8
+"""For how many directories the kernel is asked at most, since a user can ask for 128 in all unless configured."""
 SETTLED: Final = 3.0
 TICK: Final = 0.05
 
@@ -89,6 +98,7 @@ class Watch:
         self._replaced: list[str] = []
         self._listed = -float("inf")
         self._listing = 0.0
+        self._noticed = 0
         self._turn: Iterator[str] = iter(())
         self._offered = 0
         self._looking = self._looked = -float("inf")
@@ -109,7 +119,8 @@ class Watch:
         """
         start = self._clock()
         full = full or len(self._names) <= FEW
-        lists_all = full or start - self._listed >= SHARE * self._listing
+        share = SHARE_NOTICED if self._is_noticed() else SHARE
+        lists_all = full or start - self._listed >= share * self._listing
         self._replaced.clear()
         self._names = self._list(paths, full=lists_all)
         if lists_all:
@@ -136,6 +147,10 @@ class Watch:
             self._turn = iter(list(self._names))
             turn += itertools.islice(self._turn, count - len(turn))
         return [name for name in turn if name in self._names]
+
+    def _is_noticed(self) -> bool:
+        """Return whether the kernel reports what changes, but for a few names at most."""
+        return sum(folder.size for folder in self._folders.values() if folder.notices is None) <= FEW
 
     def _list(self, paths: tuple[str, ...], *, full: bool) -> Names:
         """Return the files that are there now: the same object as before where nothing has changed."""
@@ -198,7 +213,9 @@ class Watch:
         folder = self._folders.get(path)
         if folder is None:
             folder = self._folders[path] = _Folder(path, f"{path}{_SEP}"[cut:].lstrip(_SEP))
-        folder.look(self._clock, full=full)
+        noticed = folder.notices is not None
+        folder.look(self._clock, full=full, asks=self._noticed < MOST_NOTICED)
+        self._noticed += (folder.notices is not None) - noticed
         self._replaced += folder.replaced
         return folder
 
@@ -221,6 +238,7 @@ class _Folder:
         folders: the names of the directories in it.
         links: the names of links to directories.
         replaced: those of the files that the last look has found behind another inode than before.
+        notices: the changes that the kernel reports, if it was asked.
     """
 
     def __init__(self, path: str, prefix: str) -> None:
@@ -230,16 +248,24 @@ class _Folder:
         self.folders: tuple[str, ...] = ()
         self.links: tuple[str, ...] = ()
         self.replaced: list[str] = []
+        self.notices: FolderNotices | None = None
+        self._is_told = False
         self._stamp: tuple[int, ...] = ()
         self._stamped = self._listed = 0.0
         self._inodes: Names = {}
 
-    def look(self, clock: Callable[[], float], *, full: bool) -> None:
-        """List the directory, unless its time of modification shows that the last list still holds.
+    @property
+    def size(self) -> int:
+        """The number of names in the directory."""
+        return len(self._inodes)
+
+    def look(self, clock: Callable[[], float], *, full: bool, asks: bool = False) -> None:
+        """List the directory, unless its time of modification or a notice shows what of the last list still holds.
 
         Args:
             clock: returns seconds that never go back.
             full: whether to list it anyhow, with inodes.
+            asks: whether the kernel may be asked for notices.
         """
         self.replaced = []
         try:
@@ -247,20 +273,59 @@ class _Folder:
             stamp = status.st_mtime_ns, status.st_ino, status.st_dev
             now = clock()
             has_changed = stamp != self._stamp
+            noticed = self._noticed(stamp)
             if has_changed:
                 self._stamp, self._stamped = stamp, now
+            if noticed and not full:
+                self._is_told = True
+                self._list_some(noticed)
+                return
+            if has_changed:
+                self._is_told = False
             elif not full:
+                if self._is_told and self.notices is not None:
+                    return
                 is_fine = status.st_mtime_ns % _SECOND != 0
                 settled = self._stamped + (TICK if is_fine else SETTLED)
                 if self._listed >= settled or (is_fine and now < settled):
                     return
             self._listed = now
+            if asks and self.notices is None and len(self._inodes) > FEW:
+                self._ask(stamp)
             if full or not (self._list_names() or not has_changed):
                 self._list_inodes(full=full)
         except FileNotFoundError:  # it was removed meanwhile
-            self.files, self.folders, self.links, self._inodes = {}, (), (), {}
+            self.files, self.folders, self.links, self._inodes, self.notices = {}, (), (), {}, None
         except OSError as error:
             raise SourceError(f"{self.path} cannot be read: {error.strerror}", hint="check its permissions") from error
+
+    def _noticed(self, stamp: tuple[int, ...]) -> set[str]:
+        """Return the names that the kernel has reported; none if it was not asked about the directory that is there."""
+        noticed = None
+        if self.notices is not None and stamp[1:] == self._stamp[1:]:
+            noticed = self.notices.take()
+        if noticed is None:
+            self.notices = None
+            return set()
+        return noticed
+
+    def _ask(self, stamp: tuple[int, ...]) -> None:
+        """Ask the kernel for notices, before the directory is listed."""
+        self.notices = FolderNotices.open(self.path)
+        status = os.stat(self.path)  # noqa: PTH116
+        if stamp[1:] != (status.st_ino, status.st_dev):  # it was asked about another directory under the same name
+            self.notices = None
+
+    def _list_some(self, names: Collection[str]) -> None:
+        """Look at some names: at what they stand for now, if anything."""
+        kinds = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                status = os.lstat(os.path.join(self.path, name))  # noqa: PTH118
+                kinds[name] = status.st_ino, self._kind_of(name, status.st_mode)
+        known = self._inodes
+        self.replaced = [self.prefix + name for name in kinds if name in known]  # a new file may have the old inode
+        self._change([name for name in names if name not in kinds and name in known], kinds)
 
     def _list_names(self) -> bool:
         """List the directory by names, and look at new ones; return whether that has shown any change."""
@@ -318,11 +383,13 @@ class _Folder:
         for name in removed:
             del self._inodes[name]
         self._inodes |= {name: inode for name, (inode, _) in kinds.items()}
-        files = dict(self.files)
-        for name in changed:
-            files.pop(self.prefix + name, None)
-        files |= {self.prefix + name: inode for name, (inode, kind) in kinds.items() if kind is _Kind.FILE}
-        if files != self.files:
+        now = {self.prefix + name: inode for name, (inode, kind) in kinds.items() if kind is _Kind.FILE}
+        before = {name: self.files[name] for name in (self.prefix + name for name in changed) if name in self.files}
+        if now != before:
+            files = dict(self.files)
+            for name in before:
+                del files[name]
+            files |= now
             self.files = files
         self.folders, self.links = (
             (

@@ -72,6 +72,10 @@ class Known(Protocol):
         """Return an origin as it was listed, or `None` if there was none with that name."""
         ...
 
+    def has_names_of(self, other: Known) -> bool:
+        """Return whether the names are those of an earlier object; `False` if finding out would take long."""
+        ...
+
 
 class Changes(NamedTuple):
     """The result of a poll: the changes since the known origins were listed.

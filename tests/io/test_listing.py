@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from dataflow_model.io import listing
+from dataflow_model.io import folder_notices, listing
 from dataflow_model.io.listing import FEW, SETTLED, SHARE, TICK, Watch, list_files
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.runners.sharded.feed.followed import Followed
@@ -32,6 +32,12 @@ class Clock:
     def __call__(self) -> float:
         self.now += 1e-6
         return self.now
+
+
+@pytest.fixture(autouse=True)
+def no_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do without notices of the kernel, as on other systems and other machines' file systems."""
+    monkeypatch.setattr(folder_notices, "_libc", lambda: None)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from dataflow_model.plan.sources import Origin
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dataflow_model.plan.sources import ColumnSource
+    from dataflow_model.plan.sources import ColumnSource, Known
 
 __all__ = ["BY_SOURCE", "Followed", "rows_read"]
 
@@ -71,6 +71,10 @@ class Followed:
             return Origin(name, self.totals[name], self.version(name))
         entry = self.done.get(name)
         return None if entry is None else Origin(name, entry[0], tuple(entry[2:]) or None)
+
+    def has_names_of(self, other: Known) -> bool:
+        """Return whether the names are those of an earlier object, whose origins are then shared."""
+        return isinstance(other, Followed) and self.done is other.done and self.totals is other.totals
 
     def poll(self, source: ColumnSource, clock: int) -> Followed:
         """Return the current origins. Unchanged origins that are done are shared, at no cost.

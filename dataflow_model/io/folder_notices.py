@@ -1,0 +1,98 @@
+"""Changes in a directory as the kernel reports them, so that a new file among many is found without listing them.
+
+Linux's inotify reports what processes of this machine do. What other machines do on a network file system is not
+reported, so notices only supplement a look at the directory's time of modification.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import struct
+import sys
+import weakref
+from typing import Any, Final, Self
+
+__all__ = ["FolderNotices"]
+
+_CREATE: Final = 0x100
+_DELETE: Final = 0x200
+_MOVED_FROM: Final = 0x40
+_MOVED_TO: Final = 0x80
+_DELETE_SELF: Final = 0x400
+_MOVE_SELF: Final = 0x800
+_UNMOUNT: Final = 0x2000
+_OVERFLOW: Final = 0x4000
+_IGNORED: Final = 0x8000
+_ONLY_FOLDERS: Final = 0x0100_0000
+_WANTED: Final = _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO | _DELETE_SELF | _MOVE_SELF | _ONLY_FOLDERS
+_ENDS: Final = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _OVERFLOW | _IGNORED
+_HEAD: Final = struct.Struct("iIII")
+_BYTES: Final = 1 << 16
+
+
+class FolderNotices:
+    """The names in a directory that have changed since they were last taken. Make one with `open`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     notices = FolderNotices.open(folder)
+        ...     pathlib.Path(folder, "new").touch()
+        ...     names = {"new"} if notices is None else notices.take()  # there are none on macOS
+        >>> names
+        {'new'}
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._process = os.getpid()
+        self.close = weakref.finalize(self, os.close, descriptor)
+
+    @classmethod
+    def open(cls, path: str) -> Self | None:
+        """Return the notices of a directory from now on; `None` where the system has none to give."""
+        libc = _libc()
+        if libc is None:
+            return None
+        descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if descriptor < 0:
+            return None
+        notices = cls(descriptor)
+        if libc.inotify_add_watch(descriptor, os.fsencode(path), _WANTED) < 0:
+            notices.close()
+            return None
+        return notices
+
+    def take(self) -> set[str] | None:
+        """Return the names that were added, removed or replaced since the last call.
+
+        `None` means that some may be missing, and that this object gives no more: there were too many, the directory
+        itself was moved or removed, or this process is a fork of the one that has asked.
+        """
+        names: set[str] = set()
+        if os.getpid() != self._process or not self.close.alive:
+            return None
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                events = os.read(self._descriptor, _BYTES)
+                place = 0
+                while place < len(events):
+                    _, mask, _, length = _HEAD.unpack_from(events, place)
+                    place += _HEAD.size + length
+                    if mask & _ENDS:
+                        self.close()
+                        return None
+                    names.add(os.fsdecode(events[place - length : place].rstrip(b"\0")))
+        return names
+
+
+@functools.cache
+def _libc() -> Any:
+    """Return the C library, if it has inotify."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+    return libc if hasattr(libc, "inotify_init1") else None
