@@ -9,10 +9,10 @@ look at each file every time would make a poll slow in a folder with many files,
 * A directory whose time of modification has not changed is not even listed. Since something may happen in the tick of
   the file system's clock in which the directory was listed, it is listed once more when that tick must be over: after
   `TICK` seconds, or after `SETTLED` where the time is in whole seconds (2 seconds on FAT).
-* In a directory with more than `FEW` names, the kernel is asked which names change (see `folder_notices`). If it reports
-  any, only these are looked at, and nothing is listed. It reports everything that this machine does; if the directory's
-  time of modification changes without a notice, as when another machine writes to a network file system, the directory
-  is listed.
+* In a directory with more than `FEW` names, the kernel is asked which names change (see `folder_notices`). If it
+  reports any, only these are looked at, and nothing is listed. It reports everything that this machine does; if the
+  directory's time of modification changes without a notice, as when another machine writes to a network file system,
+  the directory is listed.
 * Writing to a file in place changes neither its directory nor its inode. So the files take turns to be looked at, all
   of them at each poll while there are at most `FEW`, else as many as take one part in `SHARE` of the time. In a folder
   with 10,000 files, each one's turn comes within some seconds.

@@ -127,9 +127,7 @@ def test_files_that_are_removed_and_replaced_among_many_are_found_without_listin
     assert watched.listed == []
 
 
-def test_a_directory_that_changes_without_a_notice_is_listed(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_changes_without_a_notice_is_listed(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FolderNotices, "take", lambda _: set())  # another machine has written to the file system
     watched.arrive("new")
     assert "new" in watched.look()[0]
