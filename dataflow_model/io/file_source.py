@@ -102,7 +102,9 @@ class _Compared:
             return
         known_names = known.names()
         self._names, self._known = names, known
-        self.new, self.removed = names.keys() - known_names, known_names - names.keys()
+        self.new = {name for name in names if name not in known_names}
+        are_all_there = len(names) - len(self.new) == len(known_names)
+        self.removed = set() if are_all_there else known_names - names.keys()
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         return type(self), ()

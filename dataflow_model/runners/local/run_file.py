@@ -162,8 +162,10 @@ class RunFile:
         if done is known:
             return
         # JSON can represent file names with bytes that are not UTF-8, which text in SQLite cannot.
-        removed = [(source, json.dumps(name)) for name in known if name not in done]
         changed = [(name, entry) for name, entry in done.items() if known.get(name) is not entry]
+        added = sum(name not in known for name, _ in changed)
+        is_shorter = len(done) - added < len(known)
+        removed = [(source, json.dumps(name)) for name in known if name not in done] if is_shorter else []
         fresh = [(source, json.dumps(name), json.dumps(entry)) for name, entry in changed]
         with self.explained():
             self._database.executemany("DELETE FROM done WHERE source = ? AND origin = ?", removed)
