@@ -18,6 +18,7 @@ from dataflow_model.triggers import (
     AfterWatermark,
     Always,
     AtPeriod,
+    CompositeTrigger,
     DataTrigger,
     Never,
     OrFinally,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.triggers import Trigger
 
-__all__ = ["why_not_compiled", "why_strategy_not_compiled"]
+__all__ = ["is_built_in", "why_not_compiled", "why_strategy_not_compiled"]
 
 _LEAVES: Final = frozenset(
     {
@@ -79,13 +80,23 @@ def why_strategy_not_compiled(strategy: WindowingStrategy) -> str | None:
     if strategy.merges and type(strategy.window_fn) is not Sessions:
         return f"{strategy.window_fn!r} merges windows in a way of its own"
     trigger = _uncompiled_trigger(strategy.trigger)
-    return None if trigger is None else f"{trigger!r} is a trigger with callbacks of its own"
+    return None if trigger is None else f"{trigger!r} is a composite trigger with callbacks of its own"
+
+
+def is_built_in(tree: Trigger) -> bool:
+    """Return whether a lowered trigger is one whose callbacks the compiled core has as operations of its own.
+
+    Example:
+        >>> is_built_in(AfterCount(2)), is_built_in(type("Twice", (AfterCount,), {})(2))
+        (True, False)
+    """
+    return type(tree) in _LEAVES | _COMPOSITES or _is_plain_data_trigger(tree)
 
 
 def _uncompiled_trigger(trigger: Trigger) -> Trigger | None:
     """Return the first trigger of a tree that the compiled core does not run; `None` if it runs them all."""
     tree = trigger.lowered()
-    if type(tree) not in _LEAVES | _COMPOSITES and not _is_plain_data_trigger(tree):
+    if not is_built_in(tree) and (isinstance(tree, CompositeTrigger) or tree.children):
         return tree
     return next((part for part in map(_uncompiled_trigger, tree.children) if part is not None), None)
 

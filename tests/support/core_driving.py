@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -148,7 +149,7 @@ class Answer:
     panes: list[list[tuple[Any, ...]]] = attrs.field(factory=list)
     watermarks: list[tuple[int, ...]] = attrs.field(factory=list)
     moments: list[tuple[int | None, int | None]] = attrs.field(factory=list)
-    counters: dict[str, int] = attrs.field(factory=dict)
+    counters: Counter[str] = attrs.field(factory=Counter)
 
 
 def machines(
@@ -174,7 +175,7 @@ def answer_of(machine: KeyedMachine, instants: Sequence[Instant], cuts: Sequence
         reached = [*produced.watermarks, machine.output_watermarks()]
         answer.watermarks += [(watermarks.low, *watermarks.further(width)) for watermarks in reached]
         answer.moments.append(machine.next_moments())
-    answer.counters = dict(machine.counters)
+    answer.counters = Counter(machine.counters)
     return answer
 
 
@@ -183,7 +184,7 @@ def bounded_answer(machine: KeyedMachine, elements: Sequence[Element]) -> Answer
     answer = Answer()
     for _ in range(2):
         answer.panes += by_instant(machine.run_bounded(Bucket(bundle_of(elements))), 1)
-    answer.counters = dict(machine.counters)
+    answer.counters = Counter(machine.counters)
     return answer
 
 

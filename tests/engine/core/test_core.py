@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ import dataflow_model as dm
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.runners.engine.bundle import Update
+from dataflow_model.runners.engine.lanes import Pairs
 from dataflow_model.testing import strategies
 from tests.support import scripting
 from tests.support.core_driving import (
@@ -24,14 +26,17 @@ from tests.support.core_driving import (
     Instant,
     answer_of,
     bounded_answer,
+    by_instant,
+    chunk_of,
     instants_of,
     joined,
     machines,
     with_keys_that_vary,
     with_retractions,
 )
-from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, windowing_strategy
+from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
+from tests.support.spec.triggers_of_users import Restless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,10 +82,9 @@ def by_draws(data: st.DataObject) -> Pick:
 
 def check_seeds(seeds: range) -> None:
     """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
-    leaves = [name for name in LEAVES if not name.startswith("a user's")]
     for seed in seeds:
         pick = random.Random(seed).choice
-        strategy = windowing_strategy(pick, WINDOW_FNS, leaves)
+        strategy = windowing_strategy(pick, WINDOW_FNS, [*MORE_LEAVES, RESTLESS])
         script = drawn_script(pick, [*STEPS, "percentile", "signal"])
         try:
             check(pick, script, strategy)
@@ -247,6 +251,73 @@ def test_what_subtracting_raises_names_the_element_at_hand(rows: Any, element: i
         with pytest.raises(dm.UserCodeError, match="not seven") as raised:
             bounded_answer(machine, elements)
         assert f"element: ('k', {element})" in str(raised.value)
+
+
+@attrs.frozen
+class Unanimous(dm.CompositeTrigger):
+    """A composite of the user's."""
+
+    parts: tuple[dm.Trigger, ...]
+
+    @property
+    def children(self) -> tuple[dm.Trigger, ...]:  # type: ignore[override]
+        return self.parts
+
+
+def test_only_composites_of_the_users_are_left_to_the_object_engine() -> None:
+    leaf, composite = Restless(1, dm.FiringMode.CLEAR), Unanimous((dm.AfterCount(2),))
+    assert why_strategy_not_compiled(dm.WindowingStrategy(trigger=dm.Repeatedly(leaf))) is None
+    reason = why_strategy_not_compiled(dm.WindowingStrategy(trigger=dm.Repeatedly(composite)))
+    assert reason == f"{composite!r} is a composite trigger with callbacks of its own"
+
+
+@attrs.frozen
+class Failing(dm.Trigger):
+    """Raises in the callback of this name."""
+
+    callback: str
+
+    def on_element(self, context: dm.TriggerContext) -> None:
+        self._fail("on_element")
+        context.set_timer("end", context.window.end, dm.TimeDomain.EVENT_TIME)
+
+    def on_timer(self, context: dm.TriggerContext, tag: str) -> None:
+        del context, tag
+        self._fail("on_timer")
+
+    def _fail(self, callback: str) -> None:
+        if callback == self.callback:
+            raise ValueError(f"no {callback}")
+
+
+@pytest.mark.parametrize("callback", ["on_element", "on_timer"])
+def test_what_a_users_trigger_raises_is_reported_with_what_was_at_hand(callback: str) -> None:
+    windowing = scripting.fixed(Failing(callback))
+    instants = list(instants_of(scripting.script("e 1@1, e 2@2, w 10, w +inf"), windowing.strategy, ()))
+    messages = []
+    for machine in machines(windowing.strategy, dm.Sum(), ()):
+        with pytest.raises(dm.UserCodeError, match=f"no {callback}") as raised:
+            answer_of(machine, instants, [])
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+
+
+@attrs.frozen
+class OfPlainInts(dm.DataTrigger):
+    """Fires if the element is a Python int."""
+
+    def should_emit(self, element: Any, state: Any) -> tuple[bool, Any]:
+        return type(element) is int, state
+
+
+@pytest.mark.parametrize("trigger", [OfPlainInts(), dm.AfterPunctuation(lambda element: type(element) is int)])
+def test_functions_of_the_users_are_given_python_numbers_of_columns(trigger: dm.Trigger) -> None:
+    windowing = scripting.fixed(dm.Repeatedly(trigger))
+    instants = list(instants_of(scripting.script("e 1@1"), windowing.strategy, ()))
+    chunk = chunk_of(instants[:1])
+    chunk.elements.bundle.values = Pairs(pa.chunked_array([["k"]]), pa.chunked_array([[1]]))
+    produced = machines(windowing.strategy, dm.Sum(), ())[1].run(chunk)
+    assert [row[0] for rows in by_instant(produced, 1) for row in rows] == ["('k', 1)"]
 
 
 def test_two_signals_of_one_instant_count_the_panes_of_a_window_on() -> None:

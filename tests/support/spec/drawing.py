@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.support.spec.triggers_of_users import EveryThird, OddResult, Timeout, Wishes, one_in_three
+from tests.support.spec.triggers_of_users import EveryThird, OddResult, Restless, Timeout, Wishes, one_in_three
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +46,12 @@ LEAVES: dict[str, Callable[[Pick], Any]] = {
     "AfterSignal": lambda _: dm.AfterSignal("now"),
     "AfterWatermark of a percentile": lambda pick: dm.AfterWatermark(percentile=pick([50, 90])),
 }
+RESTLESS = "a user's that uses everything"
+MORE_LEAVES: dict[str, Callable[[Pick], Any]] = {
+    **LEAVES,
+    RESTLESS: lambda pick: Restless(pick(SECONDS), timer_mode(pick)),
+}
+"""With those of which the specification says nothing."""
 COMPOSITES = ["leaf", "Repeatedly", "Repeatedly", "RepeatCount", "Each", "Any", "All", "until", "until", "watermark"]
 WINDOW_FNS = [
     dm.FixedWindows(4),
@@ -102,7 +108,7 @@ def tree(pick: Pick, leaves: Sequence[str], depth: int = 3) -> Any:
             early, late = (below() if pick([True, False]) else None for _ in range(2))
             return dm.AfterWatermark(early, late)
         case "leaf":
-            return LEAVES[pick(leaves)](pick)
+            return MORE_LEAVES[pick(leaves)](pick)
         case name:
             return getattr(dm, f"After{name}")(*(below() for _ in range(pick(FEW))))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -34,6 +35,8 @@ class OddResult(dm.Trigger):
 
     def on_element(self, context: Any) -> None:
         result = context.peek_value()
+        if isinstance(result, float):  # a mean, NaN of no elements
+            result = 0 if math.isnan(result) else int(result)
         if (len(result) if isinstance(result, list) else (result or 0).bit_count()) % 2:
             context.trigger()
 
@@ -92,6 +95,71 @@ class Wishes(dm.Trigger):
         open_ones = [window for window in context.sources if not context.is_source_finished(window)]
         seen = [context.lookup_source_state(window, "seen", 0) for window in open_ones]
         context.store_state("seen", max(seen, default=0))
+
+
+@attrs.frozen
+class Restless(dm.Trigger):
+    """Uses every callback and all that a context has; its timers wait for each clock, several at a time."""
+
+    seconds: int
+    mode: dm.FiringMode
+
+    signals: ClassVar[frozenset[str]] = frozenset({"now"})
+    percentiles: ClassVar[tuple[float, ...]] = (50,)
+    reads_history: ClassVar[bool] = True
+
+    def on_element(self, context: Any) -> None:
+        seen = context.lookup_state("seen", 0) + 1
+        context.store_state("seen", seen)
+        if len(context.trigger_history()) % 3 == 1:
+            context.trigger(self.mode)
+        if seen % 3 == 0:
+            self._wait(
+                context, "again", int(context.event_time) + int(context.window.end) % 3, dm.TimeDomain.EVENT_TIME
+            )
+        if context.get_timer("clock") is None:
+            self._wait(context, "clock", int(context.now(dm.TimeDomain.PROCESSING_TIME)), dm.TimeDomain.PROCESSING_TIME)
+        else:
+            context.delete_timer("most")
+
+    def on_retraction(self, context: Any) -> None:
+        if context.is_retraction and context.lookup_state("seen", 0) % 2:
+            context.trigger()
+        self._wait(context, "most", int(context.event_time), dm.TimeDomain.EVENT_TIME, 50)
+
+    def on_timer(self, context: Any, tag: str) -> None:
+        fired = context.lookup_state(tag, 0) + 1
+        context.store_state(tag, fired)
+        if tag == "clock" and fired % 2:
+            self._wait(context, "most", int(context.now(dm.TimeDomain.EVENT_TIME, 50)), dm.TimeDomain.EVENT_TIME, 50)
+        elif fired % 3 == 2:
+            context.clear()
+        elif context.peek_value() is not None:
+            context.trigger(self.mode)
+        if fired > 3:
+            context.done()
+
+    def on_signal(self, context: Any, name: str) -> None:
+        if name in self.signals and not context.is_finished():
+            context.trigger(self.mode)
+            context.delete_timer("clock")
+
+    def reset(self, context: Any) -> None:
+        context.store_state("turns", 1)
+        self._wait(context, "again", int(context.window.end) - 2, dm.TimeDomain.EVENT_TIME)
+
+    def on_merge(self, context: Any) -> None:
+        seen = [context.lookup_source_state(window, "seen", 0) for window in context.sources]
+        context.store_state("seen", sum(seen))
+        if sum(seen) % 4 == 3:
+            context.reopen()
+        elif sum(seen) % 7 == 6:
+            context.done()
+        self._wait(context, "again", int(context.window.end) - 1, dm.TimeDomain.EVENT_TIME)
+
+    def _wait(self, context: Any, tag: str, since: int, domain: dm.TimeDomain, percentile: float = 100) -> None:
+        kind = dm.EventTime if domain is dm.TimeDomain.EVENT_TIME else dm.ProcessingTime
+        context.set_timer(tag, kind(max(since, 0) + self.seconds * 1_000_000), domain, percentile)
 
 
 EVENT_TIME, PROCESSING_TIME = dm.TimeDomain.EVENT_TIME, dm.TimeDomain.PROCESSING_TIME

@@ -3,18 +3,19 @@ from libc.stdint cimport int64_t, uint64_t
 
 from dataflow_model.runners.engine.core.cells cimport CellTable
 
-cdef int64_t _ALWAYS, _COUNT, _WEIGH, _TEST, _ASK, _SIGNAL, _WATERMARK, _DELAY, _PERIOD, _REPEATEDLY, _REPEAT_COUNT
-cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_LINE, _ELEMENT, _TIMER, _SIGNALLED, _RETRACTED, _FIRED, _FINISHED, _DONE, _SET, _MET
+cdef int64_t _ALWAYS, _COUNT, _WEIGH, _TEST, _ASK, _SIGNAL, _WATERMARK, _DELAY, _PERIOD, _USER, _REPEATEDLY, _REPEAT_COUNT
+cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_LINE, _ELEMENT, _TIMER, _SIGNALLED, _RETRACTED, _MERGED, _FIRED, _FINISHED, _MODE, _DONE, _SET, _MET
 cdef int64_t _SCRATCH
 
 @cython.final
 cdef class TreeEvaluator:
     cdef public CellTable cells
-    cdef public int64_t latest, words, places, timer_count, event, number, row, event_time, signal, source_count
+    cdef public int64_t latest, words, places, timer_count, event, number, row, event_time, signal, source_count, user_count, lines
+    cdef public bint cleared
     cdef public int64_t[::1] operation, argument, last, line, counter, deadline, first_child, children, child, word, mask
-    cdef public int64_t[::1] timers, now, due_in, due_at, fired_in, fired_at, sources
+    cdef public int64_t[::1] timers, user_places, told, now, due_in, due_at, fired_in, fired_at, sources
     cdef public tuple calls, merges
-    cdef public object values
+    cdef public object values, users
     cdef public dict memory
 
     cpdef int64_t element(self, int64_t slot, int64_t row, int64_t event_time) except -1
@@ -26,6 +27,8 @@ cdef class TreeEvaluator:
     cpdef int64_t next_due(self, int64_t slot, int64_t line) noexcept
     @cython.locals(number=int64_t, place=int64_t, line=int64_t)
     cpdef bint is_overdue(self, int64_t slot) noexcept
+    @cython.locals(base=int64_t, line=int64_t)
+    cpdef bint is_user_due(self, int64_t place, int64_t slot, bint clock, int64_t until) noexcept
     cpdef bint is_finished(self, int64_t slot) noexcept
     @cython.locals(place=int64_t)
     cpdef int forget(self, int64_t slot) except -1
@@ -42,9 +45,9 @@ cdef class TreeEvaluator:
     cpdef int64_t repeat(self, int64_t place, int64_t slot) except -1
     @cython.locals(first=int64_t, count=int64_t, number=int64_t, child=int64_t, result=int64_t)
     cpdef int64_t show_in_turn(self, int64_t place, int64_t slot) except -1
-    @cython.locals(first=int64_t, count=int64_t, is_timed=cython.bint, latest=int64_t, number=int64_t, child=int64_t, fired=cython.bint)
+    @cython.locals(first=int64_t, count=int64_t, is_timed=cython.bint, latest=int64_t, mode=int64_t, number=int64_t, child=int64_t, result=int64_t, fired=cython.bint)
     cpdef int64_t show_all(self, int64_t place, int64_t slot) except -1
-    @cython.locals(first=int64_t, count=int64_t, fired=cython.bint, done=cython.bint, ends=cython.bint, number=int64_t, child=int64_t, result=int64_t, until=int64_t)
+    @cython.locals(first=int64_t, count=int64_t, fired=cython.bint, done=cython.bint, mode=int64_t, ends=cython.bint, number=int64_t, child=int64_t, result=int64_t, until=int64_t)
     cpdef int64_t show_any(self, int64_t place, int64_t slot) except -1
     cpdef bint concerns(self, int64_t child) noexcept
     @cython.locals(at=int64_t, completions=int64_t)
@@ -62,6 +65,10 @@ cdef class TreeEvaluator:
     cpdef int64_t weight(self, int64_t place) except -1
     cpdef int64_t test(self, int64_t place) except -1
     cpdef int64_t ask(self, int64_t place, int64_t slot) except -1
+    @cython.locals(result=int64_t)
+    cpdef int64_t call(self, int64_t place, int64_t slot) except -1
+    @cython.locals(line=int64_t, is_new=cython.bint)
+    cpdef int tell(self) except -1
     cpdef int64_t following(self, int64_t place, int64_t first) except? -1
 
     @cython.locals(number=int64_t)
@@ -84,6 +91,7 @@ cdef class TreeEvaluator:
     cpdef void merge_completions(self, int64_t place, int64_t target, int64_t begin, int64_t end) except *
     @cython.locals(total=int64_t, at=int64_t)
     cpdef void add_counters(self, int64_t place, int64_t target, int64_t begin, int64_t end) noexcept
+    cpdef int merge_users(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
     cpdef int merge_memory(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
 
     cpdef bint has(self, int64_t slot, int64_t of, int64_t place) noexcept

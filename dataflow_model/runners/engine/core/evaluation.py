@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.core.cells import CellTable
     from dataflow_model.runners.engine.core.program import Program
+    from dataflow_model.runners.engine.core.users import UserTriggers
 
 __all__ = ["TreeEvaluator"]
 
@@ -29,6 +30,7 @@ _SIGNAL: Final = program.SIGNAL
 _WATERMARK: Final = program.WATERMARK
 _DELAY: Final = program.DELAY
 _PERIOD: Final = program.PERIOD
+_USER: Final = program.USER
 _REPEATEDLY: Final = program.REPEATEDLY
 _REPEAT_COUNT: Final = program.REPEAT_COUNT
 _EACH: Final = program.EACH
@@ -41,10 +43,12 @@ _ELEMENT: Final = 0
 _TIMER: Final = 1
 _SIGNALLED: Final = 2
 _RETRACTED: Final = 3
+_MERGED: Final = 4
 
 # Results.
 _FIRED: Final = 1
 _FINISHED: Final = 2
+_MODE: Final = operations.ACCUMULATES | operations.CLEARS
 
 # Sets of places.
 _DONE: Final = operations.DONE
@@ -66,6 +70,8 @@ class TreeEvaluator:
         now: the clocks by line: low watermark, processing clock, further percentiles of the watermark.
         fired_at: by place, the deadline that fired it in the event at hand.
         values: the elements by row, for what calls back.
+        users: runs the user's triggers; `None` if there are none.
+        cleared: whether a user's trigger has asked in the event at hand for the contents to be cleared.
     """
 
     def __init__(self, program: Program, cells: CellTable, latest: int) -> None:
@@ -89,6 +95,13 @@ class TreeEvaluator:
         timers = [place for place in range(self.places) if program.line[place] >= 0]
         self.timers: array[int] = array("q", [*timers, 0])
         self.timer_count = len(timers)
+        users = [place for place in range(self.places) if program.operation[place] == _USER]
+        self.user_places: array[int] = array("q", [*users, 0])
+        self.user_count = len(users)
+        self.users: UserTriggers | None = None
+        self.cleared = False
+        self.lines = program.lines
+        self.told: array[int] = column(program.lines)
         self.now: array[int] = column(program.lines)
         self.event = _ELEMENT
         self.number = 0
@@ -111,6 +124,7 @@ class TreeEvaluator:
         self.event = _ELEMENT
         self.row = row
         self.event_time = event_time
+        self.cleared = False
         return self.invoke(0, slot)
 
     def retraction(self, slot: int, row: int, event_time: int) -> int:
@@ -118,12 +132,14 @@ class TreeEvaluator:
         self.event = _RETRACTED
         self.row = row
         self.event_time = event_time
+        self.cleared = False
         return self.invoke(0, slot)
 
     def signalled(self, slot: int, signal: int) -> int:
         """Show a signal to the tree of a cell."""
         self.event = _SIGNALLED
         self.signal = signal
+        self.cleared = False
         return self.invoke(0, slot)
 
     def due(self, slot: int, clock: bool, until: int) -> int:
@@ -131,6 +147,7 @@ class TreeEvaluator:
 
         `until` counts for the processing clock; `fired_at[0]` is the deadline that fired the root, if one did.
         """
+        self.cleared = False
         if self.has(slot, _DONE, 0):
             return 0
         self.number += 1
@@ -145,6 +162,13 @@ class TreeEvaluator:
                 self.due_in[place] = self.number
                 self.due_at[place] = time
                 self.take(slot, _SET, place)
+        for number in range(self.user_count):
+            place = self.user_places[number]
+            if self.is_user_due(place, slot, clock, until):
+                assert self.users is not None  # noqa: S101 - there are places of the user's
+                if self.users.collect(place, slot, clock, until):
+                    found = True
+                    self.due_in[place] = self.number
         if not found:
             return 0
         self.event = _TIMER
@@ -157,6 +181,10 @@ class TreeEvaluator:
             place = self.timers[number]
             if self.line[place] == line and self.has(slot, _SET, place):
                 earliest = min(earliest, self.time_of(slot, place))
+        for number in range(self.user_count):
+            place = self.user_places[number]
+            if self.has(slot, _SET, place):
+                earliest = min(earliest, self.cells.deadlines[slot * self.cells.waits + self.deadline[place] + line])
         return earliest
 
     def is_overdue(self, slot: int) -> bool:
@@ -166,6 +194,21 @@ class TreeEvaluator:
             line = self.line[place]
             if line != _CLOCK_LINE and self.has(slot, _SET, place) and self.time_of(slot, place) <= self.now[line]:
                 return True
+        for number in range(self.user_count):
+            if self.is_user_due(self.user_places[number], slot, False, 0):
+                return True
+        return False
+
+    def is_user_due(self, place: int, slot: int, clock: bool, until: int) -> bool:
+        """Tell whether a timer of a user's trigger may be due: of the processing clock, else of the watermark."""
+        if not self.has(slot, _SET, place):
+            return False
+        base = slot * self.cells.waits + self.deadline[place]
+        for line in range(self.lines):
+            if (line == _CLOCK_LINE) == clock and self.cells.deadlines[base + line] <= (
+                until if clock else self.now[line]
+            ):
+                return True
         return False
 
     def is_finished(self, slot: int) -> bool:
@@ -174,6 +217,8 @@ class TreeEvaluator:
 
     def forget(self, slot: int) -> None:
         """Forget what a cell that is given up has remembered beside its columns."""
+        if self.users is not None:
+            self.users.forget(slot)
         if self.memory:
             for place in range(self.places):
                 self.memory.pop((slot, place), None)
@@ -186,6 +231,8 @@ class TreeEvaluator:
             return _FINISHED
         if self.operation[place] >= _REPEATEDLY:
             result = self.composite(place, slot)
+        elif self.operation[place] == _USER:
+            result = self.call(place, slot)
         elif self.event == _ELEMENT:
             result = self.leaf(place, slot)
         elif self.event == _TIMER:
@@ -258,7 +305,7 @@ class TreeEvaluator:
         done = (result & _FINISHED) != 0 and self.child_finished(place, slot, child)
         if result & _FIRED:
             self.stamp(place)
-        return (result & _FIRED) | (_FINISHED if done else 0)
+        return (result & (_FIRED | _MODE)) | (_FINISHED if done else 0)
 
     def show_in_turn(self, place: int, slot: int) -> int:
         """Fire with the child whose turn it is; with the last one's finish, finish."""
@@ -274,17 +321,24 @@ class TreeEvaluator:
                 self.stamp(place)
             if result & _FINISHED and number < count - 1:
                 self.reset(self.child[first + number + 1], slot)
-                return result & _FIRED
+                return result & (_FIRED | _MODE)
             return result
         return 0
 
     def show_all(self, place: int, slot: int) -> int:
         """Fire once every child that has not finished has met its condition; finish when all have."""
         first, count = self.first_child[place], self.children[place]
-        is_timed, latest = False, 0
+        is_timed, latest, mode = False, 0, 0
         for number in range(count):
             child = self.child[first + number]
-            if not self.concerns(child) or not self.invoke(child, slot) & _FIRED or self.has(slot, _MET, child):
+            if not self.concerns(child):
+                continue
+            result = self.invoke(child, slot)
+            if not result & _FIRED:
+                continue
+            if self.users is not None:
+                self.users.meet(place, slot, number, result & _MODE)
+            if self.has(slot, _MET, child):
                 continue
             self.put(slot, _MET, child)
             if self.event == _TIMER and (not is_timed or self.fired_at[child] > latest):
@@ -293,17 +347,20 @@ class TreeEvaluator:
         if fired:
             for number in range(count):
                 self.take(slot, _MET, self.child[first + number])
+            if self.users is not None:
+                mode = self.users.take_met(place, slot)
             if is_timed:
                 self.fired_in[place] = self.number
                 self.fired_at[place] = latest
             else:
                 self.stamp(place)
-        return (_FIRED if fired else 0) | (_FINISHED if self.all_finished(place, slot) else 0)
+        return (_FIRED | mode if fired else 0) | (_FINISHED if self.all_finished(place, slot) else 0)
 
     def show_any(self, place: int, slot: int) -> int:
         """Fire with any child, and finish with one that fires and finishes; `until` of the two finishes by firing."""
         first, count = self.first_child[place], self.children[place]
         fired = done = False
+        mode = 0
         ends = self.operation[place] == _OR_FINALLY
         for number in range(count):
             child = self.child[first + number]
@@ -312,13 +369,15 @@ class TreeEvaluator:
             result = self.invoke(child, slot)
             if result & _FIRED:
                 fired = True
+                if result & _MODE:  # the last one that says anything decides
+                    mode = result & _MODE
                 done = done or (result & _FINISHED) != 0 or (ends and number == 1)
         if fired:
             self.stamp(place)
             until = self.child[first + 1] if ends else place
             if ends and self.fired_in[until] == self.number:  # the deadline of `until` wins
                 self.fired_at[place] = self.fired_at[until]
-        return (_FIRED if fired else 0) | (_FINISHED if done else 0)
+        return (_FIRED | mode if fired else 0) | (_FINISHED if done else 0)
 
     def concerns(self, child: int) -> bool:
         """Tell whether the event at hand is shown to a child: timers only to those that have them."""
@@ -400,6 +459,29 @@ class TreeEvaluator:
         emits, self.memory[slot, place] = call(self.values[self.row], self.memory.get((slot, place)))
         return _FIRED if emits else 0
 
+    def call(self, place: int, slot: int) -> int:
+        """Show the event at hand to a user's trigger."""
+        if self.event == _TIMER and self.due_in[place] != self.number:
+            return 0
+        self.tell()
+        assert self.users is not None  # noqa: S101 - there is a place of the user's
+        result: int = self.users.run(self.event, place, slot, self.row, self.event_time)
+        if self.event == _TIMER and result & _FIRED:
+            self.fired_in[place] = self.number
+            self.fired_at[place] = self.users.fired_at
+        return result
+
+    def tell(self) -> None:
+        """Let the user's triggers know the clocks, where one has moved."""
+        is_new = False
+        for line in range(self.lines):
+            if self.told[line] != self.now[line]:
+                self.told[line] = self.now[line]
+                is_new = True
+        if is_new:
+            assert self.users is not None  # noqa: S101 - asked only where there are some
+            self.users.tell(self.now)
+
     def following(self, place: int, first: int) -> int:
         """Return the next time of a period."""
         call = self.calls[place]
@@ -410,6 +492,8 @@ class TreeEvaluator:
 
     def clear(self, place: int, slot: int) -> None:
         """Forget the state and timers of a place and all below it; who has finished stays known."""
+        if self.users is not None:
+            self.users.clear(place, slot)
         for number in range(place, self.last[place] + 1):
             self.take(slot, _SET, number)
             if number > place:  # whether it is met itself is for the place above to remember
@@ -426,12 +510,17 @@ class TreeEvaluator:
             self.take(slot, _DONE, number)
             if self.operation[number] == _WATERMARK and self.now[self.line[number]] < self.cells.end[slot]:
                 self.put(slot, _SET, number)
+            elif self.operation[number] == _USER:
+                self.tell()
+                assert self.users is not None  # noqa: S101 - there is a place of the user's
+                self.users.reset(self.event, number, slot, self.row, self.event_time)
 
     # Merging -------------------------------------------------------------------------------------------------------
 
     def merge_collected(self, target: int, slots: array[int], count: int) -> None:
         """Give a new cell what the trees of others had come to; these stand in reverse order of their windows."""
         self.source_count = 0
+        self.event = _MERGED
         for place in range(count - 1, -1, -1):
             self.add_source(slots[place])
         self.merge_place(0, target, 0, self.source_count)
@@ -491,6 +580,8 @@ class TreeEvaluator:
                 self.put(target, _SET, place)
         elif operation == _ASK:
             self.merge_memory(place, target, begin, end)
+        elif operation == _USER:
+            self.merge_users(place, target, begin, end)
         elif self.has(target, _DONE, place):
             return
         elif operation in (_COUNT, _WEIGH):
@@ -527,6 +618,8 @@ class TreeEvaluator:
                 for at in range(begin, end):
                     if self.has(self.sources[at], _MET, child):
                         self.put(target, _MET, child)
+            if self.users is not None:
+                self.users.merge_met(place, target, [self.sources[at] for at in range(begin, end)])
 
     def merge_completions(self, place: int, target: int, begin: int, end: int) -> None:
         """Add up the completions of the sources that were unfinished; if there are none the child says it all."""
@@ -565,6 +658,17 @@ class TreeEvaluator:
         if states:
             assert merge is not None  # noqa: S101
             self.memory[target, place] = states[0] if len(states) == 1 else merge(states)
+
+    def merge_users(self, place: int, target: int, begin: int, end: int) -> None:
+        """Let a user's trigger merge its states; it says whether it has finished."""
+        self.tell()
+        slots = [self.sources[at] for at in range(begin, end)]
+        finished = [self.has(slot, _DONE, place) for slot in slots]
+        assert self.users is not None  # noqa: S101 - there is a place of the user's
+        if self.users.merge(place, target, self.has(target, _DONE, place), slots, finished):
+            self.put(target, _DONE, place)
+        else:
+            self.take(target, _DONE, place)
 
     # Sets of places ------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.core.columns import column
+from dataflow_model.runners.engine.core.columns import column, lengthened
 from dataflow_model.runners.engine.core.columns import taken as _taken
 from dataflow_model.runners.engine.core.folding import PythonFold
 from dataflow_model.runners.engine.core.keys import KeyTable
@@ -22,9 +22,10 @@ from dataflow_model.runners.engine.core.operations import (
     GLOBAL_KIND,
     INTERVAL_KIND,
 )
-from dataflow_model.runners.engine.core.program import compile_tree
+from dataflow_model.runners.engine.core.program import USER, compile_tree
 from dataflow_model.runners.engine.core.rules import Rules
 from dataflow_model.runners.engine.core.sums import SumFold
+from dataflow_model.runners.engine.core.users import UserTriggers
 from dataflow_model.runners.engine.order import ELEMENT
 from dataflow_model.runners.engine.uncombining import MultisetFn, subtracting
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -147,6 +148,12 @@ class CoreGrouping:
         self.fold = PythonFold(self._combine)
         self._sums = SumFold() if vars(type(self._combine)).get("kernel") == "sum" else None
         self._values: Sequence[Any] | NDArray[np.int64] = ()
+        self._rows = np.empty(0, np.int64)
+        self._numbers_in_sums = column(0)
+        self._sent = column(0)
+        self._summed = -1
+        if USER in self.program.operation:
+            self.machine.trees.users = UserTriggers(self, node.strategy.trigger, node.label)
         self._largest = 0.0
         self._several_signals = False
 
@@ -182,7 +189,7 @@ class CoreGrouping:
             _column(chunk.elements.replaced),
             list(map(_column, instants)),
             _column(names),
-            chunk.values,
+            self._shown_values(),
             hold,
         )
         return self._panes(chunk, live, np.frombuffer(hold, np.int64))
@@ -198,17 +205,24 @@ class CoreGrouping:
             elements,
             _column(chunk.elements.replaced),
             list(map(_column, (chunk.watermark, chunk.closes, chunk.until))),
-            chunk.values,
+            self._shown_values(),
         )
         return self._panes(chunk, {}, np.empty(0, np.int64))
 
     def _begin(self, chunk: Chunk) -> list[array[int]]:
         """Return a chunk's elements in the form for the machine."""
         self.fold.begin()
-        self._values = chunk.values
+        self._values, self._rows = chunk.values, chunk.elements.rows()
+        self._sent, self._summed = column(0), -1
         numbers = self._admit(chunk.keys)
         of = chunk.elements
         return list(map(_column, (numbers[of.row], of.start, of.end, of.kind, of.time, of.row, of.replaces)))
+
+    def _shown_values(self) -> Sequence[Any]:
+        """Return the values of a chunk as functions in Python are given them; nothing where none is called."""
+        if not self.program.calls_back:
+            return ()
+        return self._values.tolist() if isinstance(self._values, np.ndarray) else self._values
 
     def _admit(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
         """Return the numbers of a chunk's keys, after making room for them."""
@@ -311,32 +325,38 @@ class CoreGrouping:
             if isinstance(looks, pa.ChunkedArray):
                 looks = looks.to_pylist()
             shown = self.keys.shown_by_pane(self.machine.log, self.numbers, looks, live, panes)
-        return self._ordered(self._emitted(chunk), shown, hold)
+        return self._ordered(self._folded(), shown, hold)
 
-    def _emitted(self, chunk: Chunk) -> Sequence[Any] | NDArray[np.int64]:
-        """Return the value of each pane, in the order of the log."""
-        if self._sums is None:
-            return self._folded()
-        numbers = _whole_numbers(chunk.values)
-        if numbers is None or not self._fit(numbers, chunk.elements.rows()):
-            self._leave_arrays()
-            return self._folded()
-        self._admit_sums()
-        emitted = column(self.machine.panes.count)
-        self._sums.fold(self.machine.log, _column(numbers), emitted)
-        return np.frombuffer(emitted, np.int64)
-
-    def _folded(self) -> list[Any]:
-        """Call the combiner for the logged operations, and return the value of each pane so far."""
-        values: Any = self._values
-        if isinstance(values, np.ndarray):
-            values = self._values = values.tolist()
-        return self.fold.fold(self.machine.log, values, self.machine.panes.count)
+    def peek(self, slot: int) -> Any:
+        """Return the value of a pane of a cell if it were emitted now."""
+        self._folded()
+        return self._combine.extract_output(self.accumulators([slot])[0])
 
     def _keeps(self, slot: int) -> bool:
         """Return whether a combiner that keeps its inputs has an input of a cell."""
         self._folded()
         return bool(self.fold.accumulator(slot))
+
+    def _folded(self) -> Sequence[Any] | NDArray[np.int64]:
+        """Fold what has been logged; return the value of each pane so far, in the order of the log."""
+        log, panes = self.machine.log, self.machine.panes.count
+        if self._sums is not None and self._summed < 0:
+            numbers = _whole_numbers(self._values)
+            if numbers is None or not self._fit(numbers, self._rows):
+                self._leave_arrays()
+            else:
+                self._numbers_in_sums, self._summed = _column(numbers), 0
+        if self._sums is None:
+            values: Any = self._values
+            if isinstance(values, np.ndarray):
+                values = self._values = values.tolist()
+            return self.fold.fold(log, values, panes)
+        self._admit_sums()
+        if panes > len(self._sent):
+            self._sent = lengthened(self._sent, max(panes, 2 * len(self._sent)))
+        self._sums.fold(log, self._summed, self._numbers_in_sums, self._sent)
+        self._summed = log.count
+        return _taken(self._sent, panes)
 
     def _fit(self, values: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
         """Return whether the sums in arrays remain within their bound, in whatever windows these elements are.

@@ -62,7 +62,7 @@ _FEW: Final = 20_000
 _NO_ROW: Final = -1
 _SPARSE: Final = 8
 _PAIR: Final = 2
-_DROPPED: Final = ("dropped_because_late", "dropped_because_closed", "dropped_retractions")
+_COUNTED: Final = ("dropped_because_late", "dropped_because_closed", "dropped_retractions", "cleared_by_trigger")
 _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
 
 
@@ -192,7 +192,7 @@ class CoreMachine:
     def _run(self, columns: ColumnChunk, bundle: Bundle, run: Callable[[ColumnChunk], Panes]) -> Panes:
         """Run a chunk, add to the counters, and report exceptions of users' functions."""
         machine = self._core.machine
-        before = [getattr(machine, name) for name in _DROPPED]
+        before = [getattr(machine, name) for name in _COUNTED]
         machine.begin(ELEMENT, _NO_ROW)
         self._core.fold.begin()
         if len(bundle):
@@ -204,7 +204,7 @@ class CoreMachine:
         except Exception as error:
             raise self._reported(error, bundle.values) from error
         self._count("elements_in", len(bundle) - count_retractions(bundle.updates))
-        for name, dropped in zip(_DROPPED, before, strict=True):
+        for name, dropped in zip(_COUNTED, before, strict=True):
             self._count(name, getattr(machine, name) - dropped)
         return panes
 

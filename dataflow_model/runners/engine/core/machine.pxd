@@ -7,6 +7,7 @@ from dataflow_model.runners.engine.core.evaluation cimport TreeEvaluator
 from dataflow_model.runners.engine.core.log cimport CauseLog, OperationLog, PaneLog, StandingTable
 
 cdef int64_t _ADD, _MERGE, _CLEAR, _FIRE, _REPLACE, _RETRACT, _EXPIRE, _TAKE_BACK, _EXCHANGE
+cdef int64_t _ACCUMULATES, _CLEARS, _MODE
 cdef int64_t _EARLY, _ON_TIME, _LATE, _FIRST, _LAST, _BY_TRIGGER, _RETRACTION, _LOW_LINE, _CLOCK_LINE
 cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT, _EARLIEST, _LATEST
 cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _FEW
@@ -21,11 +22,11 @@ cdef class GroupingMachine:
     cdef public StandingTable standing
     cdef public list heaps
     cdef public DeadlineHeap holds
-    cdef public int64_t first, latest, lines, lateness, times, watermark, clock, events, phase, at, cause, number, instant
-    cdef public bint passes_always, closes_always, clears, retracts, reopens, merges, rebounded
+    cdef public int64_t first, latest, lines, lateness, times, watermark, clock, events, phase, at, cause, number, instant, mode
+    cdef public bint passes_always, closes_always, clears, obeys, retracts, reopens, merges, rebounded
     cdef public int64_t[::1] collected, reopened, replaced
     cdef public int64_t collected_count, reopened_count, replaced_at
-    cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions
+    cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions, cleared_by_trigger
     cdef public object keeps
 
     @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
@@ -42,8 +43,9 @@ cdef class GroupingMachine:
     cpdef void element(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, int64_t replaces) except *
     @cython.locals(table=CellTable, slot=int64_t)
     cpdef void retraction(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
-    @cython.locals(forced=cython.bint, fired=int64_t)
     cpdef void react(self, int64_t slot, int64_t result) except *
+    @cython.locals(forced=cython.bint)
+    cpdef int act(self, int64_t slot, int64_t result, int64_t produced) except -1
     cpdef void take_out(self, int64_t slot, bint on_time) noexcept
     @cython.locals(table=CellTable, flags=int64_t)
     cpdef void incorporate(self, int64_t slot, int64_t time, bint on_time) noexcept
@@ -61,6 +63,8 @@ cdef class GroupingMachine:
     cpdef void begin(self, int64_t phase, int64_t at) noexcept
     @cython.locals(table=CellTable)
     cpdef int fire(self, int64_t slot, int64_t produced, bint by_trigger, bint passing, bint forced, bint last) except -1
+    cpdef int clear_contents(self, int64_t slot) except -1
+    cpdef void settle(self, int64_t slot) noexcept
     cpdef bint is_empty(self, int64_t slot) except -1
     @cython.locals(table=CellTable, panes=PaneLog, flags=int64_t, info=int64_t, is_first=cython.bint, time=int64_t, taken_back=int64_t, pane=int64_t, entry=int64_t)
     cpdef int emit(self, int64_t slot, int64_t produced, bint by_trigger, bint passing, bint last) except -1
@@ -77,19 +81,19 @@ cdef class GroupingMachine:
 
     cpdef int64_t expiry(self, int64_t end) noexcept
     cpdef int advance_clock(self, int64_t time) except -1
-    @cython.locals(place=int64_t, slot=int64_t, at=int64_t, forced=cython.bint)
+    @cython.locals(place=int64_t, slot=int64_t, at=int64_t, result=int64_t)
     cpdef int run_clock(self, int64_t until, int64_t phase) except -1
     @cython.locals(number=int64_t, percentile=int64_t, line=int64_t, reached=int64_t, moved=cython.bint)
     cpdef bint reach(self, object percentiles, int64_t watermark) except -1
-    @cython.locals(previous=int64_t, line=int64_t, place=int64_t, slot=int64_t, fired=cython.bint)
+    @cython.locals(previous=int64_t, line=int64_t, place=int64_t, slot=int64_t, result=int64_t)
     cpdef int advance_watermark(self, int64_t watermark) except -1
     @cython.locals(place=int64_t)
     cpdef int run_reopened(self) except -1
-    @cython.locals(table=CellTable, end=int64_t, passing=cython.bint, expiring=cython.bint, forced=cython.bint)
-    cpdef bint watermark_reaches(self, int64_t slot, int64_t previous, bint fired) except -1
+    @cython.locals(table=CellTable, end=int64_t, fired=cython.bint, passing=cython.bint, expiring=cython.bint, forced=cython.bint)
+    cpdef bint watermark_reaches(self, int64_t slot, int64_t previous, int64_t result) except -1
     @cython.locals(entry=int64_t, following=int64_t)
     cpdef int expire(self, int64_t slot) except -1
-    @cython.locals(slot=int64_t, forced=cython.bint)
+    @cython.locals(slot=int64_t, result=int64_t)
     cpdef int signal(self, int64_t name) except -1
 
     @cython.locals(due=int64_t)

@@ -41,6 +41,9 @@ _FIRST: Final = operations.PANE_FIRST
 _LAST: Final = operations.PANE_LAST
 _BY_TRIGGER: Final = operations.PANE_BY_TRIGGER
 _RETRACTION: Final = operations.PANE_RETRACTION
+_ACCUMULATES: Final = operations.ACCUMULATES
+_CLEARS: Final = operations.CLEARS
+_MODE: Final = operations.ACCUMULATES | operations.CLEARS
 _LOW_LINE: Final = operations.LOW_LINE
 _CLOCK_LINE: Final = operations.CLOCK_LINE
 _BEFORE: Final = order.BEFORE
@@ -75,6 +78,7 @@ class GroupingMachine:
         log, panes, causes, standing: what it did since the last `recycle`, and what has been emitted and still stands.
         dropped_because_late, dropped_because_closed: how many (element, window) it has dropped.
         dropped_retractions: how many (retracted element, window).
+        cleared_by_trigger: how many elements it has cleared because a trigger asked for it.
         keeps: tells of a cell that holds as many elements as it has taken back whether it holds any, for combiners that
             keep their inputs; `None` if the number decides.
     """
@@ -95,6 +99,7 @@ class GroupingMachine:
         self.passes_always = rules.passes_always
         self.closes_always = rules.closes_always
         self.clears = rules.clears
+        self.obeys = rules.obeys
         self.retracts = rules.retracts
         self.times = rules.times
         self.reopens = rules.reopens
@@ -110,6 +115,7 @@ class GroupingMachine:
         self.cause = _NONE
         self.number = 0
         self.rebounded = False
+        self.mode = 0
         self.instant = 0
         self.collected: array[int] = column(_SCRATCH)
         self.collected_count = 0
@@ -120,6 +126,7 @@ class GroupingMachine:
         self.dropped_because_late = 0
         self.dropped_because_closed = 0
         self.dropped_retractions = 0
+        self.cleared_by_trigger = 0
         self.keeps: Callable[[int], bool] | None = None
 
     # Chunks --------------------------------------------------------------------------------------------------------
@@ -287,14 +294,21 @@ class GroupingMachine:
 
     def react(self, slot: int, result: int) -> None:
         """Do what the tree of a cell makes of a change of its contents."""
-        if result & 1:
-            forced = self.closes_always and self.trees.is_finished(slot)
-            self.fire(slot, self.clock, True, False, forced, False)
+        self.act(slot, result, self.clock)
         if self.trees.is_overdue(slot) or (self.rebounded and self.watermark >= self.expiry(self.cells.end[slot])):
-            fired = self.trees.due(slot, False, 0) & 1
-            if self.watermark_reaches(slot, self.watermark, fired != 0):
+            result = self.trees.due(slot, False, 0)
+            if self.watermark_reaches(slot, self.watermark, result):
                 return
         self.schedule(slot)
+
+    def act(self, slot: int, result: int, produced: int) -> None:
+        """Do what the tree of a cell says in an event other than a watermark."""
+        if result & 1:
+            self.mode = result & _MODE
+            forced = self.closes_always and self.trees.is_finished(slot)
+            self.fire(slot, produced, True, False, forced, False)
+        if self.trees.cleared:
+            self.clear_contents(slot)
 
     def take_out(self, slot: int, on_time: bool) -> None:
         """Note one element less in a cell; the event time of its next pane does not change."""
@@ -432,11 +446,23 @@ class GroupingMachine:
                 self.take_back(slot, produced)
             else:
                 self.emit(slot, produced, by_trigger, passing, last)
-        if self.clears:
+        if (self.mode == _CLEARS or (self.clears and self.mode != _ACCUMULATES)) if self.obeys else self.clears:
             self.log.add(_CLEAR, slot, 0)
             table.held[slot] = 0
-        table.pending[slot] = 0
-        table.flags[slot] &= ~(_PENDING_ON_TIME | _TIMED)
+        self.settle(slot)
+
+    def clear_contents(self, slot: int) -> None:
+        """Clear the contents of a cell because its trigger asks for it, where the mode allows it."""
+        if self.obeys:
+            self.cleared_by_trigger += self.cells.held[slot]
+            self.log.add(_CLEAR, slot, 0)
+            self.cells.held[slot] = 0
+            self.settle(slot)
+
+    def settle(self, slot: int) -> None:
+        """Note that nothing of a cell is pending."""
+        self.cells.pending[slot] = 0
+        self.cells.flags[slot] &= ~(_PENDING_ON_TIME | _TIMED)
 
     def is_empty(self, slot: int) -> bool:
         """Tell whether all elements of a cell have been taken back."""
@@ -470,6 +496,8 @@ class GroupingMachine:
         panes.on_time_index[pane] = table.on_time_index[slot]
         panes.flags[pane] = info
         panes.time[pane] = time
+        if self.trees.users is not None:
+            self.trees.users.remember(slot, info, table.index[slot], table.on_time_index[slot])
         table.index[slot] += 1
         table.flags[slot] = flags
         self.log.add(_FIRE, slot, pane)
@@ -568,23 +596,23 @@ class GroupingMachine:
     def advance_clock(self, time: int) -> None:
         """Take the processing clock forward: the timers before `time` run, then it is that time."""
         if time > self.clock:
+            self.trees.now[_CLOCK_LINE] = time  # what triggers see already
             self.run_clock(time - 1, _BEFORE)
             self.clock = time
-            self.trees.now[_CLOCK_LINE] = time
 
     def run_clock(self, until: int, phase: int) -> None:
         """Run the timers of the processing clock that are due."""
         self.collected_count = 0
         self.collect(_CLOCK_LINE, until)
         self.events += 1
+        self.phase = phase
         for place in range(self.collected_count):
             slot = self.collected[place]
             self.cells.flags[slot] &= ~_COLLECTED
-            if self.trees.due(slot, True, until) & 1:
-                at = self.trees.fired_at[0]
-                self.begin(phase, at)
-                forced = self.closes_always and self.trees.is_finished(slot)
-                self.fire(slot, at, True, False, forced, False)
+            result = self.trees.due(slot, True, until)
+            at = self.trees.fired_at[0]
+            self.begin(phase, at)
+            self.act(slot, result, at)
             self.schedule(slot)
 
     def reach(self, percentiles: Sequence[int], watermark: int) -> bool:
@@ -608,6 +636,7 @@ class GroupingMachine:
             self.watermark = watermark
             self.trees.now[_LOW_LINE] = watermark
         self.events += 1
+        self.phase = _WATERMARK
         self.collected_count = 0
         for line in range(self.lines):
             if line != _CLOCK_LINE:
@@ -617,9 +646,9 @@ class GroupingMachine:
         for place in range(self.collected_count):
             slot = self.collected[place]
             self.cells.flags[slot] &= ~_COLLECTED
-            fired = (self.trees.due(slot, False, 0) & 1) != 0
-            self.begin(_WATERMARK, self.trees.fired_at[0] if fired else self.expiry(self.cells.end[slot]))
-            if not self.watermark_reaches(slot, previous, fired):
+            result = self.trees.due(slot, False, 0)
+            self.begin(_WATERMARK, self.trees.fired_at[0] if result & 1 else self.expiry(self.cells.end[slot]))
+            if not self.watermark_reaches(slot, previous, result):
                 self.schedule(slot)
 
     def run_reopened(self) -> None:
@@ -629,9 +658,11 @@ class GroupingMachine:
             self.emit_reopened(self.reopened[place])
         self.reopened_count = 0
 
-    def watermark_reaches(self, slot: int, previous: int, fired: bool) -> bool:
-        """Do what a new watermark brings for one window; return whether it expired."""
+    def watermark_reaches(self, slot: int, previous: int, result: int) -> bool:
+        """Do what a new watermark brings for one window, given the result of its timers; return whether it expired."""
         table = self.cells
+        fired = (result & 1) != 0
+        self.mode = result & _MODE
         end = table.end[slot]
         passing = previous < end <= self.watermark
         expiring = self.watermark >= self.expiry(end)
@@ -640,6 +671,8 @@ class GroupingMachine:
             forced = forced or (self.closes_always and not table.flags[slot] & _HAS_CLOSED)
         if fired or (expiring and (table.pending[slot] > 0 or forced)):
             self.fire(slot, self.clock, fired, passing, forced, expiring)
+        if self.trees.cleared:
+            self.clear_contents(slot)
         if expiring:
             self.expire(slot)
         return expiring
@@ -658,13 +691,13 @@ class GroupingMachine:
     def signal(self, name: int) -> None:
         """Show a signal to every open window."""
         self.events += 1
+        self.phase = _BEFORE
         for slot in range(self.cells.used):
             if self.cells.key[slot] < 0 or self.cells.flags[slot] & _REOPENED:
                 continue
-            if self.trees.signalled(slot, name) & 1:
-                self.begin(_BEFORE, self.clock)
-                forced = self.closes_always and self.trees.is_finished(slot)
-                self.fire(slot, self.clock, True, False, forced, False)
+            result = self.trees.signalled(slot, name)
+            self.begin(_BEFORE, self.clock)
+            self.act(slot, result, self.clock)
             self.schedule(slot)
 
     # Queues --------------------------------------------------------------------------------------------------------

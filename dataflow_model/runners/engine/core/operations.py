@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "ACCUMULATES",
     "ADD",
     "CLEAR",
+    "CLEARS",
     "CLOCK_LINE",
     "DONE",
     "EXCHANGE",
@@ -49,6 +51,10 @@ TAKE_BACK: Final = 7
 """the row of a retracted element that nothing replaces, which its accumulator subtracts;"""
 EXCHANGE: Final = 8
 """the row of a retracted element, which its accumulator subtracts; the `ADD` of what replaces it follows."""
+
+# What a firing says of the contents, in the result of a tree; without either, the accumulation mode decides.
+ACCUMULATES: Final = 4
+CLEARS: Final = 8
 
 # Flags of a pane.
 PANE_EARLY: Final = 0

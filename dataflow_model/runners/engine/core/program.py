@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.plan.compiled import is_built_in
 from dataflow_model.runners.engine.core.operations import CLOCK_LINE, LOW_LINE
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import (
@@ -49,13 +51,14 @@ __all__ = ["BITS_A_WORD", "Program", "compile_tree"]
     WATERMARK,
     DELAY,
     PERIOD,
+    USER,
     REPEATEDLY,
     REPEAT_COUNT,
     EACH,
     ANY,
     ALL,
     OR_FINALLY,
-) = range(16)
+) = range(17)
 """The operations of places; from `REPEATEDLY` on, a place has children."""
 BITS_A_WORD: Final = 62
 _MOST: Final = 2**63 - 1
@@ -71,7 +74,8 @@ class Program:
         last: the greatest place below it.
         line: the clock that its timer waits for; −1 if it has no timer.
         counter: the number of its counter in a cell; −1 if it has none.
-        deadline: the number of its deadline in a cell; −1 if it has none.
+        deadline: the number of its deadline in a cell; −1 if it has none. A user's trigger has one for each line,
+            starting there.
         first_child, children: the position of its first child in `child`, and the number of its children.
         child: the places of all children, concatenated.
         word, mask: its bit in a set of places.
@@ -108,6 +112,17 @@ class Program:
         """The number of clocks that a cell may wait for."""
         return CLOCK_LINE + 1 + len(self.percentiles)
 
+    @property
+    def calls_back(self) -> bool:
+        """Whether it calls functions in Python with elements."""
+        return USER in self.operation or any(call is not None for call in self.calls)
+
+    def line_of(self, domain: TimeDomain, percentile: float) -> int:
+        """Return the line on which a timer of the user's waits."""
+        if domain is TimeDomain.PROCESSING_TIME:
+            return CLOCK_LINE
+        return LOW_LINE if percentile == LOW_WATERMARK else CLOCK_LINE + 1 + self.percentiles.index(float(percentile))
+
 
 @attrs.define
 class _Place:
@@ -115,7 +130,7 @@ class _Place:
     argument: int = 0
     line: int = -1
     counts: bool = False
-    waits: bool = False
+    waits: int = 0
     call: Callable[..., Any] | None = None
     merge: Callable[..., Any] | None = None
     children: list[int] = attrs.field(factory=list)
@@ -141,14 +156,14 @@ def compile_tree(trigger: Trigger) -> Program:
     child = [number for place in places for number in place.children]
     first_child = [sum(len(place.children) for place in places[:number]) for number in range(len(places))]
     counting = [number for number, place in enumerate(places) if place.counts]
-    waiting = [number for number, place in enumerate(places) if place.waits]
+    waiting = list(itertools.accumulate([place.waits for place in places], initial=0))
     return Program(
         operation=array("q", [place.operation for place in places]),
         argument=array("q", [place.argument for place in places]),
         last=array("q", [place.last for place in places]),
         line=array("q", [place.line for place in places]),
         counter=_numbered(counting, len(places)),
-        deadline=_numbered(waiting, len(places)),
+        deadline=array("q", [at if place.waits else -1 for place, at in zip(places, waiting, strict=False)]),
         first_child=array("q", first_child),
         children=array("q", [len(place.children) for place in places]),
         child=array("q", child or [0]),
@@ -156,7 +171,7 @@ def compile_tree(trigger: Trigger) -> Program:
         mask=array("q", [1 << number % BITS_A_WORD for number in range(len(places))]),
         words=(len(places) - 1) // BITS_A_WORD + 1,
         counters=len(counting),
-        deadlines=len(waiting),
+        deadlines=waiting[-1],
         calls=tuple(place.call for place in places),
         merges=tuple(place.merge for place in places),
         percentiles=percentiles,
@@ -179,7 +194,8 @@ def _place(trigger: Trigger, places: list[_Place], percentiles: tuple[float, ...
     """Add a tree to the places; return the number of its root."""
     tree = trigger.lowered()
     number = len(places)
-    place = _leaf(tree, percentiles, signals)
+    is_users = not is_built_in(tree)
+    place = _Place(USER, waits=CLOCK_LINE + 1 + len(percentiles)) if is_users else _leaf(tree, percentiles, signals)
     places.append(place)
     place.children = [_place(child, places, percentiles, signals) for child in tree.children]
     place.last = len(places) - 1
@@ -206,12 +222,12 @@ def _leaf(tree: Trigger, percentiles: tuple[float, ...], signals: tuple[str, ...
             line = LOW_LINE if share == LOW_WATERMARK else CLOCK_LINE + 1 + percentiles.index(float(share))
             return _Place(WATERMARK, line=line)
         case AfterProcessingTime(delay):
-            return _Place(DELAY, int(delay), CLOCK_LINE, waits=True)
+            return _Place(DELAY, int(delay), CLOCK_LINE, waits=1)
         case AfterEventTime(delay):
-            return _Place(DELAY, int(delay), LOW_LINE, waits=True)
+            return _Place(DELAY, int(delay), LOW_LINE, waits=1)
         case AtPeriod():
             line = LOW_LINE if tree.domain is TimeDomain.EVENT_TIME else CLOCK_LINE
-            return _Place(PERIOD, line=line, waits=True, call=_next_time(tree))
+            return _Place(PERIOD, line=line, waits=1, call=_next_time(tree))
         case RepeatCount():
             return _Place(REPEAT_COUNT, min(tree.n, _MOST), counts=True)
         case _:

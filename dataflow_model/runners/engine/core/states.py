@@ -28,8 +28,8 @@ from dataflow_model.runners.engine.core.operations import (
     SET,
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, info_of_pane
-from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, Program
-from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, USER, WEIGH, Program
+from dataflow_model.time import MAX_TIMESTAMP, EventTime, ProcessingTime
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
 from dataflow_model.triggers.composites import MET as CONDITIONS_MET
 from dataflow_model.triggers.contexts import LOW_WATERMARK
@@ -72,6 +72,7 @@ class TreeColumns:
             if program.operation[place] in {COUNT, WEIGH, REPEAT_COUNT}
         ]
         self._timed = [(place, *self._clock(program.line[place])) for place in places if program.line[place] >= 0]
+        self._users = frozenset(place for place in places if program.operation[place] == USER)
         self._asking = [place for place in places if program.operation[place] == ASK]
         self._all = [
             (place, program.child[first : first + program.children[place]].tolist())
@@ -92,6 +93,7 @@ class TreeColumns:
         deadlines: Sequence[int],
         end: int,
         memory: Mapping[int, Any],
+        kept: TreeState | None,
     ) -> TreeState:
         """Return a tree state.
 
@@ -101,6 +103,7 @@ class TreeColumns:
             deadlines: the deadlines of the cell.
             end: the end of the window.
             memory: the states of users' conditions, by place.
+            kept: the state of users' triggers.
         """
         program = self._program
         store: dict[tuple[int, str], Any] = {(place, _TAG): state for place, state in memory.items()}
@@ -116,15 +119,18 @@ class TreeColumns:
                 time = store[place, _TAG] = deadlines[program.deadline[place]]
             due = EventTime(time) if domain is TimeDomain.EVENT_TIME else ProcessingTime(time)
             timers[place, _TAG] = domain, percentile, due
-        for place, children in self._all:
+        if kept is not None:
+            store |= kept.store
+            timers |= kept.timers
+        for place, children in () if self._users else self._all:  # beside users' triggers, modes are kept too
             met = {number: FiringMode.DEFAULT for number, child in enumerate(children) if self._has(bits, MET, child)}
             if met:
                 store[place, CONDITIONS_MET] = met
         done = bits[DONE * self._words : (DONE + 1) * self._words]
         return TreeState(store, timers, sum(word << BITS_A_WORD * at for at, word in enumerate(done)))
 
-    def columns(self, tree: TreeState) -> tuple[list[int], list[int], list[int], dict[int, Any]]:
-        """Return the bits, counters, deadlines and memory of a tree state, as `state` takes them."""
+    def columns(self, tree: TreeState) -> tuple[list[int], list[int], list[int], dict[int, Any], TreeState]:
+        """Return bits, counters, deadlines, memory and what users' triggers keep, of a tree state, as for `state`."""
         program = self._program
         bits = [0] * (3 * self._words)
         for at in range(self._words):
@@ -132,15 +138,26 @@ class TreeColumns:
         counters, deadlines = [0] * program.counters, [0] * program.deadlines
         for place, number, tag in self._counting:
             counters[number] = tree.store.get((place, tag), 0)
-        for (place, _), (_, _, time) in tree.timers.items():
+        for place in self._users:
+            first = program.deadline[place]
+            deadlines[first : first + program.lines] = [int(MAX_TIMESTAMP)] * program.lines
+        for (place, _), (domain, percentile, time) in tree.timers.items():
             self._put(bits, SET, place)
-            if program.deadline[place] >= 0:
+            if place in self._users:
+                at = program.deadline[place] + program.line_of(domain, percentile)
+                deadlines[at] = min(deadlines[at], int(time))
+            elif program.deadline[place] >= 0:
                 deadlines[program.deadline[place]] = int(time)
         for place, children in self._all:
             for number in tree.store.get((place, CONDITIONS_MET), ()):
                 self._put(bits, MET, children[number])
         memory = {place: tree.store[place, _TAG] for place in self._asking if (place, _TAG) in tree.store}
-        return bits, counters, deadlines, memory
+        modal = {place for place, _ in self._all} if self._users else set[int]()
+        kept = TreeState(
+            {at: value for at, value in tree.store.items() if at[0] in self._users or (at[0] in modal and value)},
+            {at: timer for at, timer in tree.timers.items() if at[0] in self._users},
+        )
+        return bits, counters, deadlines, memory, kept
 
     def memory(self, of_cells: Mapping[tuple[int, int], Any], slot: int) -> dict[int, Any]:
         """Return the states of the users' conditions of one cell, by place."""
@@ -201,12 +218,15 @@ def _cells_of(
         _standing_of(core, by_slot(cells.standing)),
         strict=True,
     )
+    users = core.machine.trees.users
+    kept: Mapping[int, TreeState] = {} if users is None else users.states
+    histories: Mapping[int, tuple[PaneInfo, ...]] = {} if users is None else users.histories
     for slot, key, start, end, kind, flags, *numbers, bits, counters, deadlines, accumulator, standing in columns:
         pending, held, index, on_time_index, earliest, latest = numbers
         is_reopened, is_timed = bool(flags & REOPENED), bool(flags & TIMED)
         cell = Cell(
             accumulator,
-            trees.state(bits, counters, deadlines, end, trees.memory(core.machine.trees.memory, slot)),
+            trees.state(bits, counters, deadlines, end, trees.memory(core.machine.trees.memory, slot), kept.get(slot)),
             pending=pending,
             pending_on_time=bool(flags & PENDING_ON_TIME),
             index=index,
@@ -217,6 +237,7 @@ def _cells_of(
             latest=latest if is_timed else None,
             held=held,
             standing=standing,
+            history=histories.get(slot, ()),
         )
         yield key, core.window(start, end, ~kind if is_reopened else kind), cell, is_reopened
 
@@ -283,12 +304,15 @@ def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyStat
     _fill(cells.on_time_index, slots, [cell.on_time_index for cell in restored])
     _fill(cells.earliest, slots, [cell.earliest or 0 for cell in restored])
     _fill(cells.latest, slots, [cell.latest or 0 for cell in restored])
-    bits, counters, deadlines, memories = zip(*(trees.columns(cell.tree) for cell in restored), strict=True)
+    bits, counters, deadlines, memories, kept = zip(*(trees.columns(cell.tree) for cell in restored), strict=True)
     _fill(cells.bits, slots, bits, cells.stride)
     _fill(cells.counters, slots, counters, cells.counts)
     _fill(cells.deadlines, slots, deadlines, cells.waits)
     for slot, memory in zip(slots, memories, strict=True):
         machine.trees.memory.update({(slot, place): remembered for place, remembered in memory.items()})
+    if machine.trees.users is not None:
+        for slot, state, cell in zip(slots, kept, restored, strict=True):
+            machine.trees.users.restore(slot, state, cell.history)
     standing = _restore_standing(core, slots, restored)
     core.restore_values({slot: cell.accumulator for slot, cell in zip(slots, restored, strict=True)}, standing)
     for slot in slots:

@@ -42,9 +42,9 @@ class SumFold:
         if entries > len(self.standing):
             self.standing = lengthened(self.standing, max(entries, 2 * len(self.standing)))
 
-    def fold(self, log: OperationLog, values: Sequence[int], emitted: array[int]) -> None:
-        """Write the sum of each pane to `emitted`."""
-        for place in range(log.count):
+    def fold(self, log: OperationLog, begin: int, values: Sequence[int], emitted: array[int]) -> None:
+        """Fold the operations from `begin` on, and write the sum of each of their panes to `emitted`."""
+        for place in range(begin, log.count):
             kind, slot, argument = log.kind[place], log.slot[place], log.argument[place]
             if kind == _ADD:
                 self.sums[slot] += values[argument]
