@@ -170,8 +170,9 @@ def unknown(owner: str, name: str, of: Any, *, table: str | None = None) -> Attr
     """
     hint = SPELLINGS.get(table or owner, {}).get(name)
     text = explain(f"{owner!r} has no attribute {name!r}", hint=hint and hint.replace("{owner}", owner))
-    # Without a hint, Python suggests a similar name.
-    return AttributeError(text) if hint else AttributeError(text, name=name, obj=of)
+    # Python suggests a similar name if it knows the name and the object. With a hint it must not, so they are None:
+    # Python would fill them in if they were left out.
+    return AttributeError(text, name=None, obj=None) if hint else AttributeError(text, name=name, obj=of)
 
 
 class _Elsewhere:

@@ -1,8 +1,9 @@
-"""Other systems' spellings: who writes them is told ours."""
+"""Spellings of other systems raise an error with a hint of ours."""
 
 from __future__ import annotations
 
 import re
+import traceback
 from typing import Any
 
 import pytest
@@ -31,6 +32,13 @@ def test_the_hints_of_forms_name_the_class() -> None:
         getattr(dm.Count, "PerElement")  # noqa: B009
     with pytest.raises(AttributeError, match=r"Hint: use … \| dm\.GroupByKey\(\)"):
         getattr(dm.Pipeline() | dm.Create([("a", 1)]), "groupByKey")  # noqa: B009
+
+
+def test_python_adds_no_name_of_its_own_to_a_hint() -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(dm.Count, "PerElement")  # noqa: B009
+    assert raised.value.name is None, "from the name, Python would suggest another one behind the hint"
+    assert traceback.format_exception_only(raised.value)[-1].endswith("Hint: write dm.Count.per_element()\n")
 
 
 def test_a_name_of_no_system_is_missing_as_usual() -> None:
