@@ -6,16 +6,21 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
+import numpy as np
+
 from dataflow_model.metrics.collecting import SlowestKeys
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.chunk import Produced
-from dataflow_model.runners.engine.order import rising
-from dataflow_model.runners.engine.sharding import encoded_key
+from dataflow_model.runners.engine.lanes import array_of
+from dataflow_model.runners.engine.order import rising, sorting
+from dataflow_model.runners.engine.sharding import encoded_keys
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 __all__ = ["NEVER", "run_by_key", "sorted_by_key"]
 
@@ -41,11 +46,16 @@ class _ByKey(Protocol):
         ...
 
 
-def sorted_by_key(label: str, elements: Bundle) -> tuple[list[bytes], list[int]]:
-    """Return the encoded key of each element, and the elements' places by key, then event time, then order."""
-    encoded = [encoded_key(label, value) for value in elements.values]
-    places = list(zip(encoded, elements.times, elements.orders, strict=True))
-    return encoded, sorted(range(len(places)), key=places.__getitem__)
+def sorted_by_key(label: str, elements: Bundle) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the elements' places by key, then event time, then order, and where the rows of each key begin there."""
+    encoded, places = encoded_keys(label, elements.values)
+    ranks = np.empty(len(encoded), np.int64)
+    ranks[sorted(range(len(encoded)), key=encoded.__getitem__)] = np.arange(len(encoded))
+    keys = ranks[places]
+    in_order = sorting(elements.orders)
+    rows = np.arange(len(keys)) if in_order is None else np.asarray(in_order, np.int64)
+    rows = rows[np.lexsort((array_of(elements.times)[rows], keys[rows]))]  # which keeps equal ones in order
+    return rows, np.flatnonzero(np.diff(keys[rows], prepend=-1)).tolist()
 
 
 def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
@@ -56,11 +66,11 @@ def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
     outputs: dict[str, Bundle] = {}
     slowest = SlowestKeys()
     elements = elements.plain()  # many small parts are taken, which lanes are slow at
-    encoded, rows = sorted_by_key(machine.label, elements)
-    for _, of_key in itertools.groupby(rows, key=encoded.__getitem__):
+    rows, firsts = sorted_by_key(machine.label, elements)
+    for first, end in itertools.pairwise([*firsts, len(rows)]):
         machine.stand_at(watermark=NEVER, clock=NEVER)
         began = time.perf_counter()
-        inbox = elements.take(list(of_key))
+        inbox = elements.take(rows[first:end])
         inbox.orders = rising(inbox.orders)
         machine.follow(inbox)
         machine.advance_watermarks(MAX_WATERMARKS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import KeyedNode
     from dataflow_model.runners.engine.bundle import Bundle
 
-__all__ = ["encoded_key", "rows_by_shard", "shards_of"]
+__all__ = ["encoded_key", "encoded_keys", "rows_by_shard", "shards_of"]
 
 
 def rows_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Sequence[int] | NDArray[np.int64]]:
@@ -61,23 +61,36 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> Sequence[int] | N
         return [shard_hash(key_of_value(node.label, value)) % shards for value in bundle.values]
     if not (isinstance(node, GroupByKeyAndWindow | Deduplicate) or (isinstance(node, ParDo) and node.is_stateful)):
         return [shard_by_order(order, shards) for order in bundle.orders]
-    if isinstance(bundle.values, Pairs) and bundle.values.keys_are_alike():
-        keys = bundle.values.keys.combine_chunks().dictionary_encode()
-        of_keys = [shard_hash(encode_key(key)) % shards for key in keys.dictionary.to_pylist()]
-        places: NDArray[np.int32] = keys.indices.to_numpy()
-        return np.array(of_keys, np.int64)[places]
-    known: dict[Any, int] = {}
-    owners = []
-    for value in bundle.values:
-        key, _ = as_pair(value, node.label)
-        place = (type(key), key) if type(key) in _PLAIN else None
-        shard = None if place is None else known.get(place)
-        if shard is None:
-            shard = shard_hash(encoded_key(node.label, value)) % shards
-            if place is not None:
-                known[place] = shard
-        owners.append(shard)
-    return owners
+    encoded, places = encoded_keys(node.label, bundle.values)
+    return np.array([shard_hash(key) % shards for key in encoded], np.int64)[places]
+
+
+def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray[np.int64]]:
+    """Return the encoded keys of some pairs, and the place among them of the key of each pair.
+
+    No key is encoded more often than there are pairs that look different.
+
+    Raises:
+        InvalidType: for an element that is not a pair.
+        UserCodeError: for a key that has no deterministic encoding.
+
+    Example:
+        >>> encoded_keys("sum", [("UA", 7), ("AA", 9), ("UA", 1)])
+        ([b'sUA', b'sAA'], array([0, 1, 0]))
+    """
+    if isinstance(pairs, Pairs) and pairs.keys_are_alike():
+        column = pairs.keys.combine_chunks().dictionary_encode()
+        indices: NDArray[np.int32] = column.indices.to_numpy()
+        return list(map(encode_key, column.dictionary.to_pylist())), indices.astype(np.int64)
+    keys = [as_pair(pair, label)[0] for pair in pairs]
+    kinds = set(map(type, keys))
+    if len(kinds) == 1 and kinds <= _PLAIN:
+        place_of = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        return list(map(encode_key, place_of)), np.fromiter(map(place_of.__getitem__, keys), np.int64, len(keys))
+    places: dict[bytes, int] = {}
+    found = (places.setdefault(encoded_key(label, pair), len(places)) for pair in pairs)
+    numbers = np.fromiter(found, np.int64, len(pairs))
+    return list(places), numbers
 
 
 _PLAIN: Final = frozenset({int, str, bytes, bool})

@@ -139,8 +139,7 @@ class CoreMachine:
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Run a bucket's keys one after the other; see `KeyedMachine` and `by_key.run_by_key`."""
         elements = bucket.elements
-        encoded, rows = sorted_by_key(self.label, elements)
-        firsts = [at for at, row in enumerate(rows) if not at or encoded[row] != encoded[rows[at - 1]]]
+        rows, firsts = sorted_by_key(self.label, elements)
         slowest = SlowestKeys()
         output = Bundle()
         begin = 0

@@ -1,0 +1,56 @@
+"""Elements by key: in the order of the encoded keys, then of event times, then of their places in the input."""
+
+import itertools
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from dataflow_model.errors import InvalidType
+from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.by_key import sorted_by_key
+from dataflow_model.runners.engine.lanes import Integers, Pairs
+from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.engine.sharding import encoded_keys
+from dataflow_model.values import encode_key
+
+ONE_KIND = [st.integers(-3, 3), st.sampled_from(["a", "ab", "b", ""]), st.binary(max_size=1)]
+MIXED = st.one_of(st.sampled_from([0, 1, True, False, 1.0, -0.0, None, (1, "a"), (True, "a")]), *ONE_KIND)
+KEYS = st.one_of(*(st.lists(keys, max_size=12) for keys in [*ONE_KIND, MIXED]))
+
+
+@given(KEYS, st.data())
+def test_elements_are_sorted_by_encoded_key_event_time_and_order(keys: list[Any], data: st.DataObject) -> None:
+    count = len(keys)
+    numbers = st.lists(st.integers(0, 3), min_size=count, max_size=count)
+    times = data.draw(numbers)
+    places = data.draw(st.permutations(range(count)))
+    orders: Any = RowOrders.of_origin("a", np.array(places, np.int64))
+    columns: list[Any] = [[(key, None) for key in keys], list(times), [*orders]]
+    lanes: list[Any] = [columns[0], Integers(np.array(times, np.int64)), orders]
+    expected = sorted(range(count), key=lambda row: (encode_key(keys[row]), times[row], places[row]))
+    for values, at, order in (columns, lanes):
+        rows, firsts = sorted_by_key("sum", Bundle.fresh(values, at, order, 0))
+        assert rows.tolist() == expected
+        groups = [list(group) for _, group in itertools.groupby(expected, key=lambda row: encode_key(keys[row]))]
+        assert firsts == [0, *itertools.accumulate(map(len, groups))][: len(groups)]
+
+
+@given(KEYS)
+def test_each_key_is_encoded_as_it_would_be_alone(keys: list[Any]) -> None:
+    encoded, places = encoded_keys("sum", [(key, None) for key in keys])
+    assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
+
+
+def test_keys_in_a_column_are_encoded_as_those_in_a_list() -> None:
+    keys = ["b", "a", "b"]
+    encoded, places = encoded_keys("sum", Pairs(pa.chunked_array([keys]), pa.chunked_array([[1, 2, 3]])))
+    assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
+
+
+def test_what_is_no_pair_is_named_with_the_transform() -> None:
+    with pytest.raises(InvalidType, match=r"'sum' takes \(key, value\) pairs, got 5"):
+        encoded_keys("sum", [("a", 1), 5])
