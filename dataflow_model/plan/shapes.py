@@ -197,7 +197,7 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
     """Return the values as a column, or `None` when one does not fit."""
     kind = field.type
     kinds = set(map(type, values))
-    if any(test(kind) and any(issubclass(one, lossy) for one in kinds) for test, lossy in _LOSSY):
+    if any(test(kind) and any(issubclass(held, lossy) for held in kinds) for test, lossy in _LOSSY):
         return None
     try:
         if pa.types.is_nested(kind):

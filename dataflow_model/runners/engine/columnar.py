@@ -386,8 +386,8 @@ class ColumnarEngine:
         rows: _Folded = {}
         for table in tables:
             self._merge_into(rows, self._rows_of(table))
-        for some in folded:
-            self._merge_into(rows, some)
+        for accumulators in folded:
+            self._merge_into(rows, accumulators)
         if self._window_fn.is_merging:
             rows = self._merged_sessions(rows)
         info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.ON_TIME, trigger=self.trigger)

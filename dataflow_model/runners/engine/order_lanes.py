@@ -132,11 +132,11 @@ class OrderLane(Lane[Any]):
 
     def part(self, start: int, stop: int) -> Self:
         """Return the orders `[start, stop)`."""
-        return self._some(slice(start, stop))
+        return self._selected(slice(start, stop))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Self:
         """Return the orders at these places."""
-        return self._some(np.asarray(rows, np.int64))
+        return self._selected(np.asarray(rows, np.int64))
 
     def numbered(self, causes: NDArray[np.int64]) -> Self | None:
         """Return where elements stand, each by its cause and then its number among those of one cause.
@@ -150,7 +150,7 @@ class OrderLane(Lane[Any]):
         places = np.arange(len(causes))
         begins = np.ones(len(causes), np.bool_)
         begins[1:] = causes[1:] != causes[:-1]
-        numbered = self._some(causes)
+        numbered = self._selected(causes)
         numbered.numbers = places - np.maximum.accumulate(np.where(begins, places, 0))
         return numbered
 
@@ -176,11 +176,11 @@ class OrderLane(Lane[Any]):
             rises = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & rises)
         return None if rises.all() else np.lexsort(keys)
 
-    def _some(self, places: slice | NDArray[np.int64]) -> Self:
-        some = copy.copy(self)
-        some.select(places)
-        some.numbers = None if self.numbers is None else self.numbers[places]
-        return some
+    def _selected(self, places: slice | NDArray[np.int64]) -> Self:
+        selected = copy.copy(self)
+        selected.select(places)
+        selected.numbers = None if self.numbers is None else self.numbers[places]
+        return selected
 
 
 class RowOrders(OrderLane):

@@ -223,8 +223,8 @@ def _true(mask: RowValues | ColumnValues) -> list[int]:
 
 def _together(results: Sequence[RowValues | ColumnValues]) -> Sequence[Any]:
     """Return the outputs of several batches as one; columns where their types agree."""
-    rows = [one.table for one in results if isinstance(one, RowValues)]
-    arrays = [one.column for one in results if isinstance(one, ColumnValues)]
+    rows = [result.table for result in results if isinstance(result, RowValues)]
+    arrays = [result.column for result in results if isinstance(result, ColumnValues)]
     if len(results) == 1:
         return results[0]
     if rows and len(rows) == len(results) and all(table.schema.equals(rows[0].schema) for table in rows):

@@ -150,7 +150,7 @@ def compile_tree(trigger: Trigger) -> Program:
     """
     places: list[_Place] = []
     triggers = _gather(trigger)
-    percentiles = tuple(sorted({float(one) for tree in triggers for one in tree.percentiles} - {LOW_WATERMARK}))
+    percentiles = tuple(sorted({float(p) for tree in triggers for p in tree.percentiles} - {LOW_WATERMARK}))
     signals = tuple(sorted(frozenset[str]().union(*(tree.signals for tree in triggers))))
     _place(trigger, places, percentiles, signals)
     child = [number for place in places for number in place.children]
@@ -187,7 +187,7 @@ def _numbered(chosen: list[int], places: int) -> array[int]:
 def _gather(trigger: Trigger) -> list[Trigger]:
     """Return the triggers of a tree."""
     tree = trigger.lowered()
-    return [tree, *(one for child in tree.children for one in _gather(child))]
+    return [tree, *(below for child in tree.children for below in _gather(child))]
 
 
 def _place(trigger: Trigger, places: list[_Place], percentiles: tuple[float, ...], signals: tuple[str, ...]) -> int:
