@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, SLOW_KEPT, Readings, Spread, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
 __all__ = [
+    "KeyTimes",
     "SlowestKeys",
     "collecting",
     "counted_rows",
@@ -28,7 +29,7 @@ __all__ = [
     "enter",
     "gave",
     "in_scratch",
-    "timed_keys",
+    "key_times",
     "took",
     "took_several",
 ]
@@ -130,21 +131,52 @@ def gave(label: str, elements: int) -> None:
         tally.of_transform(label).count(ELEMENTS_OUT, elements)
 
 
-def timed_keys(label: str, element: Callable[..., None]) -> Callable[..., None]:
-    """Return the function to call with each key and element of a bundle: in one bundle of eight, one that is timed.
+class KeyTimes:
+    """Measures how long the elements of one bundle take, by key.
 
-    For the other bundles it is `element` itself, so they have no overhead.
+    Args:
+        tally: the tally in which to record it.
+        label: the label of the transform.
+
+    Example:
+        >>> with collecting() as tally:
+        ...     times = KeyTimes(tally, "Sum")
+        ...     times.note("a", "a"); times.note("b", "b"); times.note("a", "a")
+        ...     times.tell()
+        >>> {key: elements for key, (_, elements) in sorted(tally.slowest("Sum").items())}
+        {'a': 2, 'b': 1}
     """
+
+    def __init__(self, tally: Tally, label: str) -> None:
+        self._tally, self._label = tally, label
+        self._held: dict[Hashable, list[Any]] = {}
+        self._began = time.perf_counter()
+
+    def note(self, name: Hashable, key: Any) -> None:
+        """Note that an element has been processed, which began when the one before it was done.
+
+        Args:
+            name: tells the key apart from others; of one bundle, equal names are one key.
+            key: the key.
+        """
+        ended = time.perf_counter()
+        held = self._held.get(name)
+        if held is None:
+            held = self._held[name] = [0.0, 0, key]
+        held[0] += ended - self._began
+        held[1] += 1
+        self._began = ended
+
+    def tell(self) -> None:
+        """Record the times in the tally."""
+        for seconds, elements, key in self._held.values():
+            self._tally.spent(self._label, key, seconds, elements)
+
+
+def key_times(label: str) -> KeyTimes | None:
+    """Return what measures the keys of the next bundle; `None` for seven bundles of eight, and outside of a run."""
     tally = _CURRENT.get()
-    if tally is None or not tally.times_a_bundle():
-        return element
-
-    def timed(key: Any, *args: Any) -> None:
-        before = time.perf_counter()
-        element(key, *args)
-        tally.spent(label, key, time.perf_counter() - before, 1)
-
-    return timed
+    return None if tally is None or not tally.times_a_bundle() else KeyTimes(tally, label)
 
 
 class SlowestKeys:

@@ -20,6 +20,8 @@ from dataflow_model.triggers import TimeDomain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dataflow_model.plan.state_handles import StateBoard
+
 __all__ = [
     "TIMER_OF",
     "BagStateSpec",
@@ -46,8 +48,8 @@ TIMER_OF: Final = "_dataflow_model_timer"
 class StateSpec:
     """One piece of state that a DoFn's class declares; the name of the attribute identifies it in checkpoints."""
 
-    def bind(self, store: dict[str, Any], name: str) -> Any:
-        """Return the handle for the state of one key and window."""
+    def bind(self, board: StateBoard, name: str) -> Any:
+        """Return the handle for the state of the key and window that the board currently shows."""
         raise NotImplementedError
 
     def describe(self) -> str:
@@ -79,9 +81,9 @@ class ValueStateSpec(StateSpec, Generic[T]):
 
     default: Any = None
 
-    def bind(self, store: dict[str, Any], name: str) -> ValueState[T]:
+    def bind(self, board: StateBoard, name: str) -> ValueState[T]:
         """Return the handle."""
-        return ValueState(store, name, self.default)
+        return ValueState(board, name, self.default)
 
     def describe(self) -> str:
         """Describe the spec."""
@@ -95,9 +97,9 @@ class BagStateSpec(StateSpec, Generic[T]):
     Source: Beam's `BagStateSpec`.
     """
 
-    def bind(self, store: dict[str, Any], name: str) -> BagState[T]:
+    def bind(self, board: StateBoard, name: str) -> BagState[T]:
         """Return the handle."""
-        return BagState(store, name)
+        return BagState(board, name)
 
     def describe(self) -> str:
         """Describe the spec."""
@@ -111,9 +113,9 @@ class SetStateSpec(StateSpec, Generic[T]):
     Source: Beam's `SetStateSpec`.
     """
 
-    def bind(self, store: dict[str, Any], name: str) -> SetState[T]:
+    def bind(self, board: StateBoard, name: str) -> SetState[T]:
         """Return the handle."""
-        return SetState(store, name)
+        return SetState(board, name)
 
     def describe(self) -> str:
         """Describe the spec."""
@@ -127,9 +129,9 @@ class MapStateSpec(StateSpec, Generic[K, V]):
     Source: `MapState` of Beam's Java SDK; its Python SDK has none.
     """
 
-    def bind(self, store: dict[str, Any], name: str) -> MapState[K, V]:
+    def bind(self, board: StateBoard, name: str) -> MapState[K, V]:
         """Return the handle."""
-        return MapState(store, name)
+        return MapState(board, name)
 
     def describe(self) -> str:
         """Describe the spec."""
@@ -165,9 +167,9 @@ class CombiningStateSpec(StateSpec):
 
     combine: CombineFn[Any, Any, Any] = attrs.field(converter=_as_combiner)
 
-    def bind(self, store: dict[str, Any], name: str) -> CombiningState[Any, Any]:
+    def bind(self, board: StateBoard, name: str) -> CombiningState[Any, Any]:
         """Return the handle."""
-        return CombiningState(store, name, self.combine)
+        return CombiningState(board, name, self.combine)
 
     def describe(self) -> str:
         """Describe the spec."""

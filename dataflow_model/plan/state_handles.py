@@ -25,6 +25,7 @@ __all__ = [
     "HoldBoard",
     "MapState",
     "SetState",
+    "StateBoard",
     "Timer",
     "TimerBoard",
     "ValueState",
@@ -39,18 +40,28 @@ InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
 
 
+class StateBoard(Protocol):
+    """The part of the engine that the handles of state use.
+
+    Attributes:
+        values: the non-empty pieces of state of the current key and window, by name.
+    """
+
+    values: dict[str, Any]
+
+
 class _Handle:
-    """One piece of state of one key and window, stored under its name; nothing is stored if it is empty."""
+    """One piece of state of the current key and window, stored under its name; nothing is stored if it is empty."""
 
-    __slots__ = ("_name", "_store")
+    __slots__ = ("_board", "_name")
 
-    def __init__(self, store: dict[str, Any], name: str) -> None:
-        self._store = store
+    def __init__(self, board: StateBoard, name: str) -> None:
+        self._board = board
         self._name = name
 
     def clear(self) -> None:
         """Clear the state."""
-        self._store.pop(self._name, None)
+        self._board.values.pop(self._name, None)
 
 
 class ValueState(_Handle, Generic[T]):
@@ -58,21 +69,22 @@ class ValueState(_Handle, Generic[T]):
 
     __slots__ = ("_default",)
 
-    def __init__(self, store: dict[str, Any], name: str, default: Any) -> None:
-        super().__init__(store, name)
+    def __init__(self, board: StateBoard, name: str, default: Any) -> None:
+        super().__init__(board, name)
         self._default = default
 
     def read(self) -> T:
         """Return the value, or the spec's default if nothing has been written."""
-        if self._name in self._store:
-            value: T = self._store[self._name]
+        values = self._board.values
+        if self._name in values:
+            value: T = values[self._name]
             return value
         default: T = copy.deepcopy(self._default)  # so that changing a mutable default does not affect other keys
         return default
 
     def write(self, value: T) -> None:
         """Replace the value."""
-        self._store[self._name] = value
+        self._board.values[self._name] = value
 
 
 class BagState(_Handle, Generic[T]):
@@ -82,14 +94,14 @@ class BagState(_Handle, Generic[T]):
 
     def add(self, element: T) -> None:
         """Add an element."""
-        self._store.setdefault(self._name, []).append(element)
+        self._board.values.setdefault(self._name, []).append(element)
 
     def read(self) -> list[T]:
         """Return the elements in a new list."""
-        return list(self._store.get(self._name, ()))
+        return list(self._board.values.get(self._name, ()))
 
     def __len__(self) -> int:
-        return len(self._store.get(self._name, ()))
+        return len(self._board.values.get(self._name, ()))
 
 
 class SetState(_Handle, Generic[T]):
@@ -99,24 +111,24 @@ class SetState(_Handle, Generic[T]):
 
     def add(self, element: T) -> None:
         """Add an element, unless an equal one is present."""
-        self._store.setdefault(self._name, {}).setdefault(element)  # a dict keeps the order in every process
+        self._board.values.setdefault(self._name, {}).setdefault(element)  # a dict keeps the order in every process
 
     def remove(self, element: T) -> None:
         """Remove an element, if it is present."""
-        held: dict[T, None] = self._store.get(self._name, {})
+        held: dict[T, None] = self._board.values.get(self._name, {})
         held.pop(element, None)
         if not held:
             self.clear()
 
     def read(self) -> list[T]:
         """Return the elements."""
-        return list(self._store.get(self._name, ()))
+        return list(self._board.values.get(self._name, ()))
 
     def __contains__(self, element: object) -> bool:
-        return element in self._store.get(self._name, ())
+        return element in self._board.values.get(self._name, ())
 
     def __len__(self) -> int:
-        return len(self._store.get(self._name, ()))
+        return len(self._board.values.get(self._name, ()))
 
 
 class MapState(_Handle, Generic[K, V]):
@@ -126,31 +138,31 @@ class MapState(_Handle, Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set the value of a key."""
-        self._store.setdefault(self._name, {})[key] = value
+        self._board.values.setdefault(self._name, {})[key] = value
 
     def get(self, key: K, default: Any = None) -> V | Any:
         """Return the value of a key, or `default`."""
-        return self._store.get(self._name, {}).get(key, default)
+        return self._board.values.get(self._name, {}).get(key, default)
 
     def remove(self, key: K) -> None:
         """Remove a key, if it is present."""
-        held: dict[K, V] = self._store.get(self._name, {})
+        held: dict[K, V] = self._board.values.get(self._name, {})
         held.pop(key, None)
         if not held:
             self.clear()
 
     def items(self) -> list[tuple[K, V]]:
         """Return the pairs."""
-        return list(self._store.get(self._name, {}).items())
+        return list(self._board.values.get(self._name, {}).items())
 
     def __contains__(self, key: object) -> bool:
-        return key in self._store.get(self._name, ())
+        return key in self._board.values.get(self._name, ())
 
     def __iter__(self) -> Iterator[K]:
-        return iter(list(self._store.get(self._name, ())))
+        return iter(list(self._board.values.get(self._name, ())))
 
     def __len__(self) -> int:
-        return len(self._store.get(self._name, ()))
+        return len(self._board.values.get(self._name, ()))
 
 
 class CombiningState(_Handle, Generic[InputT, OutputT]):
@@ -158,19 +170,22 @@ class CombiningState(_Handle, Generic[InputT, OutputT]):
 
     __slots__ = ("_combine",)
 
-    def __init__(self, store: dict[str, Any], name: str, combine: CombineFn[InputT, Any, OutputT]) -> None:
-        super().__init__(store, name)
+    def __init__(self, board: StateBoard, name: str, combine: CombineFn[InputT, Any, OutputT]) -> None:
+        super().__init__(board, name)
         self._combine = combine
 
     def add(self, element: InputT) -> None:
         """Add an input to the accumulator."""
-        accumulator = self._store[self._name] if self._name in self._store else self._combine.create_accumulator()
-        self._store[self._name] = self._combine.add_input(accumulator, element)
+        accumulator = self._accumulator()
+        self._board.values[self._name] = self._combine.add_input(accumulator, element)
 
     def read(self) -> OutputT:
         """Return the combiner's output; if nothing was added, its output for no inputs."""
-        accumulator = self._store[self._name] if self._name in self._store else self._combine.create_accumulator()
-        return self._combine.extract_output(accumulator)
+        return self._combine.extract_output(self._accumulator())
+
+    def _accumulator(self) -> Any:
+        values = self._board.values
+        return values[self._name] if self._name in values else self._combine.create_accumulator()
 
 
 class TimerBoard(Protocol):

@@ -61,6 +61,43 @@ def test_an_element_in_several_windows_is_processed_in_each() -> None:
     ]
 
 
+def test_state_that_is_cleared_begins_anew_with_the_next_element_of_the_bundle() -> None:
+    class InPairs(dm.DoFn):
+        first = dm.ValueStateSpec[Any](default=None)
+
+        def process(self, pair: Any, first: dm.ValueState[Any]) -> Any:
+            if first.read() is None:
+                first.write(pair[1])
+            else:
+                yield pair[0], first.read(), pair[1]
+                first.clear()
+
+    pairs = [("a", 1), ("b", 2), ("a", 3), ("a", 4), ("b", 5), ("a", 6)]
+    script = TestStream().bundle([(pair, 1) for pair in pairs])
+    expected = [("a", 1, 3), ("b", 2, 5), ("a", 4, 6)]
+    assert values(result_of(dm.ParDo(InPairs()), script=script)) == expected
+
+
+def test_an_element_has_its_pane_in_every_window_also_after_a_timer_that_was_overdue() -> None:
+    class Late(dm.DoFn):
+        due = dm.TimerSpec(EVENT)
+
+        def process(self, pair: Any, due: dm.Timer, timestamp: dm.EventTime, pane: dm.PaneInfo) -> Any:
+            due.set(timestamp)
+            yield pane.timing.name
+
+        @dm.on_timer(due)
+        def overdue(self) -> Any:
+            yield "overdue"
+
+    tens, sliding = (
+        dm.Window.into(fn).allowed_lateness(100) for fn in (dm.FixedWindows(10), dm.SlidingWindows(20, 10))
+    )
+    script = TestStream().watermark(50).add(1, 5, key="a")
+    result = result_of(tens, dm.Count.per_key(), "sliding" >> sliding, dm.ParDo(Late()), script=script)
+    assert values(result) == ["LATE", "overdue", "LATE", "overdue"]
+
+
 def test_a_default_that_is_changed_does_not_show_at_another_key() -> None:
     class Careless(dm.DoFn):
         seen = dm.ValueStateSpec[list[int]](default=[])

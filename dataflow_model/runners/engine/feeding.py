@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import UserCodeError
-from dataflow_model.metrics.collecting import timed_keys
+from dataflow_model.metrics.collecting import key_times
 from dataflow_model.runners.engine.matching import matched
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -35,7 +35,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
         as_pair(value, engine.label)
     engine.set_up()
     replacing, alone = _matched(inbox) if inbox.updates else ({}, {})
-    element = engine.element if follow else timed_keys(engine.label, engine.element)
+    times = None if follow else key_times(engine.label)
     columns = zip(inbox.values, inbox.times, inbox.windows, inbox.orders, strict=True)
     for row, (value, time, windows, order) in enumerate(columns):
         try:
@@ -44,13 +44,17 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
             if row in alone:
                 engine.retraction(value[0], value[1], time, alone[row], order)
             elif row in replacing:
-                element(value[0], value[1], time, windows, order, replacing[row])
+                engine.element(value[0], value[1], time, windows, order, replacing[row])
             elif not (inbox.updates and inbox.is_retraction(row)):
-                element(value[0], value[1], time, windows, order)
+                engine.element(value[0], value[1], time, windows, order)
         except UserCodeError:  # raised by a firing of the watermark, which the error already describes
             raise
         except Exception as error:
             raise user_error(error, engine.label, value, hint=None) from error
+        if times is not None:
+            times.note(encode_key(value[0]), value[0])
+    if times is not None:
+        times.tell()
 
 
 def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[int, list[Window]]]:

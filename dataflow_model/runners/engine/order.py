@@ -53,6 +53,7 @@ __all__ = [
     "at_instant",
     "by_producer",
     "by_window",
+    "deadline_of",
     "event_of",
     "joined",
     "name_of_origin",
@@ -338,6 +339,17 @@ def of_timer(deadline: int, window: Window, key: bytes) -> Cause:
 def timer_cause(deadline: int, window: tuple[int, int, bytes], key: bytes) -> Cause:
     """Return the same, given the sort key of the window that `by_window` returns."""
     return Cause((deadline, *window, key))
+
+
+def deadline_of(cause: Cause) -> int:
+    """Return when the timer was due that is a cause.
+
+    Example:
+        >>> deadline_of(timer_cause(7, (60, 0, b""), b"key"))
+        7
+    """
+    deadline: int = cause[0]
+    return deadline
 
 
 def of_watermark(end: int, start: int, key: bytes) -> Order:

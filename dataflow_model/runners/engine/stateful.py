@@ -12,14 +12,14 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import KeyEncodingError
-from dataflow_model.metrics.collecting import timed_keys
+from dataflow_model.metrics.collecting import key_times
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import KeyedEngine
-from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
-from dataflow_model.runners.engine.stateful_calls import Call, UserCalls
-from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, KeyCells, StateCell
+from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, deadline_of, timer_cause
+from dataflow_model.runners.engine.stateful_calls import UserCalls
+from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, OpenCell, OpenWindow, StateCell
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -27,19 +27,25 @@ from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import as_pair, encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from dataflow_model.metrics.collecting import KeyTimes
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
-    from dataflow_model.runners.engine.order import Order
+    from dataflow_model.runners.engine.order import Cause
     from dataflow_model.values import Window
 
-__all__ = ["StatefulEngine", "feed_elements"]
+__all__ = ["StatefulEngine"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
 _CLOCK: Final = TimeDomain.PROCESSING_TIME
+_PAIR: Final = 2
+_TIMED_TOGETHER: Final = 1 << 12
+"""Long bundles are cut into parts of so many elements, of which one in eight is timed."""
+_PLAIN: Final = frozenset({int, str})
+"""Types of which equal values are the same key; none of their values equals an encoded key, which is bytes."""
 
 
 class StatefulEngine(KeyedEngine):
@@ -72,9 +78,21 @@ class StatefulEngine(KeyedEngine):
         self._has_expiry = node.declaration.has_expiry
         self.state = CellStore(self._expiry, holds_to_end=self._has_expiry, thaw=thaw)
         super().__init__(node.label, self.state, percentiles)
-        self._calls = UserCalls(node, side_values)
+        self._calls = UserCalls(node, side_values, self)
+        self._windows: dict[Window, OpenWindow] = {}
+        """What is known of the windows of the current chunk, or of the current key of a bounded job."""
+        self._quiet_until = int(MIN_TIMESTAMP)
+        """The event time before which nothing of the current key of a bounded job is due."""
 
     # The events of one instant -------------------------------------------------------------------------------------
+
+    def run(self, chunk: Chunk) -> Produced:
+        """Run the instants of a chunk in order; see `KeyedMachine`."""
+        self._windows.clear()
+        try:
+            return super().run(chunk)
+        finally:
+            self._windows.clear()
 
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Run a bucket's keys one after the other."""
@@ -82,7 +100,9 @@ class StatefulEngine(KeyedEngine):
 
     def follow(self, elements: Bundle) -> None:
         """Process the elements of one key in order; the watermark follows their event times."""
-        feed_elements(self, elements, follow=True)
+        self._windows.clear()
+        self._quiet_until = int(MIN_TIMESTAMP)
+        self._feed(elements, None, follow=True)
 
     def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
         clock, watermarks = chunk.instants.clocks[place], chunk.watermarks[place]
@@ -90,7 +110,11 @@ class StatefulEngine(KeyedEngine):
             return {}
         self.advance_clock(clock)
         if inbox is not None:
-            feed_elements(self, inbox)
+            for start in range(0, len(inbox), _TIMED_TOGETHER):
+                times = key_times(self.label)
+                self._feed(inbox.part(start, min(start + _TIMED_TOGETHER, len(inbox))), times)
+                if times is not None:
+                    times.tell()
         self.advance_watermarks(watermarks)
         if chunk.instants.closes[place]:
             self.leave_instant()
@@ -116,28 +140,114 @@ class StatefulEngine(KeyedEngine):
         """End the instant: run the timers that are due at the clock's own time."""
         self._run(_CLOCK, self.clock, AT)
 
-    def element(self, key: Any, element: Arrived, windows: Sequence[Window], order: Order) -> None:
-        """Incorporate an element in each of its windows, or buffer it until its turn."""
-        self._calls.emissions.of_element(order)
-        encoded = encode_key(key)
+    def _feed(self, inbox: Bundle, times: KeyTimes | None, *, follow: bool = False) -> None:
+        """Process elements in order, or buffer them until their turn.
+
+        What the elements of a window have in common is worked out once, and a cell is looked up once.
+
+        Args:
+            inbox: the elements.
+            times: measures how long the keys take; `None` if that is not wanted.
+            follow: whether the watermark follows their event times, as in a bounded job.
+
+        Raises:
+            InvalidType: for an element that is not a pair.
+            UserCodeError: if the DoFn raises, or a key has no deterministic encoding.
+        """
+        calls, call, sorts, retracts = self._calls, self._calls.call, self._sorts, bool(inbox.updates)
+        now, dropped = self._reached(self.watermark), 0
+        before: tuple[Window, ...] | None = None
+        places: list[OpenWindow] = []
+        calls.begin_elements(inbox.orders)
+        call.clock = self.clock
+        self.counters["elements_in"] += len(inbox)
+        columns = zip(inbox.values, inbox.times, inbox.windows, inbox.panes, inbox.produced, strict=True)
+        for row, (value, time, windows, pane, produced) in enumerate(columns):
+            key, _ = value if type(value) is tuple and len(value) == _PAIR else as_pair(value, self.label)
+            if follow:
+                now = self._follow(time)
+            name = key if type(key) in _PLAIN else self._encoded(key, value)
+            if windows is not before:
+                before, places = windows, [self._window(window) for window in windows]
+            calls.row = row
+            call.produced, call.is_retraction = produced, retracts and inbox.is_retraction(row)
+            for place in places:
+                if self._is_late(time, now, place) if sorts else now >= place.expiry:
+                    dropped += 1
+                    continue
+                known = place.cells.get(name)
+                if known is None or not known.cell.is_open:
+                    known = self._open(place, name, key)
+                if sorts:
+                    element = Arrived(value, time, pane, produced, call.is_retraction)
+                    known.cell.wait(min(time, place.end), element)
+                else:
+                    call.pane = pane  # timers that run right after the element in another window have none
+                    calls.process(value, time, known)
+                cell = known.cell
+                timers = cell.event_timers.heap
+                if follow or not cell.is_marked or not cell.values or (timers and timers[0][0] <= now):
+                    self._tidy(known)
+            if times is not None:
+                times.note(name, key)
+        if dropped:
+            self.counters["dropped_because_late"] += dropped
+
+    def _follow(self, time: int) -> int:
+        """Let the watermark follow an element; return the event time up to which everything is processed.
+
+        Elements at a time come before timers at the same time.
+        """
+        watermarks = Watermarks(max(time - 1, int(MIN_TIMESTAMP)))
+        if self._reached(watermarks.low) < self._quiet_until:
+            self.reach(watermarks)
+        else:
+            self.advance_watermarks(watermarks)
+            due = self.state.next_dues()[EVENT_TIME]
+            self._quiet_until = int(MAX_TIMESTAMP) if due is None else due
+        return self._reached(self.watermark)
+
+    def _tidy(self, known: OpenCell) -> None:
+        """Run what is due in a window after an element, note that it has changed, and remove it if it is empty."""
+        if not self._sorts:
+            self._catch_up(known, self.clock)
+        self.state.mark_cell(known)
+        if not self._has_expiry and known.cell.is_empty():
+            known.remove()
+            if not known.keyed.cells:
+                self.state.keys.pop(known.encoded, None)
+        else:
+            self._quiet_until = min(self._quiet_until, self.state.event_due(known.place.expiry, known.cell))
+
+    @staticmethod
+    def _is_late(time: int, now: int, place: OpenWindow) -> bool:
+        """Return whether the turn of an element in sorted input is over."""
+        return min(time, place.end) <= now != MIN_TIMESTAMP
+
+    def _window(self, window: Window) -> OpenWindow:
+        """Return what is known of a window."""
+        place = self._windows.get(window)
+        if place is None:
+            bounds = by_window(window)
+            place = OpenWindow(window, int(window.max_timestamp), self._expiry(window), bounds)
+            self._windows[window] = place
+        return place
+
+    def _open(self, place: OpenWindow, name: Any, key: Any) -> OpenCell:
+        """Return the cell of a key and window, which is new if there is none; `name` is that of `_feed`."""
+        encoded = name if type(name) is bytes else encode_key(key)
         keyed = self.state.open(encoded, key)
-        self.counters["elements_in"] += 1
-        for window in windows:
-            place = min(element.time, int(window.max_timestamp))
-            if self._is_late(place, window):
-                self.counters["dropped_because_late"] += 1
-                continue
-            cell = keyed.cells.get(window)
-            if cell is None:
-                cell = keyed.cells[window] = StateCell()
-            if self._sorts:
-                cell.wait(place, element)
-            else:
-                self._process(keyed, window, cell, element)
-                self._catch_up(keyed, window, cell, self.clock)
-            self._tidy(encoded, keyed, window, cell)
-        if not keyed.cells:
-            self.state.keys.pop(encoded, None)  # everything was dropped
+        cell = keyed.cells.get(place.window)
+        if cell is None:
+            cell = keyed.cells[place.window] = StateCell()
+        known = place.cells[name] = OpenCell(place, encoded, keyed, cell)
+        return known
+
+    def _encoded(self, key: Any, value: Any) -> bytes:
+        try:
+            return encode_key(key)
+        except KeyEncodingError as error:
+            raise user_error(error, self.label, value, hint=None) from error
 
     def advance_watermarks(self, watermarks: Watermarks) -> None:
         """Apply the input's watermarks: process buffered elements, run timers, and expire windows."""
@@ -176,128 +286,93 @@ class StatefulEngine(KeyedEngine):
     def _expiry(self, window: Window) -> int:
         return expiry_of(window, self._lateness)
 
-    def _is_late(self, time: int, window: Window) -> bool:
-        now = self._reached(self.watermark)
-        if self._sorts:  # its turn is over
-            return time <= now and now != MIN_TIMESTAMP
-        return now >= self._expiry(window)
-
     # What happens in a window --------------------------------------------------------------------------------------
 
     def _run(self, domain: TimeDomain, until: int, phase: int) -> None:
         """Run everything that is due in one domain, in order, including timers that are set on the way."""
-        due: list[tuple[int, tuple[int, int, bytes], bytes, int, Window, KeyCells]] = []
-        numbers = itertools.count()  # so that windows are never compared
-        for encoded, window, keyed in self.state.take_due({EVENT_TIME if domain is _EVENT else CLOCK: until}):
-            at = self._due(domain, window, keyed.cells[window])
-            if at is not None and at <= until:
-                bounds = by_window(window)
-                heapq.heappush(due, (at, bounds, encoded, next(numbers), window, keyed))
-        while due:
-            at, bounds, encoded, _, window, keyed = heapq.heappop(due)
-            self._calls.emissions.of_timer(phase, of_timer(at, window, encoded))
-            cell = keyed.cells[window]
-            if domain is _EVENT:
-                self._next_event(keyed, window, cell)
+        due: list[tuple[Cause, int, OpenCell]] = []
+        numbers = itertools.count()  # so that cells are never compared
+        line = EVENT_TIME if domain is _EVENT else CLOCK
+        for encoded, window, keyed in self.state.take_due({line: until}):  # which marks them as changed
+            known = OpenCell(self._window(window), encoded, keyed, keyed.cells[window])
+            at = self._next_due(domain, known, until)
+            if at is not None:
+                due.append((timer_cause(at, known.place.bounds, encoded), next(numbers), known))
+        due.sort()
+        again: list[tuple[Cause, int, OpenCell]] = []
+        """A heap of the cells in which something else is due; a small one, which is faster than one of all cells."""
+        done = 0
+        while done < len(due) or again:
+            if again and (done == len(due) or again[0] < due[done]):
+                cause, _, known = heapq.heappop(again)
             else:
-                self._fire(keyed, window, cell, _CLOCK, at)
-                self._catch_up(keyed, window, cell, at)
-            self._tidy(encoded, keyed, window, cell)
-            then = self._due(domain, window, cell) if window in keyed.cells else None
-            if then is not None and then <= until:  # a timer set in the past runs next
-                heapq.heappush(due, (max(then, at), bounds, encoded, next(numbers), window, keyed))
+                cause, _, known = due[done]
+                done += 1
+            self._calls.timer = phase, cause
+            at = deadline_of(cause)
+            if domain is _EVENT:
+                self._next_event(known)
+            else:
+                self._fire(known, _CLOCK, at)
+                self._catch_up(known, at)
+            if known.cell.is_open and not self._has_expiry and known.cell.is_empty():
+                known.remove()
+            then = self._next_due(domain, known, until)
+            if then is not None:  # a timer set in the past runs next
+                cause = timer_cause(max(then, at), known.place.bounds, known.encoded)
+                heapq.heappush(again, (cause, next(numbers), known))
+        self._calls.timer = None
 
-    def _due(self, domain: TimeDomain, window: Window, cell: StateCell) -> int | None:
-        return self.state.event_due(window, cell) if domain is _EVENT else cell.clock_timers.first()
+    def _next_due(self, domain: TimeDomain, known: OpenCell, until: int) -> int | None:
+        """Return when something next happens in a window, if that is at `until` or before.
 
-    def _next_event(self, keyed: KeyCells, window: Window, cell: StateCell) -> None:
+        A window that only expires, without calling a function, is removed at once: nothing depends on when.
+        """
+        cell, expiry = known.cell, known.place.expiry
+        if not cell.is_open:
+            return None
+        if domain is _CLOCK:
+            at = cell.clock_timers.first()
+        elif expiry <= until and not (self._has_expiry or cell.event_timers.pending or cell.waiting):
+            known.remove()
+            return None
+        else:
+            at = self.state.event_due(expiry, cell)
+        return at if at is not None and at <= until else None
+
+    def _next_event(self, known: OpenCell) -> None:
         """Run the next event-time step in a window: a buffered element, a timer, or the expiry."""
-        due = self.state.event_due(window, cell)
+        calls, call, cell = self._calls, self._calls.call, known.cell
+        due = self.state.event_due(known.place.expiry, cell)
         if cell.waiting and cell.waiting[0][0] <= due:
             _, _, element = heapq.heappop(cell.waiting)
-            self._process(keyed, window, cell, element, element.time)  # it has held the watermark at this time
+            call.clock, call.pane, call.produced = self.clock, element.pane, element.produced
+            call.is_retraction = element.is_retraction
+            calls.process(element.value, element.time, known, element.time)  # it has held the watermark at this time
         elif cell.event_timers.first() == due:
-            self._fire(keyed, window, cell, _EVENT, self.clock)
+            self._fire(known, _EVENT, self.clock)
         else:
             if self._has_expiry:
-                at = int(window.max_timestamp)
-                self._calls.expire(self._call(keyed, window, cell, at, self.clock, at))
-            del keyed.cells[window]
+                call.enter(known, known.place.end)
+                call.clock = self.clock
+                calls.expire()
+            known.remove()
 
-    def _process(
-        self, keyed: KeyCells, window: Window, cell: StateCell, element: Arrived, freed: int | None = None
-    ) -> None:
-        call = self._call(keyed, window, cell, element.time, self.clock, element.time, freed)
-        call.pane = element.pane
-        self._calls.process(call, element)
-
-    def _fire(self, keyed: KeyCells, window: Window, cell: StateCell, domain: TimeDomain, clock: int) -> None:
-        (name, tag), timer = cell.timers(domain).pop()
+    def _fire(self, known: OpenCell, domain: TimeDomain, clock: int) -> None:
+        (name, tag), timer = known.cell.timers(domain).pop()
         self.counters["timers_fired"] += 1
-        event_now = timer.time if domain is _EVENT else timer.output_time
-        call = self._call(keyed, window, cell, timer.output_time, clock, event_now, timer.hold)
-        self._calls.fire(call, name, tag, timer.time)
+        call = self._calls.call
+        call.enter(known, timer.output_time, timer.hold)
+        call.clock = clock
+        if domain is _EVENT:
+            call.event_now = timer.time
+        self._calls.fire(name, tag, timer.time)
 
-    def _catch_up(self, keyed: KeyCells, window: Window, cell: StateCell, clock: int) -> None:
+    def _catch_up(self, known: OpenCell, clock: int) -> None:
         """Run the event-time timers that a function set at or behind the watermark."""
-        now = self._reached(self.watermark)
+        now, timers = self._reached(self.watermark), known.cell.event_timers
         while True:
-            first = cell.event_timers.first()
+            first = timers.first()
             if first is None or first > now:
                 return
-            self._fire(keyed, window, cell, _EVENT, clock)
-
-    def _call(
-        self,
-        keyed: KeyCells,
-        window: Window,
-        cell: StateCell,
-        time: int,
-        clock: int,
-        event_now: int,
-        freed: int | None = None,
-    ) -> Call:
-        return Call(
-            cell=cell,
-            key=keyed.key,
-            window=window,
-            expiry=self._expiry(window),
-            time=time,
-            clock=clock,
-            event_now=event_now,
-            horizon=self._calls.horizon,
-            watermark=self.watermark,
-            percentiles=self.percentiles,
-            freed=freed,
-        )
-
-    def _tidy(self, encoded: bytes, keyed: KeyCells, window: Window, cell: StateCell) -> None:
-        """Remove a window without state, and update its deadlines."""
-        if not self._has_expiry and cell.is_empty():
-            keyed.cells.pop(window, None)
-        self.state.mark(encoded, window)
-
-
-def feed_elements(engine: StatefulEngine, inbox: Bundle, *, follow: bool = False) -> None:
-    """Feed a stateful DoFn its elements in order.
-
-    Args:
-        engine: the engine of the DoFn.
-        inbox: the elements.
-        follow: whether the watermark follows their event times, as in a bounded job.
-
-    Raises:
-        InvalidType: for an element that is not a pair.
-        UserCodeError: if the DoFn raises, or a key has no deterministic encoding.
-    """
-    take = engine.element if follow else timed_keys(engine.label, engine.element)
-    columns = zip(inbox.values, inbox.times, inbox.windows, inbox.panes, inbox.orders, inbox.produced, strict=True)
-    for row, (value, time, windows, pane, order, produced) in enumerate(columns):
-        key, _ = as_pair(value, engine.label)
-        if follow:  # elements at a time come before timers at the same time
-            engine.advance_watermarks(Watermarks(max(time - 1, int(MIN_TIMESTAMP))))
-        element = Arrived(value, time, pane, produced, bool(inbox.updates) and inbox.is_retraction(row))
-        try:
-            take(key, element, windows, order)
-        except KeyEncodingError as error:
-            raise user_error(error, engine.label, value, hint=None) from error
+            self._fire(known, _EVENT, clock)

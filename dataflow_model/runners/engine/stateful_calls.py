@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Final
+import functools
+import operator
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
@@ -11,6 +13,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.declaration import EXPIRY
 from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import MAIN, SideInput
+from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA
 from dataflow_model.plan.state import CombiningStateSpec, WatermarkSpec
 from dataflow_model.plan.state_handles import Timer, Watermark, WatermarkHold
 from dataflow_model.runners.engine.bundle import Bundle
@@ -23,64 +26,131 @@ from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dataflow_model.plan.nodes import ParDo
-    from dataflow_model.runners.engine.stateful_cells import Arrived, StateCell
+    from dataflow_model.runners.engine.order import Cause, Order
+    from dataflow_model.runners.engine.stateful_cells import OpenCell
     from dataflow_model.values import PaneInfo, Window
 
 __all__ = ["Call", "UserCalls"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
+_NOTHING: Final = ()
+_METADATA: Final[Mapping[str, Callable[[Call], Any]]] = {
+    "fire_timestamp": operator.attrgetter("fired_at"),
+    "is_retraction": operator.attrgetter("is_retraction"),
+    "key": operator.attrgetter("known.keyed.key"),
+    "pane": operator.attrgetter("pane"),
+    "production_time": lambda call: ProcessingTime(call.produced),
+    "timer_tag": operator.attrgetter("timer_tag"),
+    "timestamp": lambda call: EventTime(call.time),
+    "trigger": lambda call: call.pane.trigger,
+    "window": operator.attrgetter("known.place.window"),
+}
+"""How to return what a function asks for about the element, timer or window that it is called for."""
 
 
-@attrs.define(kw_only=True)
-class Call:
-    """One call of a user's function, with its `TimerBoard` and `HoldBoard`.
+class InputClocks(Protocol):
+    """The input's watermarks, which the engine advances.
 
     Attributes:
-        cell: the state of the key and window.
-        key, window: the key and window.
-        expiry: the watermark at which the window's state is cleared.
+        watermark, percentiles: the low watermark and the others, by percentile.
+    """
+
+    watermark: int
+    percentiles: dict[float, int]
+
+
+class Call:
+    """The current call of a user's function: the `StateBoard`, `TimerBoard` and `HoldBoard` of the handles.
+
+    Attributes:
+        input: the input's watermarks.
+        horizon: how far outputs may be before the input's event time.
+        known: the state of the key and window.
+        values: the non-empty pieces of state in it, by name.
         time: the default event time of outputs.
         clock: the processing time.
         event_now: the time from which a delay in event time is measured.
-        horizon: how far outputs may be before the input's event time.
-        watermark, percentiles: the watermarks of the input.
         freed: the earliest hold that was released in this event, such as that of the timer that fires.
         pane: the pane of the element, for its outputs.
-        earliest: the earliest event time that an output may have.
+        produced, is_retraction: see `Arrived`.
+        timer_tag, fired_at: the tag of the timer that fires, and the instant to which it was set.
     """
 
-    cell: StateCell
-    key: Any
-    window: Window
-    expiry: int
+    __slots__ = (
+        "_held",
+        "clock",
+        "event_now",
+        "fired_at",
+        "freed",
+        "horizon",
+        "input",
+        "is_retraction",
+        "known",
+        "pane",
+        "produced",
+        "time",
+        "timer_tag",
+        "values",
+    )
+
+    known: OpenCell
+    values: dict[str, Any]
     time: int
     clock: int
     event_now: int
-    horizon: int
-    watermark: int
-    percentiles: Mapping[float, int]
     freed: int | None
-    pane: PaneInfo = NO_FIRING
-    earliest: int = attrs.field(init=False)
+    pane: PaneInfo
+    produced: int
+    is_retraction: bool
+    timer_tag: str
+    fired_at: EventTime | ProcessingTime
 
-    def __attrs_post_init__(self) -> None:
-        """Compute the earliest event time of outputs from the holds before the call, which the call may change."""
-        earliest, held = self.time - self.horizon, self.cell.earliest()
-        self.earliest = earliest if held is None else min(earliest, held)
+    def __init__(self, clocks: InputClocks, horizon: int) -> None:
+        self.input = clocks
+        self.horizon = horizon
+
+    def enter(self, known: OpenCell, time: int, freed: int | None = None) -> None:
+        """Show a key and window at an event time; the holds count as they are before the call, which may change them.
+
+        Args:
+            known: the state of the key and window.
+            time: the default event time of outputs, and the time from which a delay is measured.
+            freed: the hold that was released just before.
+        """
+        self.known, self.values, holds = known, known.cell.values, known.cell.holds
+        self.time = self.event_now = time
+        self.freed = freed
+        self._held = min([hold.time for hold in holds.values()]) if holds else None
+
+    @property
+    def window(self) -> Window:
+        """The window."""
+        return self.known.place.window
+
+    @property
+    def key(self) -> Any:
+        """The key."""
+        return self.known.keyed.key
+
+    @property
+    def earliest(self) -> int:
+        """The earliest event time that an output may have."""
+        earliest = self.time - self.horizon
+        return earliest if self._held is None else min(earliest, self._held)
 
     def set_timer(self, name: str, domain: TimeDomain, tag: str, time: int, output_time: int | None) -> None:
         """Set or reset a timer; reject one that could never fire, or would hold a watermark that has passed."""
-        if domain is _EVENT and time > self.expiry:
+        if domain is _EVENT and time > self.known.place.expiry:
             raise InvalidArgument(
                 f"the timer {name!r} is set to {format_instant(time)} and would never fire: "
-                f"the state of the window {self.window!r} is cleared at {format_instant(self.expiry)}",
+                f"the state of the window {self.window!r} is cleared at {format_instant(self.known.place.expiry)}",
                 hint="set it no later than the end of the window plus its allowed lateness",
             )
         if output_time is None:
-            inside = min(time, int(self.window.max_timestamp)) if domain is _EVENT else self.time
+            inside = min(time, self.known.place.end) if domain is _EVENT else self.time
             output_time = max(inside, self.time)
         elif output_time < self.earliest or (domain is _EVENT and output_time > max(time, self.time)):
             latest = f" and {format_instant(max(time, self.time))}" if domain is _EVENT else " and later"
@@ -91,14 +161,14 @@ class Call:
             )
         if domain is not _EVENT:
             time = max(time, self.clock)
-        self.cell.count += 1
+        self.known.cell.count += 1
         self.clear_timer(name, domain, tag)
-        timer = PendingTimer(time, output_time, self.cell.count, self._hold_at(output_time))
-        self.cell.timers(domain).set((name, tag), timer)
+        timer = PendingTimer(time, output_time, self.known.cell.count, self._hold_at(output_time))
+        self.known.cell.timers(domain).set((name, tag), timer)
 
     def clear_timer(self, name: str, domain: TimeDomain, tag: str) -> None:
         """Clear a timer, if it is set."""
-        self._free(self.cell.timers(domain).clear((name, tag)))
+        self._free(self.known.cell.timers(domain).clear((name, tag)))
 
     def set_hold(self, name: str, time: int) -> None:
         """Set or move a user's hold."""
@@ -109,15 +179,15 @@ class Call:
                 hint="hold it from the first element on, and set the hold again at its old position",
             )
         self.clear_hold(name)
-        self.cell.holds[name] = Hold(time, self._hold_at(time))
+        self.known.cell.holds[name] = Hold(time, self._hold_at(time))
 
     def clear_hold(self, name: str) -> None:
         """Release the hold, if there is one."""
-        self._free(self.cell.holds.pop(name, None))
+        self._free(self.known.cell.holds.pop(name, None))
 
     def read_hold(self, name: str) -> int | None:
         """Return the instant at which the watermark is held; `None` if it is not."""
-        hold = self.cell.holds.get(name)
+        hold = self.known.cell.holds.get(name)
         return None if hold is None else hold.time
 
     def _free(self, released: PendingTimer | Hold | None) -> None:
@@ -132,8 +202,8 @@ class Call:
         output watermark would then depend on which keys share a shard.
         """
         at = int(EventTime(time) + Duration(self.horizon)) if self.horizon else time
-        if at < self.watermark:
-            held = [hold for hold in (self.freed, self.cell.hold()) if hold is not None]
+        if at < self.input.watermark:
+            held = [hold for hold in (self.freed, self.known.cell.hold()) if hold is not None]
             if not held or at < min(held):
                 return None
         return at
@@ -144,75 +214,120 @@ class Call:
         return int(now + Duration(delay))
 
 
+@attrs.frozen
+class _Arguments:
+    """The arguments that a function names.
+
+    Attributes:
+        held: all of them, by name; those that differ from call to call are as the last call had them.
+        varying: the names of the latter, each with a function that returns the argument for the current call.
+    """
+
+    held: dict[str, Any] = attrs.field(factory=dict)
+    varying: list[tuple[str, Callable[[Call], Any]]] = attrs.field(factory=list)
+
+    def of(self, call: Call) -> dict[str, Any]:
+        """Return the arguments of the current call; the next one reuses the dictionary."""
+        for name, argument_of in self.varying:
+            self.held[name] = argument_of(call)
+        return self.held
+
+
 class UserCalls:
     """Calls the functions of a stateful DoFn on one shard, and collects their outputs in order.
+
+    A call's handles, their board and its arguments are made once and reused, since a handle is valid only in its call.
 
     Args:
         node: the ParDo.
         side_values: the static side inputs.
+        clocks: the input's watermarks.
+
+    Attributes:
+        call: the current call, which the engine fills in.
+        row: the place of the element that is being processed, in the bundle of `begin_elements`.
+        timer: the phase and the cause of what is being run, if it is not an element.
     """
 
-    def __init__(self, node: ParDo, side_values: Mapping[SideInput, Callable[[Window], Any]]) -> None:
+    def __init__(
+        self, node: ParDo, side_values: Mapping[SideInput, Callable[[Window], Any]], clocks: InputClocks
+    ) -> None:
         self._node = node
         self._declaration = node.declaration
         self._side_values = side_values
-        self._horizon = int(node.late_data_horizon or 0)
+        self.call = Call(clocks, int(node.late_data_horizon or 0))
         requested_by, specs = self._declaration.requested_by, self._declaration.specs
-        self._requests = node.parameters
-        self._held = {
-            name: request for name, request in requested_by(node.fn.user_function()).items() if request in specs
+        held = {name: request for name, request in requested_by(node.fn.user_function()).items() if request in specs}
+        self._process = self._arguments(node.parameters | held, METADATA, node.kwargs)
+        self._arguments_of = {
+            function: self._arguments(requested_by(getattr(node.fn, function)), TIMER_METADATA)
+            for function in self._declaration.callbacks.values()
         }
-        self._of_timers = {
-            name: requested_by(getattr(node.fn, function)) for name, function in self._declaration.callbacks.items()
-        }
-        self._at_expiry = requested_by(getattr(node.fn, EXPIRY)) if self._declaration.has_expiry else {}
+        if self._declaration.has_expiry:
+            self._arguments_of[EXPIRY] = self._arguments(requested_by(getattr(node.fn, EXPIRY)), EXPIRY_METADATA)
+        self._positional = None if any(isinstance(it, SideInput) for it in node.args) else list(node.args)
         self._tags = (MAIN, *node.tags)
         states = self._declaration.states.values()
         combiners: list[Any] = [spec.combine for spec in states if isinstance(spec, CombiningStateSpec)]
         self._lifetimes = [Lifetime(node.label, fn) for fn in (node.fn, *combiners)]
         self._in_bundle = False
         self._output: dict[str, Bundle] = {}
-        self.emissions = Emissions()
+        self._emissions = Emissions()
+        self._orders: Sequence[Order] = ()
+        self.row = 0
+        self.timer: tuple[int, Cause] | None = None
 
-    @property
-    def horizon(self) -> int:
-        """How far outputs may be before the input's event time."""
-        return self._horizon
+    def begin_elements(self, orders: Sequence[Order]) -> None:
+        """Begin a bundle of elements.
 
-    def process(self, call: Call, element: Arrived) -> None:
-        """Call `process` for an element."""
-        node = self._node
-        kwargs = {name: self._metadata_of(request, call, element) for name, request in self._requests.items()}
-        for name, request in self._held.items():
-            kwargs[name] = self._handle(request, call)
-        for name, argument in node.kwargs.items():
-            kwargs[name] = self._argument(argument, call.window)
-        args = [self._argument(argument, call.window) for argument in node.args]
-        before = copy.deepcopy(call.cell) if node.dead_letters is not None else None
+        Args:
+            orders: where they stand.
+        """
+        self._orders, self.timer = orders, None
+
+    def process(self, value: Any, time: int, known: OpenCell, freed: int | None = None) -> None:
+        """Call `process` for an element; the current call has the clock, the pane and what else is known of it.
+
+        Args:
+            value: the element.
+            time: its event time.
+            known: the state of its key and window.
+            freed: the hold that was released just before.
+        """
+        node, call, arguments = self._node, self.call, self._process.held
+        call.enter(known, time, freed)
+        for name, argument_of in self._process.varying:
+            arguments[name] = argument_of(call)
+        positional = self._positional
+        if positional is None:
+            positional = [self._argument(argument, call.window) for argument in node.args]
+        before = copy.deepcopy(known.cell) if node.dead_letters is not None else None
         try:
-            self._begin_bundle()
-            filed = self._checked(node.fn.process(element.value, *args, **kwargs), call)
+            if not self._in_bundle:
+                self._begin_bundle()
+            results = node.fn.process(value, *positional, **arguments)
+            if results is None or results is _NOTHING:
+                return
+            filed = self._checked(results, call)
         except Exception as error:
             if node.dead_letters is None or before is None:
-                raise user_error(error, node.label, element.value) from error
-            for name in attrs.fields_dict(type(before)):  # an element that fails must not change anything
-                setattr(call.cell, name, getattr(before, name))
-            filed = [(node.dead_letters, dead_letter(error, node.label, element.value), call.time)]
-        self._file(filed, call)
+                raise user_error(error, node.label, value) from error
+            known.cell.restore(before)  # an element that fails must not change anything
+            filed = [(node.dead_letters, dead_letter(error, node.label, value), call.time)]
+        if filed:
+            self._file(filed, call)
 
-    def fire(self, call: Call, name: str, tag: str, fire_time: int) -> None:
+    def fire(self, name: str, tag: str, fire_time: int) -> None:
         """Call the function of a timer."""
-        domain = self._declaration.timers[name].domain
-        metadata: dict[str, Any] = {
-            "timer_tag": tag,
-            "fire_timestamp": EventTime(fire_time) if domain is _EVENT else ProcessingTime(fire_time),
-        }
-        of = f"the timer {name!r}{f' with tag {tag!r}' if tag else ''} of key {call.key!r}"
-        self._call_back(call, self._declaration.callbacks[name], self._of_timers[name], metadata, of)
+        call = self.call
+        is_event = self._declaration.timers[name].domain is _EVENT
+        call.timer_tag = tag
+        call.fired_at = EventTime(fire_time) if is_event else ProcessingTime(fire_time)
+        self._call_back(self._declaration.callbacks[name])
 
-    def expire(self, call: Call) -> None:
+    def expire(self) -> None:
         """Call `on_window_expiry`."""
-        self._call_back(call, EXPIRY, self._at_expiry, {}, f"the end of {call.window!r} of key {call.key!r}")
+        self._call_back(EXPIRY)
 
     def take(self) -> dict[str, Bundle]:
         """Return the outputs since the last call, by tag, and end the user's bundle."""
@@ -226,7 +341,7 @@ class UserCalls:
                     f"got {outputs[0]!r} from finish_bundle",
                     hint="emit outputs in process, when a timer fires, or in on_window_expiry",
                 )
-        self.emissions.end()
+        self._emissions.end()
         output, self._output = self._output, {}
         return output
 
@@ -234,70 +349,81 @@ class UserCalls:
         """Tear down the DoFn and its combiners."""
         tear_down_all(self._lifetimes)
 
-    def _call_back(
-        self, call: Call, function: str, requests: Mapping[str, str], metadata: dict[str, Any], of: str
-    ) -> None:
-        node = self._node
-        metadata |= {"key": call.key, "window": call.window, "timestamp": EventTime(call.time)}
-        kwargs = {}
-        for name, request in requests.items():
-            if request in metadata:
-                kwargs[name] = metadata[request]
-            elif request in self._declaration.specs:
-                kwargs[name] = self._handle(request, call)
-            else:
-                kwargs[name] = self._argument(node.kwargs[name], call.window)
+    def _call_back(self, function: str) -> None:
+        node, call = self._node, self.call
+        call.pane = NO_FIRING
+        arguments = self._arguments_of[function].of(call)
         try:
-            self._begin_bundle()
-            filed = self._checked(getattr(node.fn, function)(**kwargs), call)
+            if not self._in_bundle:
+                self._begin_bundle()
+            filed = self._checked(getattr(node.fn, function)(**arguments), call)
         except Exception as error:
-            raise user_error(error, node.label, of, hint=None) from error
-        self._file(filed, call)
+            raise user_error(error, node.label, self._event(function), hint=None) from error
+        if filed:
+            self._file(filed, call)
+
+    def _event(self, function: str) -> str:
+        """Return what called a function other than `process`, for errors."""
+        call = self.call
+        if function == EXPIRY:
+            return f"the end of {call.window!r} of key {call.key!r}"
+        name = next(name for name, of_timer in self._declaration.callbacks.items() if of_timer == function)
+        return f"the timer {name!r}{f' with tag {call.timer_tag!r}' if call.timer_tag else ''} of key {call.key!r}"
 
     def _begin_bundle(self) -> None:
-        if not self._in_bundle:
-            for lifetime in self._lifetimes:
-                lifetime.set_up()
-            with life_cycle(self._node.label, "start_bundle"):
-                self._node.fn.start_bundle()
-            self._in_bundle = True
+        for lifetime in self._lifetimes:
+            lifetime.set_up()
+        with life_cycle(self._node.label, "start_bundle"):
+            self._node.fn.start_bundle()
+        self._in_bundle = True
 
-    def _handle(self, name: str, call: Call) -> Any:
-        spec = self._declaration.states.get(name)
-        if spec is not None:
-            return spec.bind(call.cell.values, name)
-        if name in self._declaration.timers:
-            return Timer(call, name, self._declaration.timers[name].domain)
-        if isinstance(self._declaration.watermarks[name], WatermarkSpec):
-            named = self._node.fn.watermark_percentiles
-            return Watermark(call.watermark, {percentile: call.percentiles[percentile] for percentile in named})
-        return WatermarkHold(call, name)
+    def _arguments(
+        self, requests: Mapping[str, str], metadata: Collection[str], keywords: Iterable[str] = ()
+    ) -> _Arguments:
+        """Return the arguments of a function.
+
+        Args:
+            requests: by parameter, the metadata, state, timer, watermark or keyword argument that it names.
+            metadata: the metadata that the function may request.
+            keywords: the keyword arguments that it takes anyway.
+        """
+        arguments = _Arguments()
+        constant, varying, passed = arguments.held, arguments.varying, list(keywords)
+        for name, request in requests.items():
+            if request in metadata:
+                varying.append((name, _METADATA[request]))
+            elif request in self._declaration.states:
+                constant[name] = self._declaration.states[request].bind(self.call, request)
+            elif request in self._declaration.timers:
+                constant[name] = Timer(self.call, request, self._declaration.timers[request].domain)
+            elif isinstance(self._declaration.watermarks.get(request), WatermarkSpec):
+                varying.append((name, self._watermark))
+            elif request in self._declaration.watermarks:
+                constant[name] = WatermarkHold(self.call, request)
+            else:
+                passed.append(name)
+        for name in passed:
+            argument = self._node.kwargs[name]
+            if isinstance(argument, SideInput):
+                varying.append((name, functools.partial(self._side_value, argument)))
+            else:
+                constant[name] = argument
+        return arguments
+
+    def _watermark(self, call: Call) -> Watermark:
+        named = self._node.fn.watermark_percentiles
+        return Watermark(call.input.watermark, {percentile: call.input.percentiles[percentile] for percentile in named})
+
+    def _side_value(self, argument: SideInput, call: Call) -> Any:
+        return self._side_values[argument](call.window)
 
     def _argument(self, argument: Any, window: Window) -> Any:
         return self._side_values[argument](window) if isinstance(argument, SideInput) else argument
 
-    def _metadata_of(self, name: str, call: Call, element: Arrived) -> Any:
-        match name:
-            case "timestamp":
-                return EventTime(call.time)
-            case "window":
-                return call.window
-            case "pane":
-                return element.pane
-            case "key":
-                return call.key
-            case "trigger":
-                return element.pane.trigger
-            case "production_time":
-                return ProcessingTime(element.produced)
-            case "is_retraction":
-                return element.is_retraction
-            case _:
-                raise AssertionError(f"the parameter {name!r} should have been rejected at construction")
-
     def _checked(self, results: Any, call: Call) -> list[tuple[str, Any, int]]:
         """Return tag, value and event time of all outputs after checking them; raise if one is rejected."""
-        filed = []
+        filed: list[tuple[str, Any, int]] = []
+        earliest = call.earliest
         for result in listed(results, self._node.label, "return a list, or yield the outputs"):
             tag, value, at = MAIN, result, call.time
             if isinstance(value, TaggedOutput):
@@ -305,7 +431,7 @@ class UserCalls:
             if isinstance(value, TimestampedValue):
                 at, value = int(value.event_time), value.value
             check_tag(tag, self._tags, self._node.label)
-            if at < call.earliest:
+            if at < earliest:
                 raise InvalidType(
                     f"{self._node.label!r} moves an event time backward from {format_instant(call.time)} "
                     f"to {format_instant(at)}, further than it has declared",
@@ -316,9 +442,15 @@ class UserCalls:
         return filed
 
     def _file(self, filed: list[tuple[str, Any, int]], call: Call) -> None:
-        windows = (call.window,)
+        emissions, windows = self._emissions, (call.window,)
+        if self.timer is not None:
+            emissions.of_timer(*self.timer)
+        else:
+            if not isinstance(self._orders, list):
+                self._orders = list(self._orders)  # one after the other, which lanes are slow at
+            emissions.of_element(self._orders[self.row])
         for tag, value, at in filed:
-            order = self.emissions.next()
+            order = emissions.next()
             bundle = self._output.get(tag)
             if bundle is None:
                 bundle = self._output[tag] = Bundle()

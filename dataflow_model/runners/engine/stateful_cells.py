@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.queues import Dues
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["Arrived", "CellStore", "Hold", "KeyCells", "PendingTimer", "StateCell", "TimerSet"]
+__all__ = [
+    "Arrived",
+    "CellStore",
+    "Hold",
+    "KeyCells",
+    "OpenCell",
+    "OpenWindow",
+    "PendingTimer",
+    "StateCell",
+    "TimerSet",
+]
 
 _Name: TypeAlias = tuple[str, str]
 """A timer's spec and tag."""
@@ -73,6 +83,10 @@ class Hold:
 class TimerSet:
     """The timers of one key, window and domain, with fast access to the earliest.
 
+    Attributes:
+        pending: the timers that are set.
+        heap: their times, numbers and names, and those of timers that are no longer set.
+
     Example:
         >>> timers = TimerSet()
         >>> timers.set(("flush", ""), PendingTimer(9, 9, 1)); timers.set(("flush", ""), PendingTimer(5, 5, 2))
@@ -82,14 +96,14 @@ class TimerSet:
         None
     """
 
-    __slots__ = ("_heap", "pending")
+    __slots__ = ("heap", "pending")
 
     def __init__(self, pending: dict[_Name, PendingTimer] | None = None) -> None:
         self.pending = {} if pending is None else pending
-        self._heap: list[tuple[int, int, _Name]] = []
+        self.heap: list[tuple[int, int, _Name]] = []
         if self.pending:
-            self._heap += ((timer.time, timer.number, name) for name, timer in self.pending.items())
-            heapq.heapify(self._heap)
+            self.heap += ((timer.time, timer.number, name) for name, timer in self.pending.items())
+            heapq.heapify(self.heap)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TimerSet, (dict(self.pending),)
@@ -97,7 +111,7 @@ class TimerSet:
     def set(self, name: _Name, timer: PendingTimer) -> None:
         """Set or reset a timer."""
         self.pending[name] = timer
-        heapq.heappush(self._heap, (timer.time, timer.number, name))
+        heapq.heappush(self.heap, (timer.time, timer.number, name))
 
     def clear(self, name: _Name) -> PendingTimer | None:
         """Clear a timer, and return it if it was set."""
@@ -105,7 +119,7 @@ class TimerSet:
 
     def first(self) -> int | None:
         """Return when the earliest timer fires, or `None`."""
-        heap = self._heap
+        heap = self.heap
         while heap:
             time, number, name = heap[0]
             timer = self.pending.get(name)
@@ -117,7 +131,7 @@ class TimerSet:
     def pop(self) -> tuple[_Name, PendingTimer]:
         """Remove and return the earliest timer; there must be one."""
         self.first()
-        _, _, name = heapq.heappop(self._heap)
+        _, _, name = heapq.heappop(self.heap)
         return name, self.pending.pop(name)
 
 
@@ -131,9 +145,11 @@ class StateCell:
         waiting: a heap of the elements buffered for event-time order, as (time, number, element).
         count: the counter that numbers timers and buffered elements.
         holds: the user's holds of the watermark, by name.
+        is_open: whether the cell is the state of its key and window; false once it has been removed.
+        is_marked: whether the store has recorded that the cell may have changed.
 
-    It is pickled as its contents in this order (see `_filled_cell`), so that every key can be read and written fast.
-    Earlier versions pickled it by attribute, and such pickles can still be read.
+    The last two are not stored. The cell is pickled as its contents in this order (see `_filled_cell`), so that every
+    key can be read and written fast. Earlier versions pickled it by attribute, and such pickles can still be read.
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
@@ -142,10 +158,23 @@ class StateCell:
     waiting: list[tuple[int, int, Arrived]] = attrs.field(factory=list)
     count: int = 0
     holds: dict[str, Hold] = attrs.field(factory=dict)
+    is_open: bool = attrs.field(default=True, init=False, eq=False, repr=False)
+    is_marked: bool = attrs.field(default=False, init=False, eq=False, repr=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Fill a cell that was pickled by attribute."""
+        self.is_open, self.is_marked = True, False
+        for name, value in state.items():
+            setattr(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         event, clock = self.event_timers.pending, self.clock_timers.pending
         return _filled_cell, (self.values, event, clock, self.waiting, self.count, self.holds)
+
+    def restore(self, before: StateCell) -> None:
+        """Replace what is stored by what another cell stores."""
+        for name in _STORED:
+            setattr(self, name, getattr(before, name))
 
     def timers(self, domain: TimeDomain) -> TimerSet:
         """Return the timers of a domain."""
@@ -171,9 +200,8 @@ class StateCell:
         holds += [element.time for _, _, element in self.waiting]
         return min((hold for hold in holds if hold is not None), default=None)
 
-    def earliest(self) -> int | None:
-        """Return the earliest event time at which the user holds the watermark."""
-        return min((hold.time for hold in self.holds.values()), default=None)
+
+_STORED: Final = tuple(field.name for field in attrs.fields(StateCell) if field.init)
 
 
 def _filled_cell(
@@ -199,6 +227,46 @@ class KeyCells:
         return KeyCells, (self.key, self.cells)
 
 
+@attrs.define(eq=False)
+class OpenWindow:
+    """What is known of a window, and its cells that have been looked up.
+
+    Attributes:
+        window: the window.
+        end: its last instant.
+        expiry: the watermark at which its state is cleared.
+        bounds: see `by_window`.
+        cells: by key, the cells; a cell may have been removed since, see `StateCell.is_open`.
+    """
+
+    window: Window
+    end: int
+    expiry: int
+    bounds: tuple[int, int, bytes]
+    cells: dict[Any, OpenCell] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class OpenCell:
+    """A cell that is in memory, and where it belongs.
+
+    Attributes:
+        place: the window.
+        encoded, keyed: the key, encoded, and its windows.
+        cell: the state.
+    """
+
+    place: OpenWindow
+    encoded: bytes
+    keyed: KeyCells
+    cell: StateCell
+
+    def remove(self) -> None:
+        """Remove the window from those of the key."""
+        self.cell.is_open = False
+        del self.keyed.cells[self.place.window]
+
+
 class CellStore(KeyStore[KeyCells]):
     """The keys of a stateful DoFn.
 
@@ -219,10 +287,16 @@ class CellStore(KeyStore[KeyCells]):
         self._expiry = expiry
         self._holds_to_end = holds_to_end
 
-    def event_due(self, window: Window, cell: StateCell) -> int:
+    def mark_cell(self, known: OpenCell) -> None:
+        """Record that a cell may have changed or been removed; it is cheap to repeat."""
+        if not known.cell.is_marked:
+            known.cell.is_marked = True
+            self.mark(known.encoded, known.place.window)
+
+    @staticmethod
+    def event_due(expiry: int, cell: StateCell) -> int:
         """Return the watermark of a window's next event: a buffered element, a timer, or the expiry."""
-        due = self._expiry(window)
-        first = cell.event_timers.first()
+        due, first = expiry, cell.event_timers.first()
         if first is not None and first < due:
             due = first
         if cell.waiting and cell.waiting[0][0] < due:
@@ -239,7 +313,8 @@ class CellStore(KeyStore[KeyCells]):
         cell = state.cells.get(window)
         if cell is None:
             return None
-        return self.event_due(window, cell), cell.clock_timers.first(), self._hold_of(window, cell)
+        cell.is_marked = False
+        return self.event_due(self._expiry(window), cell), cell.clock_timers.first(), self._hold_of(window, cell)
 
     def _hold_of(self, window: Window, cell: StateCell) -> int | None:
         held = cell.hold()
