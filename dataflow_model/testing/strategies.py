@@ -242,8 +242,10 @@ def windowing_strategies(
         late_data: what happens to expired elements; by default they are dropped.
 
     Example:
-        >>> from hypothesis import find
-        >>> find(windowing_strategies(), lambda strategy: strategy.accumulates).may_lose_data
+        >>> import dataflow_model as dm
+        >>> from hypothesis import find, strategies as st
+        >>> early = dm.AfterWatermark(early=dm.AfterCount(10))
+        >>> find(windowing_strategies(trees=st.just(early)), lambda strategy: strategy.accumulates).may_lose_data
         True
     """
     return WindowingStrategy(

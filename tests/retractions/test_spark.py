@@ -86,7 +86,8 @@ def _look(element: Any, side: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("number", "shards", "rows"), [(1, 2, 60), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(2, 3, 25)])]
+    ("number", "shards", "rows"),
+    [(1, 2, 150), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 2, 60), (2, 3, 25)])],
 )
 def test_a_stream_takes_back_what_the_local_runner_takes_back(
     spark: SparkSession, tmp_path: Path, number: int, shards: int, rows: int

@@ -39,7 +39,7 @@ def _note(number: int) -> str:
     return f'"é\n""{number}"""' if number % 10 == 0 else f"é{number}"
 
 
-@on_hosts("process", "streaming", slow=("batch",))
+@on_hosts("process", "batch", slow=("streaming",))
 def test_the_rows_and_the_bad_rows_are_those_of_a_run_in_process(
     host: str, folder: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-@on_hosts("batch", "streaming")
+@on_hosts("batch", slow=("streaming",))
 def test_both_forms_give_the_same(tmp_path: Path, request: pytest.FixtureRequest, host: str) -> None:
     rows = tmp_path / "rows"
     for name in (1, 2):

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-QUICK = ("while_publishing",)
-POINTS = [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in SPARK_POINTS]
 SCRIPT = (
     TestStream()
     .add(5, 1, key="a")
@@ -50,7 +48,8 @@ def run(runner: Any) -> dict[str, list[Any]]:
     return {label: seen(result.collected(label)) for label in ("sums", "values")}
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.slow
+@pytest.mark.parametrize("point", SPARK_POINTS)
 def test_a_run_that_dies_at_a_point_and_is_started_again_commits_the_same(
     spark: SparkSession, tmp_path: Path, point: str
 ) -> None:
