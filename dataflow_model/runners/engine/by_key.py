@@ -11,7 +11,7 @@ import numpy as np
 from dataflow_model.metrics.collecting import SlowestKeys
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.chunk import Produced
-from dataflow_model.runners.engine.lanes import array_of
+from dataflow_model.runners.engine.lanes import array_of, ranks_of
 from dataflow_model.runners.engine.order import rising, sorting
 from dataflow_model.runners.engine.sharding import encoded_keys
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
@@ -49,9 +49,7 @@ class _ByKey(Protocol):
 def sorted_by_key(label: str, elements: Bundle) -> tuple[NDArray[np.int64], list[int]]:
     """Return the elements' places by key, then event time, then order, and where the rows of each key begin there."""
     encoded, places = encoded_keys(label, elements.values)
-    ranks = np.empty(len(encoded), np.int64)
-    ranks[sorted(range(len(encoded)), key=encoded.__getitem__)] = np.arange(len(encoded))
-    keys = ranks[places]
+    keys = ranks_of(encoded)[places]
     in_order = sorting(elements.orders)
     rows = np.arange(len(keys)) if in_order is None else np.asarray(in_order, np.int64)
     rows = rows[np.lexsort((array_of(elements.times)[rows], keys[rows]))]  # which keeps equal ones in order

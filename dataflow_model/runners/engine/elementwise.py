@@ -100,7 +100,6 @@ class Fragment:
         for node in plan.nodes:
             for ref in dict.fromkeys(node.inputs) if node.label not in skip else ():
                 self._consumers.setdefault(ref, []).append(node)
-        self._parameters: dict[str, dict[str, str]] = {}
         self._lifetimes: dict[str, Lifetime] = {}
         self._record_id: tuple[Any, ...] = ()
         self._root = Bundle()
@@ -247,14 +246,12 @@ class Fragment:
         if not len(flow.values):
             return {}
         if node.label not in self._lifetimes:
-            # Computed once: inspecting a signature costs more than most calls.
-            self._parameters[node.label] = node.parameters
             lifetime = Lifetime(node.label, node.fn)
             lifetime.set_up()
             self._lifetimes[node.label] = lifetime
         if node.fn.takes_batches and not (node.fn.takes_elements and columns_of(flow.values) is None):
             return self._on_columns(node, flow)
-        plain = not (self._parameters[node.label] or node.args or node.kwargs or node.tags or node.dead_letters)
+        plain = not (node.parameters or node.args or node.kwargs or node.tags or node.dead_letters)
         if plain and isinstance(node.fn, MapFn):
             mapped = _map(node, flow)
             if mapped is not None:
@@ -280,7 +277,7 @@ class Fragment:
 
     def _par_do_each(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
         """Call the user's function for each element; for each of its windows, where it sees the window."""
-        parameters = self._parameters[node.label]
+        parameters = node.parameters
         outputs = {tag: Outputs() for tag in (MAIN, *node.tags, *([node.dead_letters] if node.dead_letters else []))}
         with life_cycle(node.label, "start_bundle"):
             node.fn.start_bundle()
@@ -337,7 +334,7 @@ class Fragment:
         """Call the user's function for one element, with all that it asks for."""
         self._record_id = record_id
         kwargs: dict[str, Any] = {}
-        for name, parameter in self._parameters[node.label].items():
+        for name, parameter in node.parameters.items():
             kwargs[name] = self._metadata(parameter, value, cause, time, windows)
         for name, given in node.kwargs.items():
             kwargs[name] = self._argument(given, windows)

@@ -36,6 +36,7 @@ __all__ = [
     "columns_of",
     "joined",
     "part",
+    "ranks_of",
     "taken",
 ]
 
@@ -428,6 +429,18 @@ def joined(items: Sequence[T], more: Sequence[T]) -> Sequence[T]:
 def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
     """Return integers as an array, which may be shared with a lane."""
     return numbers.array if isinstance(numbers, Integers) else np.fromiter(numbers, np.int64, len(numbers))
+
+
+def ranks_of(items: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the place of each item among all of them in order; equal items rank as they stand.
+
+    Example:
+        >>> ranks_of([b"b", b"c", b"a"])
+        array([1, 2, 0])
+    """
+    ranks = np.empty(len(items), np.int64)
+    ranks[sorted(range(len(items)), key=items.__getitem__)] = np.arange(len(items))
+    return ranks
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

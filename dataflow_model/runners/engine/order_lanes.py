@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dataflow_model.runners.engine.lanes import Lane
+from dataflow_model.runners.engine.lanes import Lane, ranks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -218,9 +218,7 @@ class RowOrders(OrderLane):
 
     def keys(self) -> list[NDArray[np.int64]]:
         """Return the places, and where the origins stand by name."""
-        ranks = np.empty(len(self.names), np.int64)
-        ranks[sorted(range(len(self.names)), key=self.names.__getitem__)] = np.arange(len(self.names))
-        return [self.sequences, ranks[self.codes]]
+        return [self.sequences, ranks_of(self.names)[self.codes]]
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
         """Keep some."""

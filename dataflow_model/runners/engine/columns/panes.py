@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.lanes import ranks_of
 from dataflow_model.runners.engine.order import at_instant, numbered, of_watermark, pass_stages
 from dataflow_model.runners.engine.records import LazyRecords
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, ProcessingTime
@@ -47,11 +48,9 @@ class PaneTable:
         keys = self.table["key"].combine_chunks()
         distinct = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
         encoded = [encode_key(key) for key in (*distinct.dictionary.to_pylist(), None)]
-        ranks = np.empty(len(encoded), np.int64)
-        ranks[sorted(range(len(encoded)), key=encoded.__getitem__)] = np.arange(len(encoded))
         codes = distinct.indices.fill_null(len(encoded) - 1).to_numpy()
         bounds = [self.table[name].combine_chunks().to_numpy() for name in ("window_start", "window_end")]
-        rows = np.lexsort([ranks[codes], *bounds])
+        rows = np.lexsort([ranks_of(encoded)[codes], *bounds])
         return attrs.evolve(self, table=self.table.take(pa.array(rows)))
 
     def bundle(self) -> Bundle:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT, TAKE_BACK
+from dataflow_model.runners.engine.lanes import ranks_of
 from dataflow_model.values import encode_key
 from dataflow_model.values.keys import shown_key
 
@@ -165,9 +166,7 @@ class KeyTable:
     def ranks(self) -> NDArray[np.int64]:
         """Return the rank of each number's key among the encoded keys."""
         if self._ranks is None:
-            order = sorted(range(len(self.encoded)), key=self.encoded.__getitem__)
-            self._ranks = np.empty(len(order), np.int64)
-            self._ranks[order] = np.arange(len(order))
+            self._ranks = ranks_of(self.encoded)
         return self._ranks
 
 
