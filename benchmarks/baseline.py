@@ -21,12 +21,9 @@ def read_baseline(path: Path) -> dict[str, float]:
     """Return the ratios of a baseline file by the names of the benchmarks.
 
     Args:
-        path: a JSON object of names and ratios, or a file of results.
+        path: a JSON object of names and ratios.
     """
-    stored = json.loads(path.read_text())
-    if isinstance(stored, list):
-        return {entry["name"]: entry["ratio"] for entry in stored if entry["ratio"] is not None}
-    return {name: float(ratio) for name, ratio in stored.items()}
+    return {name: float(ratio) for name, ratio in json.loads(path.read_text()).items()}
 
 
 def regressions(results: Iterable[Result], baseline: Mapping[str, float]) -> list[str]:

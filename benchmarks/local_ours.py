@@ -14,6 +14,7 @@ import pyarrow as pa
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
 from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled, scaled, scaled_columns
+from benchmarks.triggered import WINDOWS, arriving, arriving_rows, windowing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,9 +33,7 @@ __all__ = [
     "vectorized",
 ]
 
-_BEHIND: Final = "2 seconds"
 _SUMS: Final = pa.schema({"key": pa.int64(), "value": pa.int64()})
-_WINDOWS: Final = dm.FixedWindows("10 seconds")
 
 
 @attrs.frozen
@@ -80,7 +79,7 @@ class CountInWindow(dm.DoFn):
 def maps(events: Events, out: Path) -> None:
     """Call three Python functions in a row."""
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        rows = pipeline | _read(events, DELAY, replay=False)
+        rows = pipeline | _read(events)
         mapped = rows | "pair" >> dm.Map(as_pair) | "double" >> dm.Map(doubled) | "bucket" >> dm.Map(buckets)
         _ = mapped | dm.io.WriteParquet(str(out), schema=_SUMS)
 
@@ -97,32 +96,30 @@ def one_by_one(events: Events, out: Path) -> None:
 
 def triggered(events: Events, out: Path) -> None:
     """Sum per key and 10-second window, with early and late panes."""
-    early = dm.AfterCount(10)
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        _ = _pairs(pipeline, events) | _with_panes(early) | dm.Sum.per_key() | _write(out)
+        _ = arriving(pipeline, events) | windowing().accumulating() | dm.Sum.per_key() | _write(out)
 
 
 def user_trigger(events: Events, out: Path) -> None:
     """Do the same with early panes by a trigger of the user's."""
-    early = EveryTenth()
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        _ = _pairs(pipeline, events) | _with_panes(early) | dm.Sum.per_key() | _write(out)
+        _ = arriving(pipeline, events) | windowing(early=EveryTenth()).accumulating() | dm.Sum.per_key() | _write(out)
 
 
 def on_time(events: Events, out: Path) -> None:
     """Sum per key and 10-second window, with the default trigger."""
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        pairs = pipeline | _read(events, DELAY, replay=False) | dm.WithKeys("key", value="value")
-        _ = pairs | dm.Window.into(_WINDOWS) | dm.Sum.per_key() | _write(out)
+        pairs = pipeline | _read(events) | dm.WithKeys("key", value="value")
+        _ = pairs | dm.Window.into(WINDOWS) | dm.Sum.per_key() | _write(out)
 
 
 def python(events: Events, out: Path) -> None:
     """Combine tuples in Python behind two functions, with early and late panes."""
     schema = pa.schema({"key": pa.int64(), **{name: pa.int64() for name in Summary._fields}})
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        rows = pipeline | _read(events, _BEHIND, replay=True)
+        rows = pipeline | arriving_rows(events)
         pairs = rows | "pair" >> dm.Map(as_pair) | "double" >> dm.Map(doubled)
-        combined = pairs | _with_panes(dm.AfterCount(10)) | dm.CombinePerKey(Statistics())
+        combined = pairs | windowing().accumulating() | dm.CombinePerKey(Statistics())
         _ = combined | dm.io.WriteParquet(str(out), schema=schema, panes=True)
 
 
@@ -130,49 +127,34 @@ def group_by_key(events: Events, out: Path) -> None:
     """Collect the values of each key and 10-second window in a list."""
     schema = pa.schema({"key": pa.int64(), "value": pa.list_(pa.int64())})
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        pairs = pipeline | _read(events, DELAY, replay=False) | dm.WithKeys("key", value="value")
-        grouped = pairs | dm.Window.into(_WINDOWS) | dm.GroupByKey()
+        pairs = pipeline | _read(events) | dm.WithKeys("key", value="value")
+        grouped = pairs | dm.Window.into(WINDOWS) | dm.GroupByKey()
         _ = grouped | dm.io.WriteParquet(str(out), schema=schema, panes=True)
 
 
 def sessions(events: Events, out: Path) -> None:
     """Sum per key and session, with early and late panes that take back the panes before them."""
-    trigger = dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1))
-    windows = dm.Window.into(dm.Sessions("5 seconds")).trigger(trigger).allowed_lateness(DELAY)
+    windows = windowing(dm.Sessions("5 seconds"), dm.AfterCount(2))
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        sums = _pairs(pipeline, events) | windows.accumulating_and_retracting() | dm.Sum.per_key()
+        sums = arriving(pipeline, events) | windows.accumulating_and_retracting() | dm.Sum.per_key()
         _ = sums | _write(out)
 
 
 def stateful(events: Events, out: Path) -> None:
     """Count per key and 10-second window by state and a timer."""
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        pairs = pipeline | _read(events, DELAY, replay=False) | dm.WithKeys("key", value="value")
-        _ = pairs | dm.Window.into(_WINDOWS) | dm.ParDo(CountInWindow()) | _write(out)
+        pairs = pipeline | _read(events) | dm.WithKeys("key", value="value")
+        _ = pairs | dm.Window.into(WINDOWS) | dm.ParDo(CountInWindow()) | _write(out)
 
 
 def _map(events: Events, out: Path, mapping: Any) -> None:
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        mapped = pipeline | _read(events, DELAY, replay=False) | mapping
+        mapped = pipeline | _read(events) | mapping
         _ = mapped | dm.io.WriteParquet(str(out), schema=_SUMS)
 
 
-def _read(events: Events, delay: str, *, replay: bool) -> Any:
-    return dm.io.ReadParquet(
-        events.events,
-        event_time="event_time",
-        processing_time="arrived_at" if replay else None,
-        watermark=dm.BoundedOutOfOrderness(delay),
-    )
-
-
-def _pairs(pipeline: Any, events: Events) -> Any:
-    return pipeline | _read(events, _BEHIND, replay=True) | dm.WithKeys("key", value="value")
-
-
-def _with_panes(early: dm.Trigger) -> Any:
-    trigger = dm.AfterWatermark(early=early, late=dm.AfterCount(1))
-    return dm.Window.into(_WINDOWS).trigger(trigger).allowed_lateness(DELAY).accumulating()
+def _read(events: Events) -> Any:
+    return dm.io.ReadParquet(events.events, event_time="event_time", watermark=dm.BoundedOutOfOrderness(DELAY))
 
 
 def _write(out: Path) -> Any:

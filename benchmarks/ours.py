@@ -16,6 +16,7 @@ import dataflow_model as dm
 from benchmarks.data import DELAY, Events
 from benchmarks.discard import Discard
 from benchmarks.local_functions import buckets, scaled, scaled_columns
+from benchmarks.triggered import WINDOWS, arriving, windowing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,20 +39,18 @@ __all__ = [
 ]
 
 _TIMEOUT: Final = 1800.0
-_WINDOWS: Final = dm.FixedWindows("10 seconds")
-_BEHIND: Final = "2 seconds"
 
 
 def batch_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Sum per key and 10-second window."""
     with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
-        _sums(pipeline, events, _WINDOWS, out)
+        _sums(pipeline, events, WINDOWS, out)
 
 
 def batch_triggered(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Sum per key and 10-second window, with early panes."""
     with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
-        _ = _pairs(pipeline, events) | _with_panes() | dm.Sum.per_key() | _sink(events, out, panes=True)
+        _ = _pairs(pipeline, events) | windowing().accumulating() | dm.Sum.per_key() | _sink(events, out, panes=True)
 
 
 def batch_sessions(spark: SparkSession, events: Events, out: Path | None) -> None:
@@ -89,21 +88,21 @@ def streaming_one_by_one(spark: SparkSession, events: Events, out: Path | None) 
 def streaming_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Sum per key and 10-second window, in micro-batches of a file's size, until the input is drained."""
     with _drained(spark, events) as pipeline:
-        _sums(pipeline, events, _WINDOWS, out)
+        _sums(pipeline, events, WINDOWS, out)
 
 
 def streaming_triggered(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Do the same with early and late panes: events are replayed as they arrived, the watermark two seconds behind."""
     with _drained(spark, events) as pipeline:
-        pairs = _arriving(pipeline, events) | _with_panes()
+        pairs = arriving(pipeline, events) | windowing().accumulating()
         _ = pairs | dm.Sum.per_key() | _sink(events, out, panes=True)
 
 
 def streaming_retracting(spark: SparkSession, events: Events, out: Path | None) -> None:
     """Sum per key with panes that take back the panes before them, and sum those per group of keys."""
-    panes = _panes().accumulating_and_retracting()
+    panes = windowing().accumulating_and_retracting()
     with _drained(spark, events) as pipeline:
-        sums = _arriving(pipeline, events) | panes | "of keys" >> dm.Sum.per_key()
+        sums = arriving(pipeline, events) | panes | "of keys" >> dm.Sum.per_key()
         grouped = sums | dm.Map(buckets)
         _ = grouped | "of groups" >> dm.Sum.per_key() | _sink(events, out, panes=True)
 
@@ -116,26 +115,6 @@ def _drained(spark: SparkSession, events: Events) -> Iterator[dm.Pipeline]:
         pipeline = dm.Pipeline(runner=runner)
         yield pipeline
         pipeline.run(until="drained").wait_until_finish(_TIMEOUT)
-
-
-def _with_panes() -> Any:
-    return _panes().accumulating()
-
-
-def _panes() -> Any:
-    trigger = dm.AfterWatermark(early=dm.AfterCount(10), late=dm.AfterCount(1))
-    return dm.Window.into(_WINDOWS).trigger(trigger).allowed_lateness(DELAY)
-
-
-def _arriving(pipeline: Any, events: Events) -> Any:
-    """Return the pairs as they arrived."""
-    rows = pipeline | dm.io.ReadParquet(
-        events.events,
-        event_time="event_time",
-        processing_time="arrived_at",
-        watermark=dm.BoundedOutOfOrderness(_BEHIND),
-    )
-    return rows | dm.WithKeys("key", value="value")
 
 
 def _batch_map(spark: SparkSession, events: Events, out: Path | None, mapping: Any) -> None:
