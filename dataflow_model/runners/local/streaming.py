@@ -1,4 +1,4 @@
-"""Start a stream in this process, and what its user holds of it."""
+"""Start a stream in this process, and represent it to the user as a result."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 __all__ = ["LocalStreamResult", "Options", "open_stream", "start"]
 
 _LABELS = (0,)
-"""Of the shards: one process gains nothing by several."""
+"""The labels of the shards: one process gains nothing from several."""
 _EAGER_SECONDS: Final = 1.0
 _EAGER: Final = 4
-"""For so long after a micro-batch a run looks so many times as often as when it is idle: more data may be coming."""
+"""For `_EAGER_SECONDS` after a micro-batch, sources are polled `_EAGER` times as often, since more data may follow."""
 
 
 @attrs.frozen
 class Options:
-    """How a stream runs in process.
+    """The options of a stream in process.
 
     Attributes:
-        checkpoint: its directory.
-        clock: the wall clock; the machine's if `None`.
-        rows_per_batch: how many rows a micro-batch reads at most.
-        poll_interval: how long to wait before the sources are looked at again.
+        checkpoint: the directory of the checkpoint.
+        clock: the wall clock; `None` is the machine's.
+        rows_per_batch: the largest number of rows that a micro-batch reads.
+        poll_interval: the time between two polls of the sources while the stream is idle.
     """
 
     checkpoint: str
@@ -61,17 +61,17 @@ class Options:
 
 
 def start(plan: Plan, options: Options, *, until: str | None) -> LocalStreamResult:
-    """Start the stream of a plan in a thread of its own."""
+    """Start the stream of a plan in its own thread."""
     lock, stream = open_stream(plan, options, until=until)
     return LocalStreamResult(stream, lock, int(options.poll_interval) / 1_000_000)
 
 
 def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tuple[RunLock, LocalStream]:
-    """Take the lock of a checkpoint, and return it with the stream where it was left; nothing runs yet.
+    """Lock a checkpoint, and return the lock with the stream as it was left; nothing runs yet.
 
     Raises:
-        CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
-        SinkError: for a directory that cannot be written, or is on a network file system.
+        CheckpointMismatch: if the checkpoint belongs to another pipeline or runner, or another process uses it.
+        SinkError: if the directory cannot be written, or is on a network file system.
     """
     sides = dynamic_sides(plan)
     staged = cut_into_stages(plan, sides)
@@ -99,7 +99,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
 
 
 def _synced(staged: StagedPlan) -> StagedPlan:
-    """Return a staged plan whose sinks put on disk what they write and what they publish."""
+    """Return a staged plan whose sinks sync what they write and publish to disk."""
     nodes = tuple(
         attrs.evolve(node, sink=node.sink.synced()) if isinstance(node, Write) else node for node in staged.plan.nodes
     )
@@ -107,14 +107,14 @@ def _synced(staged: StagedPlan) -> StagedPlan:
 
 
 def _reading(program: Program, clock: Clock | None) -> Callable[[int], int]:
-    """Return what is read off the wall clock when the machine's stands somewhere."""
+    """Return a function from the machine's clock to the reading of the stream's wall clock."""
     if clock is None:
         return program.fault.read_clock
     return lambda _: program.fault.read_clock(int(clock.now()))
 
 
 class LocalStreamResult(StreamResult):
-    """A stream of LocalRunner; see `PipelineResult`. It runs in a thread of this process."""
+    """The result of a stream on LocalRunner; see `PipelineResult`. The stream runs in a thread of this process."""
 
     def __init__(self, stream: LocalStream, lock: RunLock, poll_seconds: float) -> None:
         super().__init__(stream.checkpoint, stream.program.staged, "LocalRunner, stream")
@@ -130,7 +130,7 @@ class LocalStreamResult(StreamResult):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the micro-batch in hand; the run goes on from its checkpoint when it is started again."""
+        """Stop after the current micro-batch; a later run continues from the checkpoint."""
         self._stopping.set()
         self._wake.set()
         self._over.wait()
@@ -156,13 +156,13 @@ class LocalStreamResult(StreamResult):
             self._finish()
         else:
             self._state = RunnerState.STOPPED
-        if not isinstance(error, SupersededRun):  # otherwise the mark is the newer start's
+        if not isinstance(error, SupersededRun):  # otherwise the mark belongs to the newer run
             self._mark.remove()
         self._lock.release()
         self._end()
 
     def _run(self) -> None:
-        """Run micro-batches until the input is over, or somebody stops the run."""
+        """Run micro-batches until the input ends or the run is stopped."""
         stream = self._stream
         eager_until = 0.0
         stream.roll_forward()

@@ -1,4 +1,4 @@
-"""Whether the compiled core is what runs, and whether it was made from the source that is there.
+"""Find out whether the compiled core runs, and whether it was built from the present source.
 
 `setup.py` runs this file by itself, so it imports nothing but the standard library.
 """
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 RECORD: Final = "compiled.txt"
-"""The file beside the extensions with the digest of the source that they were made from."""
+"""The file beside the extensions that holds the digest of the source they were built from."""
 SWITCH: Final = "DATAFLOW_MODEL_COMPILED"
-"""An environment variable: with `no` the core runs as Python, even where it is compiled."""
+"""An environment variable: if it is `no`, the core runs as Python even if it is compiled."""
 _HERE: Final = pathlib.Path(__file__).parent
 
 
 class CoreBuild(enum.Enum):
-    """What the core runs as."""
+    """How the core runs."""
 
     COMPILED = "compiled"
     STALE = "not compiled from its present source, and so runs as Python, slower; install the package again"
@@ -50,7 +50,7 @@ class CoreBuild(enum.Enum):
 
 
 def compiled_modules(folder: pathlib.Path = _HERE) -> list[str]:
-    """Return the names of the modules that are compiled: those with C types in a `.pxd` beside them.
+    """Return the names of the modules that are compiled: those with a `.pxd` of C types beside them.
 
     Example:
         >>> "machine" in compiled_modules(), "grouping" in compiled_modules()
@@ -60,7 +60,7 @@ def compiled_modules(folder: pathlib.Path = _HERE) -> list[str]:
 
 
 def source_digest(folder: pathlib.Path = _HERE) -> str:
-    """Return a digest of the source of the compiled modules."""
+    """Return a digest of the source of all compiled modules."""
     digest = hashlib.sha256()
     for name in compiled_modules(folder):
         for suffix in (".py", ".pxd"):
@@ -70,13 +70,13 @@ def source_digest(folder: pathlib.Path = _HERE) -> str:
 
 
 def has_extensions(folder: pathlib.Path = _HERE) -> bool:
-    """Tell whether every compiled module has its extension in a folder, whatever that was made from."""
+    """Return whether a folder has an extension for every compiled module, whatever source it was built from."""
     suffixes = importlib.machinery.EXTENSION_SUFFIXES
     return all(any((folder / (name + suffix)).is_file() for suffix in suffixes) for name in compiled_modules())
 
 
 def is_fresh(folder: pathlib.Path = _HERE) -> bool:
-    """Tell whether a folder has extensions that were made from the source in it."""
+    """Return whether a folder has extensions that were built from the source in it."""
     record = folder / RECORD
     if not record.is_file() or record.read_text(encoding="utf-8").strip() != source_digest(folder):
         return False
@@ -84,13 +84,13 @@ def is_fresh(folder: pathlib.Path = _HERE) -> bool:
 
 
 def choose_modules() -> None:
-    """Let the Python files be imported where the extensions beside them are stale or switched off."""
+    """Make Python import the `.py` files if the extensions beside them are stale or switched off."""
     if os.environ.get(SWITCH) == "no" or not is_fresh():
         sys.meta_path.insert(0, _SourceFinder())
 
 
 def build_of_core() -> CoreBuild:
-    """Return what the core runs as in this process.
+    """Return how the core runs in this process.
 
     Example:
         >>> build_of_core() in CoreBuild
@@ -106,12 +106,12 @@ def build_of_core() -> CoreBuild:
 
 
 class _SourceFinder(importlib.abc.MetaPathFinder):
-    """Finds the Python file of a module that is compiled."""
+    """Finds the `.py` file of a compiled module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where a module of this package is, if there is an extension beside it."""
+        """Return the spec of the `.py` file if the module is one of those compiled."""
         del path, target
         package, _, name = fullname.rpartition(".")
         if package != __package__ or name not in compiled_modules():

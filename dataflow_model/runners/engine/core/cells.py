@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COLLECTED", "HAD_ON_TIME", "HAS_CLOSED", "PENDING_ON_TIME", "REOPENED", "TIMED", "CellTable"]
 
-# What a slot's `flags` say.
+# The bits of a slot's `flags`.
 PENDING_ON_TIME: Final = 1
 HAD_ON_TIME: Final = 2
 HAS_CLOSED: Final = 4
@@ -26,33 +26,36 @@ _BIT_SETS: Final = 3
 
 
 class CellTable:
-    """Structure of arrays; a slot is a place in all columns.
+    """The state of cells as a structure of arrays: a slot is an index into every column.
 
-    A window is known by its bounds and its kind: 0 for a plain interval, 1 for the global window, further numbers for
-    windows of users' classes. Freed slots are used again only after `recycle`, so that a log that names them can be
-    folded before.
+    A window is identified by its bounds and its kind: 0 for a plain interval, 1 for the global window, higher numbers
+    for windows of users' classes. Closed slots are reused only after `recycle`, so that a log that refers to them can
+    be folded first.
 
     Args:
-        words: words of a bit set over the places of the trigger tree.
-        counters: places of the tree that count.
-        deadlines: places of the tree that remember a deadline of their own.
-        lines: clocks that a cell can wait for: the low watermark, the processing clock, further percentiles.
-        never: the time at which nothing is queued, +∞.
+        words: the number of words in a bit set over the places of the trigger tree.
+        counters: the number of places of the tree that count.
+        deadlines: the number of deadlines that places of the tree store for themselves.
+        lines: the number of clocks that a cell can wait for: the low watermark, the processing clock, and each other
+            percentile of the watermark.
+        never: the deadline of a cell that is not queued, +∞.
+        linked: whether to keep each key's open windows in order of time, for merging.
 
     Attributes:
-        key, start, end, kind: what each slot is the cell of; the key of a free slot is −1.
-        pending: elements since the last pane.
-        held: elements in the accumulator.
-        index: of the next pane.
-        on_time_index: of the last pane that was not early; −1 if there is none.
-        flags: bits.
-        earliest, latest: of the pending elements that were not late; they hold only with the flag for them.
-        standing: the newest value that has been emitted and not been taken back; −1 if there is none.
-        bits: three sets of places for each slot: those finished, those whose timer is set, those that are met.
-        counters, deadlines: by slot, then by number of the place that needs one.
-        queued: by slot and line, the earliest deadline that a queue has.
-        held_at: the earliest hold that a queue has.
-        cells_of_key: how many slots each key has.
+        key, start, end, kind: the key and the window of each slot; the key of a free slot is −1.
+        pending: the number of elements since the last pane.
+        held: the number of elements in the accumulator.
+        index: the index of the next pane.
+        on_time_index: the on-time index of the last pane that was not early; −1 if there is none.
+        flags: see the constants of this module.
+        earliest, latest: the bounds of the event times of the pending elements that were not late; valid only if the
+            flag `TIMED` is set.
+        standing: the newest value that has been emitted and not retracted; −1 if there is none.
+        bits: three sets of places for each slot: finished, timer set, condition met.
+        counters, deadlines: by slot, then by the number of the place that needs one.
+        queued: the earliest deadline in a queue, by slot and line.
+        held_at: the earliest hold in the queue of holds, by slot.
+        cells_of_key: the number of slots of each key.
         first_of_key, after: each key's open windows in order of time, if `linked`.
         touched: the keys with a cell that has changed since `forget_touched`, each once.
     """
@@ -105,7 +108,7 @@ class CellTable:
     # Finding and opening -------------------------------------------------------------------------------------------
 
     def bucket(self, key: int, start: int, end: int, kind: int) -> int:
-        """Return where a cell is looked up."""
+        """Return the bucket of the hash table that a cell belongs to."""
         mixed = key * 40503 + start * 69069 + end * 30011 + kind * 7919
         mixed ^= mixed >> 32
         mixed *= 668265263
@@ -113,7 +116,7 @@ class CellTable:
         return mixed & (2 * self.capacity - 1)
 
     def find(self, key: int, start: int, end: int, kind: int) -> int:
-        """Return the slot of a key and window; −1 if there is none."""
+        """Return the slot of a key and a window; −1 if there is none."""
         slot = self.heads[self.bucket(key, start, end, kind)]
         while slot >= 0:
             is_window = self.start[slot] == start and self.end[slot] == end and self.kind[slot] == kind
@@ -123,7 +126,7 @@ class CellTable:
         return _NONE
 
     def open(self, key: int, start: int, end: int, kind: int) -> int:
-        """Return a new slot for a key and window that have none."""
+        """Return a new slot for a key and a window that have none."""
         if self.free_count > 0:
             self.free_count -= 1
             slot = self.free[self.free_count]
@@ -153,7 +156,7 @@ class CellTable:
         return slot
 
     def close(self, slot: int) -> None:
-        """Give a slot up; it is used again after `recycle`."""
+        """Free a slot; it can be reused after `recycle`."""
         key = self.key[slot]
         head = self.bucket(key, self.start[slot], self.end[slot], self.kind[slot])
         other = self.heads[head]
@@ -174,7 +177,7 @@ class CellTable:
         self.touch(key)
 
     def recycle(self) -> None:
-        """Let the slots that were closed be used again: nothing refers to them any more."""
+        """Make the closed slots available again; call this when nothing refers to them any more."""
         for place in range(self.freed_count):
             self.free[self.free_count] = self.freed[place]
             self.free_count += 1
@@ -183,14 +186,14 @@ class CellTable:
     # Keys with changes ---------------------------------------------------------------------------------------------
 
     def touch(self, key: int) -> None:
-        """Note that a cell of a key has changed."""
+        """Record that a cell of a key has changed."""
         if not self.is_touched[key]:
             self.is_touched[key] = 1
             self.touched[self.touched_count] = key
             self.touched_count += 1
 
     def forget_touched(self) -> None:
-        """Begin to note changes anew."""
+        """Start recording changes from scratch."""
         for place in range(self.touched_count):
             self.is_touched[self.touched[place]] = 0
         self.touched_count = 0
@@ -198,7 +201,7 @@ class CellTable:
     # A key's windows in order of time ------------------------------------------------------------------------------
 
     def link(self, slot: int) -> None:
-        """Put a slot among its key's open windows, of which no two intersect."""
+        """Insert a slot into its key's list of open windows, no two of which intersect."""
         key, start = self.key[slot], self.start[slot]
         before = self.last_of_key[key]
         while before >= 0 and self.start[before] > start:
@@ -215,7 +218,7 @@ class CellTable:
             self.before[after] = slot
 
     def unlink(self, slot: int, key: int) -> None:
-        """Take a slot out from among its key's open windows."""
+        """Remove a slot from its key's list of open windows."""
         before, after = self.before[slot], self.after[slot]
         if before < 0:
             self.first_of_key[key] = after
@@ -226,10 +229,10 @@ class CellTable:
         else:
             self.before[after] = before
 
-    # Room ----------------------------------------------------------------------------------------------------------
+    # Capacity ---------------------------------------------------------------------------------------------------------
 
     def admit_keys(self, count: int) -> None:
-        """Make room for the keys numbered below `count`."""
+        """Make room for all keys with numbers below `count`."""
         room = len(self.cells_of_key)
         if count > room:
             size = max(count, 2 * room)

@@ -16,7 +16,7 @@ _BYTES = 8
 
 
 def column(length: int, value: int = 0) -> array[int]:
-    """Return a column of equal values.
+    """Return a column of `length` equal values.
 
     Example:
         >>> column(3, 7)
@@ -26,7 +26,7 @@ def column(length: int, value: int = 0) -> array[int]:
 
 
 def lengthened(values: array[int], length: int, value: int = 0) -> array[int]:
-    """Return a column with the same values in front, and `value` behind them.
+    """Return a copy of a column, extended to `length` with `value`.
 
     Example:
         >>> lengthened(column(2, 1), 4)
@@ -39,7 +39,7 @@ def lengthened(values: array[int], length: int, value: int = 0) -> array[int]:
 
 
 def taken(values: Any, count: int) -> NDArray[np.int64]:
-    """Return the front of a column as an array that shares its memory.
+    """Return the first `count` values of a column as an array that shares its memory.
 
     Example:
         >>> taken(column(3, 7), 2).tolist()

@@ -1,4 +1,4 @@
-"""A queue of deadlines of cells, in columns."""
+"""A queue of the deadlines of cells, in columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FIRST_CAPACITY: Final = 8
 
 
 class DeadlineHeap:
-    """A binary heap of (deadline, slot), least deadline first.
+    """A binary heap of (deadline, slot), earliest deadline first.
 
-    It deletes lazily: whoever takes an entry checks that it still holds, and `clear` lets the owner make a heap anew
-    once most entries do not.
+    Deletion is lazy: the owner checks whether an entry is still valid when it pops it, and uses `clear` to rebuild the
+    heap once most entries are not.
 
     Example:
         >>> heap = DeadlineHeap()
@@ -36,11 +36,11 @@ class DeadlineHeap:
         self.slots: array[int] = column(_FIRST_CAPACITY)
 
     def first_time(self) -> int:
-        """Return the least deadline; there must be one."""
+        """Return the earliest deadline; the heap must not be empty."""
         return self.times[0]
 
     def first_slot(self) -> int:
-        """Return whose deadline that is."""
+        """Return the slot that has the earliest deadline."""
         return self.slots[0]
 
     def push(self, time: int, slot: int) -> None:
@@ -60,7 +60,7 @@ class DeadlineHeap:
         self.slots[place] = slot
 
     def pop(self) -> None:
-        """Remove the least deadline; there must be one."""
+        """Remove the earliest deadline; the heap must not be empty."""
         self.size -= 1
         size = self.size
         time, slot = self.times[size], self.slots[size]
@@ -79,5 +79,5 @@ class DeadlineHeap:
         self.slots[place] = slot
 
     def clear(self) -> None:
-        """Remove all of them."""
+        """Remove all deadlines."""
         self.size = 0

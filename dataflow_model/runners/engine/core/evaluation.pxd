@@ -13,7 +13,7 @@ cdef class TreeEvaluator:
     cdef public int64_t latest, words, places, timer_count, event, number, row, event_time, signal, source_count, user_count, lines
     cdef public bint cleared
     cdef public int64_t[::1] operation, argument, last, line, counter, deadline, first_child, children, child, word, mask
-    cdef public int64_t[::1] timers, user_places, told, now, due_in, due_at, fired_in, fired_at, sources
+    cdef public int64_t[::1] timers, user_places, clocks_passed, now, due_in, due_at, fired_in, fired_at, sources
     cdef public tuple calls, merges
     cdef public object values, users
     cdef public dict memory
@@ -21,7 +21,7 @@ cdef class TreeEvaluator:
     cpdef int64_t element(self, int64_t slot, int64_t row, int64_t event_time) except -1
     cpdef int64_t retraction(self, int64_t slot, int64_t row, int64_t event_time) except -1
     cpdef int64_t signalled(self, int64_t slot, int64_t signal) except -1
-    @cython.locals(number=int64_t, place=int64_t, time=int64_t, found=cython.bint)
+    @cython.locals(number=int64_t, place=int64_t, time=int64_t, is_due=cython.bint)
     cpdef int64_t due(self, int64_t slot, bint clock, int64_t until) except -1
     @cython.locals(number=int64_t, place=int64_t, earliest=int64_t)
     cpdef int64_t next_due(self, int64_t slot, int64_t line) noexcept
@@ -68,7 +68,7 @@ cdef class TreeEvaluator:
     @cython.locals(result=int64_t)
     cpdef int64_t call(self, int64_t place, int64_t slot) except -1
     @cython.locals(line=int64_t, is_new=cython.bint)
-    cpdef int tell(self) except -1
+    cpdef int pass_clocks(self) except -1
     cpdef int64_t following(self, int64_t place, int64_t first) except? -1
 
     @cython.locals(number=int64_t)

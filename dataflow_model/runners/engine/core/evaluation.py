@@ -1,7 +1,7 @@
-"""One event through the trigger tree of one cell: the evaluator, over a `Program` and cells in columns.
+"""The evaluator: runs one event through the trigger tree of one cell, over a `Program` and cells in columns.
 
-`triggers.evaluator` is what it has to agree with: the same rules, with the callbacks of the built-in triggers written
-out for each operation.
+It must agree with `triggers.evaluator`. The rules are the same, with the callbacks of the built-in triggers written out
+for each operation.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ _SCRATCH: Final = 4
 
 
 class TreeEvaluator:
-    """Runs one program; what it remembers of a window is in the window's cell.
+    """Runs one program; the state of a window is in the window's cell.
 
     Args:
         program: the tree.
-        cells: the cells, which must have been made for it.
-        latest: +∞, where sums stop.
+        cells: the cells, created for this program.
+        latest: +∞, at which sums saturate.
 
     Attributes:
         now: the clocks by line: low watermark, processing clock, further percentiles of the watermark.
-        fired_at: by place, the deadline that fired it in the event at hand.
-        values: the elements by row, for what calls back.
+        fired_at: by place, the deadline that fired it in the current event.
+        values: the elements by row, for callbacks.
         users: runs the user's triggers; `None` if there are none.
-        cleared: whether a user's trigger has asked in the event at hand for the contents to be cleared.
+        cleared: whether a user's trigger has requested, in the current event, that the contents be cleared.
     """
 
     def __init__(self, program: Program, cells: CellTable, latest: int) -> None:
@@ -101,7 +101,7 @@ class TreeEvaluator:
         self.users: UserTriggers | None = None
         self.cleared = False
         self.lines = program.lines
-        self.told: array[int] = column(program.lines)
+        self.clocks_passed: array[int] = column(program.lines)
         self.now: array[int] = column(program.lines)
         self.event = _ELEMENT
         self.number = 0
@@ -120,7 +120,7 @@ class TreeEvaluator:
     # Events --------------------------------------------------------------------------------------------------------
 
     def element(self, slot: int, row: int, event_time: int) -> int:
-        """Show an element to the tree of a cell; return 1 if it fired, plus 2 if it finished."""
+        """Pass an element to the tree of a cell; return 1 if it fired, plus 2 if it finished."""
         self.event = _ELEMENT
         self.row = row
         self.event_time = event_time
@@ -128,7 +128,7 @@ class TreeEvaluator:
         return self.invoke(0, slot)
 
     def retraction(self, slot: int, row: int, event_time: int) -> int:
-        """Show the tree of a cell an element that is retracted without a replacement."""
+        """Pass an element that is retracted without a replacement to the tree of a cell."""
         self.event = _RETRACTED
         self.row = row
         self.event_time = event_time
@@ -136,40 +136,40 @@ class TreeEvaluator:
         return self.invoke(0, slot)
 
     def signalled(self, slot: int, signal: int) -> int:
-        """Show a signal to the tree of a cell."""
+        """Pass a signal to the tree of a cell."""
         self.event = _SIGNALLED
         self.signal = signal
         self.cleared = False
         return self.invoke(0, slot)
 
     def due(self, slot: int, clock: bool, until: int) -> int:
-        """Run the timers of a cell that are due: those of the processing clock, else those of the watermark.
+        """Run the timers of a cell that are due: those of the processing clock if `clock`, else those of the watermark.
 
-        `until` counts for the processing clock; `fired_at[0]` is the deadline that fired the root, if one did.
+        `until` applies to the processing clock only. If the root fires, `fired_at[0]` is the deadline that fired it.
         """
         self.cleared = False
         if self.has(slot, _DONE, 0):
             return 0
         self.number += 1
-        found = False
+        is_due = False
         for number in range(self.timer_count):
             place = self.timers[number]
             if (self.line[place] == _CLOCK_LINE) != clock or not self.has(slot, _SET, place):
                 continue
             time = self.time_of(slot, place)
             if time <= (until if clock else self.now[self.line[place]]):
-                found = True
+                is_due = True
                 self.due_in[place] = self.number
                 self.due_at[place] = time
                 self.take(slot, _SET, place)
         for number in range(self.user_count):
             place = self.user_places[number]
             if self.is_user_due(place, slot, clock, until):
-                assert self.users is not None  # noqa: S101 - there are places of the user's
+                assert self.users is not None  # noqa: S101 - the tree has a user's trigger
                 if self.users.collect(place, slot, clock, until):
-                    found = True
+                    is_due = True
                     self.due_in[place] = self.number
-        if not found:
+        if not is_due:
             return 0
         self.event = _TIMER
         return self.invoke(0, slot)
@@ -188,7 +188,7 @@ class TreeEvaluator:
         return earliest
 
     def is_overdue(self, slot: int) -> bool:
-        """Tell whether a timer of a cell is set at or behind its watermark."""
+        """Return whether a timer of a cell is set at or behind its watermark."""
         for number in range(self.timer_count):
             place = self.timers[number]
             line = self.line[place]
@@ -200,7 +200,7 @@ class TreeEvaluator:
         return False
 
     def is_user_due(self, place: int, slot: int, clock: bool, until: int) -> bool:
-        """Tell whether a timer of a user's trigger may be due: of the processing clock, else of the watermark."""
+        """Return whether a timer of a user's trigger may be due on the clock or, unless `clock`, a watermark."""
         if not self.has(slot, _SET, place):
             return False
         base = slot * self.cells.waits + self.deadline[place]
@@ -212,11 +212,11 @@ class TreeEvaluator:
         return False
 
     def is_finished(self, slot: int) -> bool:
-        """Tell whether the root has finished."""
+        """Return whether the root has finished."""
         return self.has(slot, _DONE, 0)
 
     def forget(self, slot: int) -> None:
-        """Forget what a cell that is given up has remembered beside its columns."""
+        """Delete the state of a closed cell that is not in its columns."""
         if self.users is not None:
             self.users.forget(slot)
         if self.memory:
@@ -226,7 +226,7 @@ class TreeEvaluator:
     # One place -----------------------------------------------------------------------------------------------------
 
     def invoke(self, place: int, slot: int) -> int:
-        """Show the event at hand to one place."""
+        """Pass the current event to one place."""
         if self.has(slot, _DONE, place):
             return _FINISHED
         if self.operation[place] >= _REPEATEDLY:
@@ -241,7 +241,7 @@ class TreeEvaluator:
                 result = _FIRED | _FINISHED
                 self.fired_in[place] = self.number
                 self.fired_at[place] = self.due_at[place]
-        elif self.event == _RETRACTED:  # what waits for a clock takes it for an element, since the pane has changed
+        elif self.event == _RETRACTED:  # to leaves that wait for a clock, it is an element: the pane has changed
             result = self.leaf(place, slot) if self.line[place] >= 0 else 0
         else:
             is_named = self.operation[place] == _SIGNAL and self.argument[place] == self.signal
@@ -252,7 +252,7 @@ class TreeEvaluator:
         return result
 
     def leaf(self, place: int, slot: int) -> int:
-        """Show an element to a leaf."""
+        """Pass an element to a leaf."""
         operation = self.operation[place]
         if operation in (_COUNT, _WEIGH):
             at = slot * self.cells.counts + self.counter[place]
@@ -280,7 +280,7 @@ class TreeEvaluator:
         return 0
 
     def deadline_from_now(self, place: int) -> int:
-        """Return the deadline that the element at hand sets."""
+        """Return the deadline that the current element sets."""
         first = self.now[_CLOCK_LINE] if self.line[place] == _CLOCK_LINE else self.event_time
         if self.operation[place] == _PERIOD:
             return self.following(place, first)
@@ -288,7 +288,7 @@ class TreeEvaluator:
         return self.latest if delay > 0 and first > self.latest - delay else first + delay
 
     def composite(self, place: int, slot: int) -> int:
-        """Show the event at hand to the children of a place that it concerns."""
+        """Pass the current event to those children of a place that it concerns."""
         operation = self.operation[place]
         if operation in (_REPEATEDLY, _REPEAT_COUNT):
             return self.repeat(place, slot)
@@ -299,7 +299,7 @@ class TreeEvaluator:
         return self.show_any(place, slot)
 
     def repeat(self, place: int, slot: int) -> int:
-        """Fire with the one child, and begin another turn of it when it finishes."""
+        """Fire when the only child does, and start its next turn when it finishes."""
         child = self.child[self.first_child[place]]
         result = self.invoke(child, slot)
         done = (result & _FINISHED) != 0 and self.child_finished(place, slot, child)
@@ -308,7 +308,7 @@ class TreeEvaluator:
         return (result & (_FIRED | _MODE)) | (_FINISHED if done else 0)
 
     def show_in_turn(self, place: int, slot: int) -> int:
-        """Fire with the child whose turn it is; with the last one's finish, finish."""
+        """Fire when the child whose turn it is fires; finish when the last child does."""
         first, count = self.first_child[place], self.children[place]
         for number in range(count):
             child = self.child[first + number]
@@ -326,7 +326,7 @@ class TreeEvaluator:
         return 0
 
     def show_all(self, place: int, slot: int) -> int:
-        """Fire once every child that has not finished has met its condition; finish when all have."""
+        """Fire once every unfinished child has met its condition; finish when all children have finished."""
         first, count = self.first_child[place], self.children[place]
         is_timed, latest, mode = False, 0, 0
         for number in range(count):
@@ -357,7 +357,7 @@ class TreeEvaluator:
         return (_FIRED | mode if fired else 0) | (_FINISHED if self.all_finished(place, slot) else 0)
 
     def show_any(self, place: int, slot: int) -> int:
-        """Fire with any child, and finish with one that fires and finishes; `until` of the two finishes by firing."""
+        """Fire when any child does; finish when one fires and finishes, or when the `until` of `or_finally` fires."""
         first, count = self.first_child[place], self.children[place]
         fired = done = False
         mode = 0
@@ -369,7 +369,7 @@ class TreeEvaluator:
             result = self.invoke(child, slot)
             if result & _FIRED:
                 fired = True
-                if result & _MODE:  # the last one that says anything decides
+                if result & _MODE:  # the last child that requests a mode decides
                     mode = result & _MODE
                 done = done or (result & _FINISHED) != 0 or (ends and number == 1)
         if fired:
@@ -380,11 +380,11 @@ class TreeEvaluator:
         return (_FIRED | mode if fired else 0) | (_FINISHED if done else 0)
 
     def concerns(self, child: int) -> bool:
-        """Tell whether the event at hand is shown to a child: timers only to those that have them."""
+        """Return whether the current event concerns a child: timers concern only children with a timer that is due."""
         return self.event != _TIMER or self.is_due_below(child)
 
     def child_finished(self, place: int, slot: int, child: int) -> bool:
-        """Begin another turn of a repeated child; return whether its parent has finished instead."""
+        """Start the next turn of a repeated child; return whether its parent has finished instead."""
         if self.operation[place] == _REPEAT_COUNT:
             at = slot * self.cells.counts + self.counter[place]
             completions = 1 + self.cells.counters[at]
@@ -397,14 +397,14 @@ class TreeEvaluator:
         return False
 
     def is_due_below(self, place: int) -> bool:
-        """Tell whether a timer of the event at hand is at a place or below it."""
+        """Return whether a timer of the current event is at a place or below it."""
         for number in range(place, self.last[place] + 1):
             if self.due_in[number] == self.number:
                 return True
         return False
 
     def has_begun(self, place: int, slot: int, number: int) -> bool:
-        """Tell whether the turn of a child has begun: all before it have finished."""
+        """Return whether it is the turn of a child, because all children before it have finished."""
         first = self.first_child[place]
         for earlier in range(number):
             if not self.has(slot, _DONE, self.child[first + earlier]):
@@ -412,7 +412,7 @@ class TreeEvaluator:
         return True
 
     def is_ready(self, place: int, slot: int) -> bool:
-        """Tell whether each child has met its condition or finished, and one has met it since the last firing."""
+        """Return whether each child has met its condition or finished, and one has met it since the last firing."""
         first, any_met = self.first_child[place], False
         for number in range(self.children[place]):
             child = self.child[first + number]
@@ -423,11 +423,11 @@ class TreeEvaluator:
         return any_met
 
     def all_finished(self, place: int, slot: int) -> bool:
-        """Tell whether every child has finished."""
+        """Return whether every child has finished."""
         return self.has_begun(place, slot, self.children[place])
 
     def stamp(self, place: int) -> None:
-        """Note the deadline that fired a composite: the earliest of its children's."""
+        """Record the deadline that fired a composite: the earliest of its children's deadlines."""
         if self.event != _TIMER:
             return
         first = self.first_child[place]
@@ -438,52 +438,52 @@ class TreeEvaluator:
                     self.fired_at[place] = self.fired_at[child]
                 self.fired_in[place] = self.number
 
-    # What calls back -----------------------------------------------------------------------------------------------
+    # Callbacks -----------------------------------------------------------------------------------------------
 
     def weight(self, place: int) -> int:
-        """Return how many bytes the element at hand has."""
+        """Return the size of the current element in bytes."""
         call = self.calls[place]
-        assert call is not None  # noqa: S101 - there is one at each place of such an operation
+        assert call is not None  # noqa: S101 - every place with this operation has one
         return min(int(call(self.values[self.row])), self.latest >> 1)
 
     def test(self, place: int) -> int:
-        """Fire if the element at hand satisfies a predicate."""
+        """Fire if the current element satisfies a predicate."""
         call = self.calls[place]
         assert call is not None  # noqa: S101
         return _FIRED | _FINISHED if call(self.values[self.row]) else 0
 
     def ask(self, place: int, slot: int) -> int:
-        """Fire if a user's condition says so."""
+        """Fire if a user's `DataTrigger` does."""
         call = self.calls[place]
         assert call is not None  # noqa: S101
         emits, self.memory[slot, place] = call(self.values[self.row], self.memory.get((slot, place)))
         return _FIRED if emits else 0
 
     def call(self, place: int, slot: int) -> int:
-        """Show the event at hand to a user's trigger."""
+        """Pass the current event to a user's trigger."""
         if self.event == _TIMER and self.due_in[place] != self.number:
             return 0
-        self.tell()
-        assert self.users is not None  # noqa: S101 - there is a place of the user's
+        self.pass_clocks()
+        assert self.users is not None  # noqa: S101 - the tree has a user's trigger
         result: int = self.users.run(self.event, place, slot, self.row, self.event_time)
         if self.event == _TIMER and result & _FIRED:
             self.fired_in[place] = self.number
             self.fired_at[place] = self.users.fired_at
         return result
 
-    def tell(self) -> None:
-        """Let the user's triggers know the clocks, where one has moved."""
+    def pass_clocks(self) -> None:
+        """Pass the clocks to the user's triggers if one has moved."""
         is_new = False
         for line in range(self.lines):
-            if self.told[line] != self.now[line]:
-                self.told[line] = self.now[line]
+            if self.clocks_passed[line] != self.now[line]:
+                self.clocks_passed[line] = self.now[line]
                 is_new = True
         if is_new:
-            assert self.users is not None  # noqa: S101 - asked only where there are some
-            self.users.tell(self.now)
+            assert self.users is not None  # noqa: S101 - called only if the tree has a user's trigger
+            self.users.set_clocks(self.now)
 
     def following(self, place: int, first: int) -> int:
-        """Return the next time of a period."""
+        """Return the first time of a period that is not before `first`."""
         call = self.calls[place]
         assert call is not None  # noqa: S101
         return int(call(first))
@@ -491,12 +491,12 @@ class TreeEvaluator:
     # Turns ---------------------------------------------------------------------------------------------------------
 
     def clear(self, place: int, slot: int) -> None:
-        """Forget the state and timers of a place and all below it; who has finished stays known."""
+        """Clear the state and timers of a place and all places below it; which places have finished is kept."""
         if self.users is not None:
             self.users.clear(place, slot)
         for number in range(place, self.last[place] + 1):
             self.take(slot, _SET, number)
-            if number > place:  # whether it is met itself is for the place above to remember
+            if number > place:  # whether `place` itself is met belongs to its parent's state
                 self.take(slot, _MET, number)
             if self.counter[number] >= 0:
                 self.cells.counters[slot * self.cells.counts + self.counter[number]] = 0
@@ -504,21 +504,21 @@ class TreeEvaluator:
                 self.memory.pop((slot, number), None)
 
     def reset(self, place: int, slot: int) -> None:
-        """Begin a new turn of a place and all below it; what waits for the window's end does so from then on."""
+        """Start a new turn of a place and all below it; those that wait for the end of the window start to wait."""
         self.clear(place, slot)
         for number in range(place, self.last[place] + 1):
             self.take(slot, _DONE, number)
             if self.operation[number] == _WATERMARK and self.now[self.line[number]] < self.cells.end[slot]:
                 self.put(slot, _SET, number)
             elif self.operation[number] == _USER:
-                self.tell()
-                assert self.users is not None  # noqa: S101 - there is a place of the user's
+                self.pass_clocks()
+                assert self.users is not None  # noqa: S101 - the tree has a user's trigger
                 self.users.reset(self.event, number, slot, self.row, self.event_time)
 
     # Merging -------------------------------------------------------------------------------------------------------
 
     def merge_collected(self, target: int, slots: array[int], count: int) -> None:
-        """Give a new cell what the trees of others had come to; these stand in reverse order of their windows."""
+        """Merge the trees of several cells into that of a new cell; `slots` are in reverse order of their windows."""
         self.source_count = 0
         self.event = _MERGED
         for place in range(count - 1, -1, -1):
@@ -526,14 +526,14 @@ class TreeEvaluator:
         self.merge_place(0, target, 0, self.source_count)
 
     def add_source(self, slot: int) -> None:
-        """Note one more cell that is merged."""
+        """Add a cell to the sources of a merge."""
         if self.source_count == len(self.sources):
             self.sources = lengthened(self.sources, 2 * self.source_count)
         self.sources[self.source_count] = slot
         self.source_count += 1
 
     def merge_place(self, place: int, target: int, begin: int, end: int) -> None:
-        """Merge one place from those of the sources that count for it."""
+        """Merge the state of one place from those sources that have a part in it."""
         first, count = self.first_child[place], self.children[place]
         for number in range(count):
             child, base = self.child[first + number], self.source_count
@@ -553,7 +553,7 @@ class TreeEvaluator:
             self.clear(place, target)
 
     def finishes_merged(self, place: int, target: int, begin: int, end: int) -> bool:
-        """Tell whether a place is finished after a merge: a leaf if every source is, a composite by its children."""
+        """Return whether a merged place is finished: a leaf if all sources are, a composite by its children."""
         operation, first, count = self.operation[place], self.first_child[place], self.children[place]
         if not count:
             for at in range(begin, end):
@@ -571,7 +571,7 @@ class TreeEvaluator:
         return finished > 0
 
     def merge_leaf(self, place: int, target: int, begin: int, end: int) -> None:
-        """Add counts up, keep the earliest deadline, wait for the end of the new window."""
+        """Merge a leaf: add up counts, keep the earliest deadline, or wait for the end of the new window."""
         operation = self.operation[place]
         if operation == _WATERMARK:
             if self.now[self.line[place]] < self.cells.end[target]:
@@ -597,7 +597,7 @@ class TreeEvaluator:
                         self.put(target, _SET, place)
 
     def merge_composite(self, place: int, target: int, begin: int, end: int) -> None:
-        """Leave the children of a merged composite in their turns, and unite what they had met."""
+        """Restore the turns of the children of a merged composite, and unite the conditions that they have met."""
         operation, first, count = self.operation[place], self.first_child[place], self.children[place]
         if operation == _REPEATEDLY:
             if self.has(target, _DONE, self.child[first]):
@@ -622,7 +622,7 @@ class TreeEvaluator:
                 self.users.merge_met(place, target, [self.sources[at] for at in range(begin, end)])
 
     def merge_completions(self, place: int, target: int, begin: int, end: int) -> None:
-        """Add up the completions of the sources that were unfinished; if there are none the child says it all."""
+        """Add up the completions of the unfinished sources; if there are none, the child's state is sufficient."""
         is_open = False
         for at in range(begin, end):
             if not self.has(self.sources[at], _DONE, place):
@@ -638,20 +638,20 @@ class TreeEvaluator:
         if self.cells.counters[counter] >= self.argument[place]:
             self.put(target, _DONE, place)
             self.clear(child, target)
-            for number in range(child, self.last[child] + 1):  # a later merge finds all of it finished
+            for number in range(child, self.last[child] + 1):  # so that a later merge sees every place as finished
                 self.put(target, _DONE, number)
         elif self.has(target, _DONE, child):
             self.reset(child, target)
 
     def add_counters(self, place: int, target: int, begin: int, end: int) -> None:
-        """Add up what the sources had counted."""
+        """Add up the counts of the sources."""
         total = 0
         for at in range(begin, end):
             total += self.cells.counters[self.sources[at] * self.cells.counts + self.counter[place]]
         self.cells.counters[target * self.cells.counts + self.counter[place]] = total
 
     def merge_memory(self, place: int, target: int, begin: int, end: int) -> None:
-        """Merge the states that a user's condition has kept."""
+        """Merge the states of a user's `DataTrigger`."""
         slots = [self.sources[at] for at in range(begin, end)]
         states = [self.memory[slot, place] for slot in slots if (slot, place) in self.memory]
         merge = self.merges[place]
@@ -660,11 +660,11 @@ class TreeEvaluator:
             self.memory[target, place] = states[0] if len(states) == 1 else merge(states)
 
     def merge_users(self, place: int, target: int, begin: int, end: int) -> None:
-        """Let a user's trigger merge its states; it says whether it has finished."""
-        self.tell()
+        """Have a user's trigger merge its states, and record whether it has finished."""
+        self.pass_clocks()
         slots = [self.sources[at] for at in range(begin, end)]
         finished = [self.has(slot, _DONE, place) for slot in slots]
-        assert self.users is not None  # noqa: S101 - there is a place of the user's
+        assert self.users is not None  # noqa: S101 - the tree has a user's trigger
         if self.users.merge(place, target, self.has(target, _DONE, place), slots, finished):
             self.put(target, _DONE, place)
         else:
@@ -673,19 +673,19 @@ class TreeEvaluator:
     # Sets of places ------------------------------------------------------------------------------------------------
 
     def has(self, slot: int, of: int, place: int) -> bool:
-        """Tell whether a place is in one of a cell's sets."""
+        """Return whether a place is in one of a cell's sets."""
         return (self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] & self.mask[place]) != 0
 
     def put(self, slot: int, of: int, place: int) -> None:
-        """Put a place into one of a cell's sets."""
+        """Add a place to one of a cell's sets."""
         self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] |= self.mask[place]
 
     def take(self, slot: int, of: int, place: int) -> None:
-        """Take a place out of one of a cell's sets."""
+        """Remove a place from one of a cell's sets."""
         self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] &= ~self.mask[place]
 
     def time_of(self, slot: int, place: int) -> int:
-        """Return when the timer of a place is due, if it is set: the window's end, or a deadline of its own."""
+        """Return the deadline of a place's timer, which must be set: its own, or the end of the window."""
         if self.deadline[place] < 0:
             return self.cells.end[slot]
         return self.cells.deadlines[slot * self.cells.waits + self.deadline[place]]

@@ -1,4 +1,4 @@
-"""What a grouping did, in order: the operations that values are folded from, and the panes that they made."""
+"""The log of a grouping: operations in order, from which values are folded, and the panes that they produced."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FIRST_CAPACITY: Final = 8
 
 
 class OperationLog:
-    """Operations on cells, in order: `kind` (see `operations`), the slot, and an argument.
+    """Operations on cells, in order: the kind (see `operations`), the slot, and an argument.
 
     Attributes:
-        count: how many there are; the columns may be longer.
+        count: the number of operations; the columns may be longer.
     """
 
     def __init__(self) -> None:
@@ -41,15 +41,16 @@ class OperationLog:
 
 
 class PaneLog:
-    """Panes, and what takes earlier ones back, in order of emission within one cause.
+    """Panes and retractions of earlier panes, in order of emission within one cause.
 
     Attributes:
-        count: how many there are; the columns may be longer.
+        count: the number of panes; the columns may be longer.
         cause: the place of the cause in the `CauseLog`.
-        number: counts the emissions of one cause.
-        emission: for a value that is taken back and for what replaces it, the number that names the firing; else −1.
-        key, start, end, kind: the key and window.
-        index, on_time_index, flags: the rest of the pane's info.
+        number: the number of the emission within its cause.
+        emission: for a retraction and the pane that replaces the retracted value, the number that identifies the
+            firing; −1 otherwise.
+        key, start, end, kind: the key and the window.
+        index, on_time_index, flags: the pane's info.
         time: the event time.
         produced: the processing time.
     """
@@ -71,7 +72,7 @@ class PaneLog:
         self.produced: array[int] = column(size)
 
     def open(self) -> int:
-        """Return the place of a new pane, to be filled in."""
+        """Return the place of a new pane, which the caller fills in."""
         place = self.count
         if place == len(self.cause):
             size = 2 * place
@@ -91,7 +92,7 @@ class PaneLog:
         return place
 
     def copy(self, place: int, other: PaneLog, source: int) -> None:
-        """Fill in what a pane has in common with one of another log: key, window, info and event time."""
+        """Copy key, window, info and event time from a pane of another log."""
         self.key[place] = other.key[source]
         self.start[place] = other.start[source]
         self.end[place] = other.end[source]
@@ -103,15 +104,15 @@ class PaneLog:
 
 
 class CauseLog:
-    """What made panes: an element, or a timer of one cell.
+    """The causes of panes: an element, or a timer of one cell.
 
     Attributes:
-        count: how many there are; the columns may be longer.
-        event: counts the events; within one, causes are put in order afterwards.
-        instant: the place of its instant in the chunk.
-        phase: of the instant, as in `bundle.Order`.
-        at: the row of the element; or the deadline.
-        key, start, end, kind: the key and window of the timer.
+        count: the number of causes; the columns may be longer.
+        event: the number of the event; the causes within one event are sorted afterwards.
+        instant: the place of the event's instant in the chunk.
+        phase: the phase of the instant, as in `bundle.Order`.
+        at: the row of the element, or the deadline of the timer.
+        key, start, end, kind: the key and the window of the timer.
     """
 
     def __init__(self) -> None:
@@ -126,7 +127,7 @@ class CauseLog:
         self.kind: array[int] = column(_FIRST_CAPACITY)
 
     def open(self) -> int:
-        """Return the place of a new cause, to be filled in."""
+        """Return the place of a new cause, which the caller fills in."""
         place = self.count
         if place == len(self.event):
             size = 2 * place
@@ -143,12 +144,12 @@ class CauseLog:
 
 
 class StandingTable:
-    """Values that have been emitted and not been taken back, as linked lists: one a cell, several after a merge.
+    """Values that have been emitted and not retracted, as one linked list per cell: several entries after a merge.
 
-    Entries that were taken back are used again only after `recycle`, as slots of cells are.
+    Entries that were retracted are reused only after `recycle`, like the slots of cells.
 
     Attributes:
-        panes: key, window, info and event time of each entry; the other columns mean nothing.
+        panes: the key, window, info and event time of each entry; the other columns are unused.
         following: the next entry of the same cell; −1 at the end.
     """
 
@@ -161,7 +162,7 @@ class StandingTable:
         self.freed_count = 0
 
     def open(self) -> int:
-        """Return a new entry, to be filled in."""
+        """Return a new entry, which the caller fills in."""
         if self.free_count > 0:
             self.free_count -= 1
             return self.free[self.free_count]
@@ -173,12 +174,12 @@ class StandingTable:
         return entry
 
     def close(self, entry: int) -> None:
-        """Give an entry up; it is used again after `recycle`."""
+        """Free an entry; it can be reused after `recycle`."""
         self.freed[self.freed_count] = entry
         self.freed_count += 1
 
     def recycle(self) -> None:
-        """Let the entries that were given up be used again: nothing refers to them any more."""
+        """Make the freed entries available again; call this when nothing refers to them any more."""
         for place in range(self.freed_count):
             self.free[self.free_count] = self.freed[place]
             self.free_count += 1

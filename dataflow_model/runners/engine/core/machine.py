@@ -1,7 +1,7 @@
-"""One grouping's events, in order: elements, clocks, watermarks and signals, over cells in columns.
+"""The grouping machine: processes elements, clocks, watermarks and signals in order, over cells in columns.
 
-It decides when panes are emitted and what is in them, and writes both to logs; values are folded from these afterwards.
-`engine.grouping` is what it has to agree with.
+It decides when panes are emitted and which elements are in them, and writes both to logs, from which values are folded
+afterwards. It must agree with `engine.grouping`.
 """
 
 from __future__ import annotations
@@ -67,20 +67,21 @@ class GroupingMachine:
     """The machine of one grouping on one shard.
 
     Args:
-        program: its trigger.
-        rules: the rest of its strategy.
+        program: the trigger.
+        rules: the rest of the windowing strategy.
         first: −∞.
         latest: +∞.
 
     Attributes:
-        cells: the state of its windows.
-        trees: what runs the trigger.
-        log, panes, causes, standing: what it did since the last `recycle`, and what has been emitted and still stands.
-        dropped_because_late, dropped_because_closed: how many (element, window) it has dropped.
-        dropped_retractions: how many (retracted element, window).
-        cleared_by_trigger: how many elements it has cleared because a trigger asked for it.
-        keeps: tells of a cell that holds as many elements as it has taken back whether it holds any, for combiners that
-            keep their inputs; `None` if the number decides.
+        cells: the state of the windows.
+        trees: the evaluator of the trigger.
+        log, panes, causes: what has happened since the last `recycle`.
+        standing: the values that have been emitted and not retracted.
+        dropped_because_late, dropped_because_closed: the number of (element, window) pairs dropped.
+        dropped_retractions: the number of (retracted element, window) pairs dropped.
+        cleared_by_trigger: the number of elements cleared because a trigger requested it.
+        keeps: for combiners that keep their inputs, returns whether a cell still holds inputs although as many were
+            retracted as were added; `None` if the count decides.
     """
 
     def __init__(self, program: Program, rules: Rules, first: int, latest: int) -> None:
@@ -143,14 +144,15 @@ class GroupingMachine:
         """Run a chunk of instants.
 
         Args:
-            elements: the columns key, start, end, kind, event time and row of each element in each of its windows; then
-                how many retracted elements it replaces there, −1 if it is one itself, which nothing replaces.
-            replaced: the rows of those that are replaced, one after the other.
-            instants: the columns clock, low watermark, whether its tick is complete, and how many elements and how many
-                signals there are up to its end; then each further percentile of the watermark.
-            signals: the signals of the instants.
-            values: the values of the rows, for triggers that look at them.
-            hold: takes for each instant the earliest event time of what is still to come, +∞ if there is nothing.
+            elements: the columns key, start, end, kind, event time and row of each element in each of its windows, and
+                the number of retracted elements that it replaces there, or −1 for a retracted element without a
+                replacement.
+            replaced: the rows of the elements that are replaced, one after the other.
+            instants: the columns clock, low watermark, whether the tick is complete, and the numbers of elements and of
+                signals up to the end of the instant; then one column for each other percentile of the watermark.
+            signals: the signals of all instants.
+            values: the values of the rows, for triggers that read them.
+            hold: is filled with the earliest event time that can still be emitted after each instant, +∞ if none can.
         """
         keys, starts, ends, kinds, times, rows, replaces = elements
         clocks, watermarks, closes, until, signalled_until, *further = instants
@@ -188,14 +190,14 @@ class GroupingMachine:
     def run_by_key(
         self, elements: Sequence[array[int]], replaced: array[int], rows: Sequence[array[int]], values: Any
     ) -> None:
-        """Run all that some keys have, one key after the other; afterwards there are no cells.
+        """Run all elements of some keys, one key after the other; no cells remain afterwards.
 
-        The watermark follows the event times of a key's rows, then goes to +∞. The clock stands at −∞.
+        For each key, the watermark follows the event times of its rows and then advances to +∞. The clock stays at −∞.
 
         Args:
             elements: as for `run`.
             replaced: as for `run`.
-            rows: the columns event time, whether it is a key's first row, and how many elements there are up to it.
+            rows: the columns event time, whether the row is a key's first, and the number of elements up to its end.
             values: as for `run`.
         """
         keys, starts, ends, kinds, times, numbers, replaces = elements
@@ -230,7 +232,7 @@ class GroupingMachine:
             self.follow(self.latest)
 
     def follow(self, watermark: int) -> None:
-        """Take the watermark forward, and all its percentiles with it."""
+        """Advance the watermark and all its percentiles."""
         if watermark > self.watermark:
             for line in range(self.lines):
                 if line != _CLOCK_LINE:
@@ -238,14 +240,14 @@ class GroupingMachine:
             self.advance_watermark(watermark)
 
     def stand_at(self, watermark: int, clock: int) -> None:
-        """Set the clocks; all percentiles of the watermark are where it is."""
+        """Set the clocks; all percentiles equal the watermark."""
         self.watermark = watermark
         self.clock = clock
         for line in range(self.lines):
             self.trees.now[line] = clock if line == _CLOCK_LINE else watermark
 
     def recycle(self) -> None:
-        """Forget the logs, which have been taken, and let what they name be used again."""
+        """Clear the logs, which the caller has read, and make the slots and entries in them available again."""
         self.log.count = self.panes.count = self.causes.count = 0
         self.cells.recycle()
         self.standing.recycle()
@@ -253,7 +255,7 @@ class GroupingMachine:
     # Elements ------------------------------------------------------------------------------------------------------
 
     def element(self, row: int, key: int, start: int, end: int, kind: int, time: int, replaces: int) -> None:
-        """Incorporate an element into one of its windows, in place of the next few that are replaced."""
+        """Incorporate an element into one of its windows, replacing the next `replaces` retracted elements."""
         table, first = self.cells, self.replaced_at
         self.replaced_at += replaces
         if self.watermark >= self.expiry(end):
@@ -279,7 +281,7 @@ class GroupingMachine:
         self.react(slot, self.trees.element(slot, row, time))
 
     def retraction(self, row: int, key: int, start: int, end: int, kind: int, time: int) -> None:
-        """Subtract an element that nothing replaces from one of its windows, which never merge."""
+        """Subtract an element without a replacement from one of its windows, which never merge."""
         table = self.cells
         slot = table.find(key, start, end, kind)
         if self.watermark >= self.expiry(end) or (slot >= 0 and self.trees.is_finished(slot)):
@@ -293,7 +295,7 @@ class GroupingMachine:
         self.react(slot, self.trees.retraction(slot, row, time))
 
     def react(self, slot: int, result: int) -> None:
-        """Do what the tree of a cell makes of a change of its contents."""
+        """Act on the result of a cell's tree after its contents have changed."""
         self.act(slot, result, self.clock)
         if self.trees.is_overdue(slot) or (self.rebounded and self.watermark >= self.expiry(self.cells.end[slot])):
             result = self.trees.due(slot, False, 0)
@@ -302,7 +304,7 @@ class GroupingMachine:
         self.schedule(slot)
 
     def act(self, slot: int, result: int, produced: int) -> None:
-        """Do what the tree of a cell says in an event other than a watermark."""
+        """Act on the result of a cell's tree in an event other than a watermark."""
         if result & 1:
             self.mode = result & _MODE
             forced = self.closes_always and self.trees.is_finished(slot)
@@ -311,14 +313,14 @@ class GroupingMachine:
             self.clear_contents(slot)
 
     def take_out(self, slot: int, on_time: bool) -> None:
-        """Note one element less in a cell; the event time of its next pane does not change."""
+        """Count one element less in a cell; the event time of its next pane does not change."""
         self.cells.held[slot] -= 1
         self.cells.pending[slot] += 1
         if on_time:
             self.cells.flags[slot] |= _PENDING_ON_TIME
 
     def incorporate(self, slot: int, time: int, on_time: bool) -> None:
-        """Note one more element of a cell."""
+        """Count one more element in a cell."""
         table = self.cells
         table.held[slot] += 1
         table.pending[slot] += 1
@@ -358,7 +360,7 @@ class GroupingMachine:
             self.emit_reopened(slot)
 
     def reopen(self, slot: int) -> None:
-        """Have a cell emit the one pane of a reopened window at the next watermark."""
+        """Schedule the only pane of a reopened window for the next watermark."""
         self.cells.flags[slot] |= _REOPENED
         if self.reopened_count == len(self.reopened):
             self.reopened = lengthened(self.reopened, 2 * self.reopened_count)
@@ -368,9 +370,9 @@ class GroupingMachine:
     # Merging -------------------------------------------------------------------------------------------------------
 
     def merged(self, key: int, start: int, end: int) -> int:
-        """Return the cell that an arriving window is in once it has merged with those it intersects; −1 if with none.
+        """Return the cell of an arriving window after merging it with the windows it intersects; −1 if there are none.
 
-        `rebounded` says whether that cell is a new one.
+        `rebounded` is set if that cell is a new one.
         """
         table = self.cells
         slot = table.last_of_key[key]
@@ -392,7 +394,7 @@ class GroupingMachine:
         return self.merge_collected(count, key, first, last)
 
     def merge_collected(self, count: int, key: int, start: int, end: int) -> int:
-        """Return a new cell made of those collected, which stand in reverse order of time."""
+        """Return a new cell, merged from those collected, which are in reverse order of time."""
         table = self.cells
         target = table.open(key, start, end, 0)
         pending = held = flags = 0
@@ -432,14 +434,14 @@ class GroupingMachine:
     # Firing --------------------------------------------------------------------------------------------------------
 
     def begin(self, phase: int, at: int) -> None:
-        """Say what causes the panes to come."""
+        """Set the cause of the panes that follow."""
         self.phase = phase
         self.at = at
         self.cause = _NONE
         self.number = 0
 
     def fire(self, slot: int, produced: int, by_trigger: bool, passing: bool, forced: bool, last: bool) -> None:
-        """Emit what is new in a window, or forced; then clear what the mode clears."""
+        """Emit a pane if a window has new elements or if forced; then clear what the accumulation mode clears."""
         table = self.cells
         if table.pending[slot] > 0 or forced:
             if self.retracts and self.is_empty(slot):
@@ -452,7 +454,7 @@ class GroupingMachine:
         self.settle(slot)
 
     def clear_contents(self, slot: int) -> None:
-        """Clear the contents of a cell because its trigger asks for it, where the mode allows it."""
+        """Clear the contents of a cell because its trigger requested it, if the mode allows that."""
         if self.obeys:
             self.cleared_by_trigger += self.cells.held[slot]
             self.log.add(_CLEAR, slot, 0)
@@ -460,16 +462,16 @@ class GroupingMachine:
             self.settle(slot)
 
     def settle(self, slot: int) -> None:
-        """Note that nothing of a cell is pending."""
+        """Mark a cell as having nothing pending."""
         self.cells.pending[slot] = 0
         self.cells.flags[slot] &= ~(_PENDING_ON_TIME | _TIMED)
 
     def is_empty(self, slot: int) -> bool:
-        """Tell whether all elements of a cell have been taken back."""
+        """Return whether all elements of a cell have been retracted."""
         return self.cells.held[slot] == 0 and (self.keeps is None or not self.keeps(slot))
 
     def emit(self, slot: int, produced: int, by_trigger: bool, passing: bool, last: bool) -> None:
-        """Emit a pane, and before it the retractions of what stands."""
+        """Emit a pane, preceded by retractions of the standing values."""
         table = self.cells
         flags = table.flags[slot]
         info = _BY_TRIGGER if by_trigger else 0
@@ -509,7 +511,7 @@ class GroupingMachine:
             self.log.add(_REPLACE, entry, pane)
 
     def take_back(self, slot: int, produced: int) -> int:
-        """Emit the retractions of what stands, by source window; return the number that names the emission, or −1."""
+        """Retract the standing values in order of their windows; return the number of the emission, or −1."""
         table, standing = self.cells, self.standing
         named = _NONE
         while table.standing[slot] >= 0:
@@ -534,14 +536,14 @@ class GroupingMachine:
         return named
 
     def is_earlier(self, entry: int, other: int) -> bool:
-        """Tell whether a standing value's window comes before another's: by end, then start."""
+        """Return whether a standing value's window comes before another's, by end, then start."""
         panes = self.standing.panes
         if panes.end[entry] != panes.end[other]:
             return panes.end[entry] < panes.end[other]
         return panes.start[entry] < panes.start[other]
 
     def appended(self, slot: int, produced: int, named: int) -> int:
-        """Return the place of a new pane of the cause at hand."""
+        """Return the place of a new pane of the current cause."""
         if self.cause < 0:
             causes, table = self.causes, self.cells
             self.cause = causes.open()
@@ -562,7 +564,7 @@ class GroupingMachine:
         return pane
 
     def emit_reopened(self, slot: int) -> None:
-        """Emit the one pane of a reopened window, and forget it."""
+        """Emit the only pane of a reopened window, and close its cell."""
         table = self.cells
         pane = self.appended(slot, self.clock, _NONE)
         self.panes.key[pane] = table.key[slot]
@@ -590,13 +592,13 @@ class GroupingMachine:
     # Clocks --------------------------------------------------------------------------------------------------------
 
     def expiry(self, end: int) -> int:
-        """Return the watermark at which a window expires; at +∞ every window does."""
+        """Return the watermark at which a window expires; every window expires at +∞."""
         return self.latest if end > self.latest - self.lateness else end + self.lateness
 
     def advance_clock(self, time: int) -> None:
-        """Take the processing clock forward: the timers before `time` run, then it is that time."""
+        """Advance the processing clock: run the timers before `time`, then set the clock."""
         if time > self.clock:
-            self.trees.now[_CLOCK_LINE] = time  # what triggers see already
+            self.trees.now[_CLOCK_LINE] = time  # triggers already see the new time
             self.run_clock(time - 1, _BEFORE)
             self.clock = time
 
@@ -616,9 +618,9 @@ class GroupingMachine:
             self.schedule(slot)
 
     def reach(self, percentiles: Sequence[int], watermark: int) -> bool:
-        """Take the further percentiles of the watermark forward; return whether any has moved.
+        """Advance the other percentiles of the watermark; return whether any has moved.
 
-        They never go back, and none is behind the low watermark.
+        They never go backward, and none is behind the low watermark.
         """
         moved = False
         for number, percentile in enumerate(percentiles):
@@ -630,7 +632,7 @@ class GroupingMachine:
         return moved
 
     def advance_watermark(self, watermark: int) -> None:
-        """Let a watermark take effect: event-time timers at or before it run, windows pass and expire."""
+        """Apply a watermark: run event-time timers at or before it, then let windows pass and expire."""
         previous = self.watermark
         if watermark > previous:
             self.watermark = watermark
@@ -652,14 +654,14 @@ class GroupingMachine:
                 self.schedule(slot)
 
     def run_reopened(self) -> None:
-        """Emit the panes of the windows that late data have opened again."""
+        """Emit the panes of the windows that late elements have reopened."""
         for place in range(self.reopened_count):
             self.begin(_WATERMARK, self.first)
             self.emit_reopened(self.reopened[place])
         self.reopened_count = 0
 
     def watermark_reaches(self, slot: int, previous: int, result: int) -> bool:
-        """Do what a new watermark brings for one window, given the result of its timers; return whether it expired."""
+        """Apply a new watermark to one window, given the result of its timers; return whether the window expired."""
         table = self.cells
         fired = (result & 1) != 0
         self.mode = result & _MODE
@@ -678,7 +680,7 @@ class GroupingMachine:
         return expiring
 
     def expire(self, slot: int) -> None:
-        """Forget a cell; what has been emitted of it stands for good."""
+        """Close a cell; its standing values can no longer be retracted."""
         self.log.add(_EXPIRE, slot, 0)
         entry = self.cells.standing[slot]
         while entry >= 0:
@@ -689,7 +691,7 @@ class GroupingMachine:
         self.cells.close(slot)
 
     def signal(self, name: int) -> None:
-        """Show a signal to every open window."""
+        """Pass a signal to every open window."""
         self.events += 1
         self.phase = _BEFORE
         for slot in range(self.cells.used):
@@ -703,12 +705,12 @@ class GroupingMachine:
     # Queues --------------------------------------------------------------------------------------------------------
 
     def due_on(self, slot: int, line: int) -> int:
-        """Return when a line is next of interest to a cell; +∞ if never."""
+        """Return the next time on a line that concerns a cell; +∞ if there is none."""
         due = self.trees.next_due(slot, line)
         return min(due, self.expiry(self.cells.end[slot])) if line == _LOW_LINE else due
 
     def schedule(self, slot: int) -> None:
-        """Put a cell that has changed into the queues, where it comes up earlier than it did."""
+        """Add a changed cell to those queues in which it is now due earlier than before."""
         table = self.cells
         table.touch(table.key[slot])
         for line in range(self.lines):
@@ -723,7 +725,7 @@ class GroupingMachine:
                 self.enqueue(self.holds, hold, slot, _NONE)
 
     def restored(self, slot: int) -> None:
-        """Take in a cell whose columns have been filled in from durable state."""
+        """Register a cell whose columns have been filled in from durable state."""
         if self.cells.flags[slot] & _REOPENED:
             self.reopen(slot)
         else:
@@ -732,7 +734,7 @@ class GroupingMachine:
             self.schedule(slot)
 
     def first_due(self, line: int) -> int:
-        """Return when a line is next of interest to any cell; +∞ if never."""
+        """Return the next time on a line that concerns any cell; +∞ if there is none."""
         table, heap = self.cells, self.heaps[line]
         while heap.size > 0:
             time, slot = heap.first_time(), heap.first_slot()
@@ -749,7 +751,7 @@ class GroupingMachine:
         return self.latest
 
     def enqueue(self, heap: DeadlineHeap, time: int, slot: int, line: int) -> None:
-        """Add to a queue, which is made anew once most of it does not hold any more."""
+        """Add to a queue, and rebuild the queue first if most of its entries are no longer valid."""
         table = self.cells
         if heap.size > _FEW + 4 * table.live:
             heap.clear()
@@ -761,7 +763,7 @@ class GroupingMachine:
         heap.push(time, slot)
 
     def collect(self, line: int, until: int) -> None:
-        """Add the cells that are due on a line to those collected, and take them out of its queue."""
+        """Move the cells that are due on a line from its queue to those collected."""
         table = self.cells
         heap = self.heaps[line]
         while heap.size > 0 and heap.first_time() <= until:
@@ -776,13 +778,13 @@ class GroupingMachine:
             elif due < self.latest:
                 table.queued[slot * self.lines + line] = due
                 heap.push(due, slot)
-        if until == self.latest:  # what waits for +∞ is in no queue
+        if until == self.latest:  # cells that wait for +∞ are in no queue
             for slot in range(table.used):
                 if table.key[slot] >= 0 and not table.flags[slot] & _REOPENED:
                     self.collect_cell(slot)
 
     def collect_cell(self, slot: int) -> None:
-        """Add a cell to those collected, once."""
+        """Add a cell to those collected, unless it is there already."""
         if not self.cells.flags[slot] & _COLLECTED:
             self.cells.flags[slot] |= _COLLECTED
             if self.collected_count == len(self.collected):
@@ -791,7 +793,7 @@ class GroupingMachine:
             self.collected_count += 1
 
     def hold_of(self, slot: int) -> int:
-        """Return the earliest event time of what is still to come of a cell: its next pane, or what that takes back."""
+        """Return the earliest event time that a cell can still emit: that of its next pane or of what that retracts."""
         hold = self.output_time(slot)
         entry = self.cells.standing[slot]
         while entry >= 0:
@@ -800,7 +802,7 @@ class GroupingMachine:
         return hold
 
     def held(self) -> int:
-        """Return the earliest event time of what is still to come; +∞ if there is nothing."""
+        """Return the earliest event time that can still be emitted; +∞ if there is none."""
         table, heap = self.cells, self.holds
         while heap.size > 0:
             time, slot = heap.first_time(), heap.first_slot()

@@ -1,4 +1,4 @@
-"""What the numbers mean that the compiled modules share with the others."""
+"""The numeric codes that the compiled modules share with the modules that run as Python."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ __all__ = [
     "TAKE_BACK",
 ]
 
-# Operations on a cell, in the log. The argument is
+# Operations on a cell, in the log. Each docstring says what the argument of the operation is.
 ADD: Final = 0
-"""the row of the element that its accumulator takes in;"""
+"""The row of the element that is added to the accumulator."""
 MERGE: Final = 1
-"""the slot of a cell that is merged into it; the sources of one merge follow one another;"""
+"""The slot of a cell that is merged into this one; the sources of one merge follow one another."""
 CLEAR: Final = 2
-"""nothing: it begins again with an empty accumulator;"""
+"""None; the accumulator becomes empty."""
 FIRE: Final = 3
-"""the pane whose value it is now;"""
+"""The pane that is emitted with the current value."""
 REPLACE: Final = 4
-"""the pane whose value it is now, in `slot` the standing entry that keeps it; it follows a `FIRE` of the same pane;"""
+"""The pane whose value the standing entry in `slot` keeps; it follows the `FIRE` of the same pane."""
 RETRACT: Final = 5
-"""the pane that takes a value back, in `slot` the standing entry that has kept it;"""
+"""The pane that retracts the value kept by the standing entry in `slot`."""
 EXPIRE: Final = 6
-"""nothing: the cell is gone."""
+"""None; the cell has expired."""
 TAKE_BACK: Final = 7
-"""the row of a retracted element that nothing replaces, which its accumulator subtracts;"""
+"""The row of a retracted element without a replacement, which the accumulator subtracts."""
 EXCHANGE: Final = 8
-"""the row of a retracted element, which its accumulator subtracts; the `ADD` of what replaces it follows."""
+"""The row of a retracted element, which the accumulator subtracts; the `ADD` of its replacement follows."""
 
-# What a firing says of the contents, in the result of a tree; without either, the accumulation mode decides.
+# What a firing does with the contents, in the result of a tree. If neither is set, the accumulation mode decides.
 ACCUMULATES: Final = 4
 CLEARS: Final = 8
 
@@ -65,18 +65,18 @@ PANE_LAST: Final = 8
 PANE_BY_TRIGGER: Final = 16
 PANE_RETRACTION: Final = 32
 
-# Sets of places of the trigger tree that a cell has.
+# The sets of places of the trigger tree that a cell keeps.
 DONE: Final = 0
-"""those that have finished;"""
+"""Places that have finished."""
 SET: Final = 1
-"""those whose timer is set;"""
+"""Places whose timer is set."""
 MET: Final = 2
-"""those whose condition has been met since the place above them fired."""
+"""Places whose condition has been met since their parent last fired."""
 
-# Kinds of windows; users' classes have further numbers.
+# Kinds of windows. Users' classes have higher numbers.
 INTERVAL_KIND: Final = 0
 GLOBAL_KIND: Final = 1
 
-# Lines: the clocks that a cell waits for. The percentiles of the watermark below 100 have further numbers.
+# Lines: the clocks that a cell can wait for. Percentiles of the watermark below 100 have higher numbers.
 LOW_LINE: Final = 0
 CLOCK_LINE: Final = 1

@@ -1,4 +1,4 @@
-"""Sums of 64-bit integers from the log."""
+"""Sums of 64-bit integers, folded from the log."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _FIRST_CAPACITY: Final = 8
 
 
 class SumFold:
-    """Sums by slot, and by standing entry the sums that have been emitted.
+    """The current sum of each slot, and the sum that each standing entry was emitted with.
 
-    Whoever uses it sees to it that no sum leaves 64 bits.
+    The caller must ensure that no sum exceeds 64 bits.
     """
 
     def __init__(self) -> None:
@@ -36,14 +36,14 @@ class SumFold:
         self.standing: array[int] = column(_FIRST_CAPACITY)
 
     def admit(self, slots: int, entries: int) -> None:
-        """Make room for so many slots and standing entries."""
+        """Make room for `slots` slots and `entries` standing entries."""
         if slots > len(self.sums):
             self.sums = lengthened(self.sums, max(slots, 2 * len(self.sums)))
         if entries > len(self.standing):
             self.standing = lengthened(self.standing, max(entries, 2 * len(self.standing)))
 
     def fold(self, log: OperationLog, begin: int, values: Sequence[int], emitted: array[int]) -> None:
-        """Fold the operations from `begin` on, and write the sum of each of their panes to `emitted`."""
+        """Fold the operations from `begin` on, and write the sum of each pane that they emit to `emitted`."""
         for place in range(begin, log.count):
             kind, slot, argument = log.kind[place], log.slot[place], log.argument[place]
             if kind == _ADD:

@@ -65,7 +65,7 @@ class UserTriggers:
 
     # Events --------------------------------------------------------------------------------------------------------
 
-    def tell(self, now: Sequence[int]) -> None:
+    def set_clocks(self, now: Sequence[int]) -> None:
         """Set the clocks, by line."""
         low, clock, *further = list(now)
         percentiles = dict(zip(self._program.percentiles, further, strict=True))
