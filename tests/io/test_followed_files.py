@@ -252,6 +252,22 @@ def test_an_idle_poll_opens_nothing_however_many_files_there_are(tmp_path: Path)
     assert parquet_source._footer.cache_info().misses == misses
 
 
+def test_a_file_is_done_in_the_offset_of_the_micro_batch_that_reads_its_last_row(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    reader = Reader(folder)
+    folder.put("export", range(3))
+    states = []
+    for rows in (2, 1, 1):
+        reader.micro_batch(rows)
+        states.append({part: sorted(reader.offset[part]["rows"]) for part in ("totals", "done", "completed")})
+    name = ["export.parquet"]
+    assert states == [
+        {"totals": name, "done": [], "completed": []},
+        {"totals": [], "done": name, "completed": name},
+        {"totals": [], "done": name, "completed": []},
+    ]
+
+
 def test_files_that_were_swept_leave_nothing_behind_in_the_offset(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     reader = Reader(folder)

@@ -2,9 +2,9 @@
 
 An offset describes only the origins that exist, so its size does not depend on the amount of data read. An origin with
 unread rows is *open*. It has an entry in `rows` (the number of rows read), `totals` (the number of rows) and `versions`
-(its base, then its version). An origin that was read completely before the micro-batch is *done* and has an entry in
-`done` (its number of rows, its base, then its version). For all other origins the offset has one number: `passed`, the
-rows of origins that are not open.
+(its base, then its version). An origin that has been read completely is *done* and has an entry in `done` (its number of
+rows, its base, then its version); `completed` names those that the micro-batch has finished reading. For all other
+origins the offset has one number: `passed`, the rows of origins that are not open.
 
 The *base* of an origin is the number of rows of the source that had been read when it was listed. A row's sequence
 number is its position in the origin plus the base, so that no two rows with the same origin name have the same number,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BY_SOURCE", "Followed", "rows_read"]
 
-BY_SOURCE: Final = ("rows", "totals", "versions", "done", "passed", "changes")
+BY_SOURCE: Final = ("rows", "totals", "versions", "done", "completed", "passed", "changes")
 """The parts of an offset that have an entry for each source."""
 
 Entry = list[Any]
@@ -46,6 +46,7 @@ class Followed:
     totals: dict[str, int] = attrs.field(factory=dict)
     versions: dict[str, Entry] = attrs.field(factory=dict)
     done: dict[str, Entry] = attrs.field(factory=dict)
+    completed: list[str] = attrs.field(factory=list)
     passed: int = 0
     changes: dict[str, int] = attrs.field(factory=dict)
 
@@ -57,6 +58,7 @@ class Followed:
             totals=offset["totals"].get(label, {}),
             versions=offset["versions"].get(label, {}),
             done=offset["done"].get(label, {}),
+            completed=offset.get("completed", {}).get(label, []),  # offsets of earlier releases have no such entry
             passed=offset["passed"].get(label, 0),
             changes=offset["changes"].get(label, {}),
         )
@@ -89,7 +91,6 @@ class Followed:
         base = self.passed + sum(self.rows.values())
         after = Followed(passed=base)
         counts: Counter[str] = Counter(rows_lost=sum(map(self._left, listing.gone)))
-        done: dict[str, Entry] = {}
         for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda listed: listed.name):
             name, rows, version = origin.name, origin.rows or 0, list(origin.version or ())
             is_known = name in self.totals or name in self.done
@@ -100,17 +101,26 @@ class Followed:
                 after.totals[name], after.versions[name] = rows, [base, *version]
                 continue
             read = self.place_of(name)
-            if read >= rows:
-                done[name] = [rows, self.base(name), *version]
-            else:
-                after.rows[name], after.totals[name], after.versions[name] = read, rows, [self.base(name), *version]
-                after.passed -= read
+            after.rows[name], after.totals[name], after.versions[name] = read, rows, [self.base(name), *version]
+            after.passed -= read
         ended = self.done.keys() & {*listing.gone, *after.totals}
-        after.done = self.done | done if done or ended else self.done
-        for name in ended:
-            del after.done[name]
+        after.done = {name: entry for name, entry in self.done.items() if name not in ended} if ended else self.done
         after.changes = {name: count for name, count in counts.items() if count}
         return after
+
+    def unpolled(self) -> Followed:
+        """Return the origins for a micro-batch that does not look for new ones."""
+        return attrs.evolve(self, totals=dict(self.totals), versions=dict(self.versions), completed=[], changes={})
+
+    def complete(self) -> None:
+        """Move the open origins whose rows have all been read to those that are done."""
+        self.completed = [name for name, total in self.totals.items() if self.rows.get(name, 0) >= total]
+        if not self.completed:
+            return
+        self.done = dict(self.done)
+        for name in self.completed:
+            self.done[name] = [self.totals.pop(name), *self.versions.pop(name)]
+            self.passed += self.rows.pop(name, 0)
 
     def base(self, name: str) -> int:
         """Return the base of an origin, which is added to the positions of its rows."""

@@ -143,6 +143,7 @@ class Feed:
             advance(rows, totals, self.rows_per_batch, self.reads, committed)
         over = not (follows or self._left(start["rows"], totals))
         end["last"] = enough or (not begins and (over or drain) if totals or not drain else True)
+        self._complete(end)
         return end
 
     def wall(self) -> int:
@@ -195,9 +196,10 @@ class Feed:
     def slices(self, start: Offset, end: Offset) -> list[Slice]:
         """Return the row ranges of a micro-batch."""
         slices = []
-        for label, origins in sorted(end["rows"].items()):
+        for label in sorted(end["rows"]):
             before, after = Followed.of(start, label), Followed.of(end, label)
-            for origin, stop in sorted(origins.items()):
+            for origin in sorted([*after.rows, *after.completed]):
+                stop = after.place_of(origin)
                 begin_at = before.place_of(origin) if after.is_same(origin, before) else 0
                 if stop > begin_at:
                     part = Slice(label, origin, begin_at, stop, after.base(origin), after.version(origin))
@@ -215,12 +217,12 @@ class Feed:
         declared = []
         for read in self.reads:
             origins = read.source.watermark_origins
-            listed = isinstance(
-                read.source.watermark, OldestFile
-            )  # all listed files count, whether they have been read or not
+            # All listed files count, whether they have been read or not.
+            listed = isinstance(read.source.watermark, OldestFile)
             names = set(origins.partitions) if read.label in begins else set()
             if listed or (origins.by == "file" and read.source.is_bounded and read.label in begins):
-                names.update(set(end["totals"].get(read.label, {})).difference(start["totals"].get(read.label, {})))
+                before, after = Followed.of(start, read.label), Followed.of(end, read.label)
+                names.update({*after.totals, *after.completed}.difference(before.totals))
             if names:
                 declared.append((read.label, tuple(sorted(names))))
         return tuple(declared)
@@ -230,7 +232,7 @@ class Feed:
         finished = []
         for read in self.reads:
             before, after = Followed.of(start, read.label), Followed.of(end, read.label)
-            names = [
+            names = after.completed + [
                 name
                 for name, total in after.totals.items()
                 if after.place_of(name) >= total
@@ -271,15 +273,21 @@ class Feed:
                 continue
             if not source.is_bounded:
                 followed = Followed.of(start, label)
-                followed = followed.poll(source, end["clock"]) if polls else attrs.evolve(followed, changes={})
-                for name in BY_SOURCE:
-                    end[name][label] = getattr(followed, name)
+                _store(end, label, followed.poll(source, end["clock"]) if polls else followed.unpolled())
                 continue
             end["rows"][label] = dict(start["rows"].get(label, {}))
             if label in start["totals"]:
                 end["totals"][label] = start["totals"][label]
             elif polls:
                 end["totals"][label] = {origin.name: origin.rows or 0 for origin in source.origins()}
+
+    def _complete(self, end: Offset) -> None:
+        """Store in `end` which origins of unbounded sources have been read completely with this micro-batch."""
+        for read in self.reads:
+            if read.source.as_columns is not None and not read.source.is_bounded:
+                followed = Followed.of(end, read.label)
+                followed.complete()
+                _store(end, read.label, followed)
 
     def _left(self, rows: dict[str, dict[str, int]], totals: dict[str, dict[str, int]]) -> int:
         return sum(
@@ -290,6 +298,11 @@ class Feed:
 
     def _script(self) -> list[ScriptPlace]:
         return script_places(self.reads, self.awaited.percentiles)
+
+
+def _store(end: Offset, label: str, followed: Followed) -> None:
+    for name in BY_SOURCE:
+        end[name][label] = getattr(followed, name)
 
 
 _WORTH_A_TASK = 20_000
