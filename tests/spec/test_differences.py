@@ -75,6 +75,12 @@ DIFFERENCES: list[tuple[str, Any, list[dm.WindowInto]]] = [
         "e 1@0, e 2@0, e 4@15, e 8@15, e 16@0, e 32@8",
         [sessions(dm.RepeatCount(dm.AfterCount(2), 2))],
     ),
+    # The merge ends the second turn of the outer one, and 16 is emitted in the third.
+    (
+        "a turn of RepeatCount that ends where windows merge",
+        "e 1@0, e 2@0, e 4@0, e 8@15, e 16@8",
+        [sessions(dm.RepeatCount(dm.RepeatCount(dm.AfterCount(1), 2), 3))],
+    ),
 ]
 
 

@@ -195,8 +195,11 @@ def merge(node: Node, sources: Sequence[Node], event: Event) -> None:
     finished = [kid.finished for kid in node.kids]
     match node.spec:
         case dm.Repeatedly() | dm.RepeatCount():
-            node.count = sum(source.count for source in unfinished)
-            node.finished = isinstance(node.spec, dm.RepeatCount) and (finished[0] or node.count >= node.spec.n)
+            # A turn of the child that ends with the merge counts; without an unfinished source the last turn is over.
+            node.count = sum(source.count for source in unfinished) + finished[0]
+            node.finished = isinstance(node.spec, dm.RepeatCount) and (
+                node.count >= node.spec.n if unfinished else finished[0]
+            )
             below = list(node.kids) if node.finished else []
             for kid in below:  # the last completion may have come with the merge
                 kid.finished = True
