@@ -2,8 +2,8 @@
 
 An offset describes only the origins that exist, so its size does not depend on the amount of data read. An origin with
 unread rows is *open*. It has an entry in `rows` (the number of rows read), `totals` (the number of rows) and `versions`
-(its base, then its version). An origin that has been read completely is *done* and has an entry in `done` (its number of
-rows, its base, then its version); `completed` names those that the micro-batch has finished reading. For all other
+(its base, then its version). An origin that has been read completely is *done* and has an entry in `done` (its number
+of rows, its base, then its version); `completed` names those that the micro-batch has finished reading. For all other
 origins the offset has one number: `passed`, the rows of origins that are not open.
 
 The *base* of an origin is the number of rows of the source that had been read when it was listed. A row's sequence

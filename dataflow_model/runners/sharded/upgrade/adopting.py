@@ -131,6 +131,8 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
 
 def _offset(offset: dict[str, Any], labels: set[str]) -> dict[str, Any]:
     """Return the offset without sources that no longer exist or start again."""
-    parts = {name: offset.get(name, {}) for name in BY_SOURCE}  # offsets of earlier releases do not have all parts
-    by_source = {name: {label: known for label, known in part.items() if label in labels} for name, part in parts.items()}
+    by_source = {
+        name: {label: known for label, known in offset.get(name, {}).items() if label in labels}
+        for name in BY_SOURCE  # of which offsets of earlier releases do not have all
+    }
     return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": False}
