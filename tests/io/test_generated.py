@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,7 +84,7 @@ def test_a_row_is_available_from_its_instant_on_and_not_before(rate: int, period
     for step in [0, *steps]:
         clock += step
         known = known.poll(made, clock)
-        known = Followed(dict(known.totals), known.totals, known.versions, known.done, known.passed)
+        known = attrs.evolve(known, rows=dict(known.totals))
         [name] = known.names()
         origin = known.get(name)
         assert origin is not None
