@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from typing import TYPE_CHECKING, Any, Final
@@ -195,6 +196,7 @@ def _cases(arrivals: st.SearchStrategy[list[Element]], grounds: Grounds) -> st.S
     return case()
 
 
+@functools.cache
 def schedules() -> st.SearchStrategy[Schedule]:
     """Draw how a stream is sharded, cut and interrupted: one choice, the simplest first, so that it shrinks fast."""
     from hypothesis import strategies as st

@@ -6,6 +6,7 @@ seconds within a few minutes of the epoch, so that bounds, deadlines and waterma
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
@@ -96,6 +97,12 @@ def window_fns(*, merging: bool | None = None) -> st.SearchStrategy[WindowFn]:
         >>> find(window_fns(merging=True), lambda fn: True)
         Sessions('1 second')
     """
+    return _window_fns(merging=merging)
+
+
+# Hypothesis validates each new strategy object, which takes longer than drawing from it: so each is created only once.
+@functools.cache
+def _window_fns(*, merging: bool | None) -> st.SearchStrategy[WindowFn]:
     sessions = st.builds(Sessions, _durations(1, 20))
     if merging:
         return sessions
@@ -159,10 +166,15 @@ def triggers(max_depth: int = 3, *, only: Collection[type[Trigger]] | None = Non
         >>> find(triggers(only=[AfterCount, Repeatedly]), lambda trigger: isinstance(trigger, Repeatedly))
         Repeatedly(AfterCount(1))
     """
+    return _triggers(max(max_depth, 1), None if only is None else frozenset(only))
+
+
+@functools.cache
+def _triggers(max_depth: int, only: frozenset[type[Trigger]] | None) -> st.SearchStrategy[Trigger]:
     leaves = st.one_of(_chosen(_leaves(), only))
-    if max_depth <= 1:
+    if max_depth == 1:
         return leaves
-    composites = _chosen(_composites(triggers(max_depth - 1, only=only)), only)
+    composites = _chosen(_composites(_triggers(max_depth - 1, only)), only)
     return st.one_of(leaves, *composites, *composites) if composites else leaves
 
 
