@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.runners.local.lock import check_file_system
-from dataflow_model.runners.local.run_file import RunFile
+from dataflow_model.runners.local.run_file import Commit, RunFile
 from dataflow_model.testing import ManualClock, TestStream
 from tests.support.faults.outcomes import files_of
+from tests.support.folders import Folder, Reader
 from tests.support.pipelines import run, seen, start
 from tests.support.runners.local_streams import Stepped, put_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from dataflow_model.runners.local.stream import LocalStream
 
@@ -360,3 +365,43 @@ def test_what_a_micro_batch_commits_does_not_grow_with_the_files_that_were_read(
 def test_a_checkpoint_that_is_no_path_is_refused(checkpoint: Any) -> None:
     with pytest.raises(dm.InvalidArgument, match="must be the path of a directory"):
         dm.LocalRunner(checkpoint=checkpoint)
+
+
+FILES = st.sampled_from(["a", "b", "caf\xe9"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "remove", "micro-batch", "restart"]), FILES), max_size=25))
+def test_the_file_of_a_run_contains_the_files_that_are_done_after_its_last_commit(
+    events: list[tuple[str, str]],
+) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Folder(Path(scratch, "rows"))
+        reader = Reader(folder)
+        file, last, numbers = RunFile.create(scratch), None, itertools.count()
+        for event, name in events:
+            if event == "put":
+                folder.put(name, [next(numbers)])
+            elif event == "remove" and folder.file(name).exists():
+                folder.remove(name)
+            elif event == "micro-batch":
+                reader.micro_batch(1)
+                last = _put(file, reader.offset, last)
+            elif event == "restart":
+                file.close()
+                file = RunFile.create(scratch)
+                last = file.last_commit()
+        stored = file.last_commit()
+        assert (None if stored is None else _done(stored)) == (None if last is None else _done(last))
+        file.close()
+
+
+def _done(commit: Commit) -> dict[str, Any]:
+    done: dict[str, Any] = commit.offset["done"].get("rows", {})
+    return done
+
+
+def _put(file: RunFile, offset: dict[str, Any], before: Commit | None) -> Commit:
+    commit = Commit(0 if before is None else before.number + 1, offset, (), None, 1, ())
+    with file.transaction():
+        file.put_commit(commit, before)
+    return commit

@@ -14,7 +14,7 @@ from dataflow_model.errors import SinkError
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.publishing import Pending
@@ -151,25 +151,26 @@ class RunFile:
         """
         done: dict[str, dict[str, Any]] = commit.offset["done"]
         known: dict[str, dict[str, Any]] = {} if before is None else before.offset["done"]
+        changed: Mapping[str, Collection[str]] = done if before is None else commit.offset["completed"]
         for source in done.keys() | known.keys():
-            self._put_done(source, done.get(source, {}), known.get(source, {}))
+            self._put_done(source, done.get(source, {}), known.get(source, {}), changed.get(source, ()))
         record = seal(attrs.evolve(commit, offset={**commit.offset, "done": {}}))
         self.execute("DELETE FROM commits")
         self.execute("INSERT INTO commits VALUES (?, 0, ?)", (commit.number, record))
 
-    def _put_done(self, source: str, done: dict[str, Any], known: dict[str, Any]) -> None:
-        """Write the differences between the completely read origins of a source and those that are stored."""
-        if done is known:
-            return
+    def _put_done(self, source: str, done: dict[str, Any], known: dict[str, Any], changed: Collection[str]) -> None:
+        """Store the completely read origins of a source that have changed, and remove those that no longer exist."""
+        is_shorter = len(done) - sum(name not in known for name in changed) < len(known)
+        removed = [name for name in known if name not in done] if is_shorter else []
         # JSON can represent file names with bytes that are not UTF-8, which text in SQLite cannot.
-        changed = [(name, entry) for name, entry in done.items() if known.get(name) is not entry]
-        added = sum(name not in known for name, _ in changed)
-        is_shorter = len(done) - added < len(known)
-        removed = [(source, json.dumps(name)) for name in known if name not in done] if is_shorter else []
-        fresh = [(source, json.dumps(name), json.dumps(entry)) for name, entry in changed]
         with self.explained():
-            self._database.executemany("DELETE FROM done WHERE source = ? AND origin = ?", removed)
-            self._database.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?)", fresh)
+            self._database.executemany(
+                "DELETE FROM done WHERE source = ? AND origin = ?", [(source, json.dumps(name)) for name in removed]
+            )
+            self._database.executemany(
+                "INSERT OR REPLACE INTO done VALUES (?, ?, ?)",
+                [(source, json.dumps(name), json.dumps(done[name])) for name in changed],
+            )
 
     def is_published(self) -> bool:
         """Return whether the last commit is marked as published."""
