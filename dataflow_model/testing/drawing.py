@@ -80,12 +80,13 @@ def smallest_broken(
         >>> case, broken.problem
         (10, 'large')
     """
-    from hypothesis import HealthCheck, given, settings
+    from hypothesis import HealthCheck, Phase, given, settings
 
     failures: list[tuple[CaseT, Broken]] = []
 
     @settings(
         max_examples=examples,
+        phases=(Phase.generate, Phase.shrink),  # `explain` traces every line, for a report that is not shown
         derandomize=True,
         database=None,
         deadline=None,
