@@ -8,9 +8,9 @@ VENV := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 # Folders of code; folders that do not exist are left out.
 CODE := $(wildcard dataflow_model tests benchmarks scripts)
-# Two processes, each with a Spark session of its own; the one that has finished its share takes half of what is left.
+# Two processes: one starts with all tests that need the Spark session, the other with the rest, which they then share.
 # `make test ARGS="-n 0"` runs everything in one process, so that a debugger can be used.
-TWO := --numprocesses 2 --dist worksteal
+TWO := --numprocesses 2 --dist loadgroup
 # The site. Doctrees are kept apart from what is served.
 SPHINX = $(VENV)/python -m sphinx $(SPHINX_QUIET)
 SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees

@@ -44,11 +44,11 @@ def new_job(folder: Path, postgres: str | None = None) -> LocalJob:
     return LocalJob(folder=folder, sums=Sums(folder), urls=tuple(urls))
 
 
-@pytest.mark.parametrize("points", [POINTS[::4], pytest.param(POINTS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("points", "rows"), [(POINTS[::4], 12), pytest.param(POINTS, 3, marks=pytest.mark.slow)])
 def test_a_run_that_is_killed_at_each_step_of_a_commit_commits_what_an_uninterrupted_one_does(
-    tmp_path: Path, tally: Tally, points: Sequence[str]
+    tmp_path: Path, tally: Tally, points: Sequence[str], rows: int
 ) -> None:
-    job = new_job(tmp_path / "run")
+    job = attrs.evolve(new_job(tmp_path / "run"), rows_per_batch=rows)
     for number, point in enumerate(points):
         mark = tmp_path / point
         hurt = attrs.evolve(job, fault=Crash(point, micro_batch=3 * number + 1, mark=str(mark)))

@@ -114,7 +114,7 @@ def test_a_quote_inside_a_value_is_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso8859-1"])
 def test_any_range_of_rows_can_be_read_in_any_order(tmp_path: Path, suffix: str, encoding: str, block: int) -> None:
     del block
-    rows = [f'{n},"é\n{n}"\n' for n in range(50)]
+    rows = [f'{n},"é\n{n}"\n' for n in range(16)]
     content = "".join(rows).encode(encoding)
     if suffix:
         codec = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}[suffix]
@@ -123,7 +123,7 @@ def test_any_range_of_rows_can_be_read_in_any_order(tmp_path: Path, suffix: str,
         content = (tmp_path / "packed").read_bytes()
     version = version_of(content, str(tmp_path), f"a.csv{suffix}")
     form = TextFormat(encoding, ",", '"', ends_at_cr=True)
-    for start, stop in ((0, 10), (10, 11), (11, 50), (3, 5), (40, 60), (0, 50)):
+    for start, stop in ((0, 5), (5, 6), (6, 16), (2, 4), (12, 20), (0, 16)):
         found = b"".join(part.text() for part in read_records(version, form, start, stop))
         assert found.decode() == "".join(rows[start:stop])
 

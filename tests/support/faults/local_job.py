@@ -25,7 +25,6 @@ from tests.support.pipelines import run
 __all__ = ["LocalJob", "expected_of", "outcome_of"]
 
 TABLE: Final = "nets"
-ROWS_PER_BATCH: Final = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -35,10 +34,12 @@ class LocalJob(StreamJob):
     Attributes:
         sums: the pipeline, without tables.
         urls: of the databases that it writes to.
+        rows_per_batch: how many rows a micro-batch reads at most.
     """
 
     sums: Sums
     urls: tuple[str, ...]
+    rows_per_batch: int = 3
     program: ClassVar[str] = "tests.support.faults.local_job"
 
     def micro_batches(self) -> int:
@@ -86,7 +87,7 @@ def main(job: LocalJob) -> None:
     faults.arm(job.fault)
     with job.starts.open("a") as starts:
         starts.write(f"{os.getpid()}\n")
-    runner = dm.LocalRunner(checkpoint=job.sums.checkpoint, max_rows_per_batch=ROWS_PER_BATCH)
+    runner = dm.LocalRunner(checkpoint=job.sums.checkpoint, max_rows_per_batch=job.rows_per_batch)
     result = run(runner, job.build, until=None)
     job.kept.write_bytes(pickle.dumps(result.collected(SINK)))
 

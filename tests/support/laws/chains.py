@@ -13,7 +13,7 @@ from dataflow_model.plan.sources import AddStep, WatermarkStep
 from dataflow_model.testing import TestStream
 from dataflow_model.testing.chains import Chain, ChainedGrouping, all_together
 from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule
-from dataflow_model.testing.proof_runs import groupings_of, with_panes
+from dataflow_model.testing.proof_runs import Observed, Subject, groupings_of, with_panes
 from dataflow_model.testing.runner_proof import Copied
 from tests.support.pipelines import seen
 from tests.support.spec import spec
@@ -252,6 +252,19 @@ def on_local(drawn: Case) -> Outcome:
 def as_stream(drawn: Case) -> MicroBatches:
     """Run it in micro-batches, on its schedule."""
     return MicroBatchRunner(drawn.schedule).run(drawn.plan())
+
+
+def as_probed_stream(drawn: Case) -> tuple[MicroBatches, Observed]:
+    """Run it in micro-batches, with a discarding copy beside each grouping that keeps what is in its panes."""
+    runs: list[MicroBatches] = []
+
+    class Streams:
+        def run(self, plan: Plan, *, until: str | None = None) -> MicroBatches:
+            runs.append(MicroBatchRunner(drawn.schedule).run(plan, until=until))
+            return runs[-1]
+
+    observed = Subject(drawn.chain).run(drawn.script, Streams(), probed=True)
+    return runs[-1], observed
 
 
 def by_specification(
