@@ -13,19 +13,21 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from dataflow_model.errors import SourceError, shown
+from dataflow_model.errors import InvalidArgument, SourceError, shown
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
 from dataflow_model.io.inference import check_depth, csv_schema, json_schema
 from dataflow_model.io.parsing import parse_records
 from dataflow_model.io.records import TextFormat, count_appended, read_records, record_index, split
-from dataflow_model.io.unpacking import checked_encoding
+from dataflow_model.io.unpacking import checked_encoding, suffix_of_content
 from dataflow_model.plan.columns import BAD_COLUMN
+from dataflow_model.plan.sources import unreadable_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dataflow_model.io.records import Records
+    from dataflow_model.plan.columns import BadRow
 
 __all__ = ["LINES", "CsvSource", "JsonSource", "LinesOfRows", "TextSource"]
 
@@ -93,12 +95,69 @@ class CsvSource(LinesOfRows):
         return self.options.headers
 
     def full_schema(self) -> pa.Schema:
-        """Return all columns' names and types; those that are written as local time are instants."""
-        return self.options.with_zone(super().full_schema())
+        """Return all columns' names and types; those that are written as local time are instants.
+
+        Raises:
+            InvalidArgument: if the given schema has a type for a time column to which the options do not apply.
+        """
+        schema = super().full_schema()
+        for name, option in self._unread_times(schema):
+            kind = schema.field(name).type
+            raise InvalidArgument(
+                f"`{option}` does not apply to the time column {name!r}, which is {kind} in `schema`",
+                hint=f"declare it as an instant: pa.field({name!r}, pa.timestamp('us'))",
+            )
+        return self.options.with_zone(schema)
 
     def file_schema(self, path: str) -> pa.Schema | None:
-        """Infer the types from the first 16,384 rows."""
-        return _csv_schema(FileVersion.of(path), self.options)
+        """Infer the types from the first 16,384 rows.
+
+        Time columns are instants where the options say how these are written. One value in the sample that is not an
+        instant would otherwise make the whole column text, and text is read without the options.
+        """
+        schema = _csv_schema(FileVersion.of(path), self.options)
+        if schema is not None:
+            for name, _ in self._unread_times(schema):
+                place = schema.get_field_index(name)
+                schema = schema.set(place, pa.field(name, pa.timestamp("us")))
+        return schema
+
+    def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
+        """Return the error that stops a run; for a time column of text it names `timestamp_formats`."""
+        schema = self.schema()
+        texts = [name for name in self._times() if pa.types.is_string(schema.field(name).type)]
+        if not any(f"column {name!r} holds" in bad.reason for name in texts):
+            return super().refusal(label, origin, start, bad)
+        return unreadable_row(
+            f"{label!r} cannot read row {start + bad.index} of {origin}",
+            bad,
+            "pass timestamp_formats=['%d.%m.%Y %H:%M'], for example, if the file has times of this form; otherwise fix "
+            "the row, or send such rows to a separate output with .with_exception_handling()",
+        )
+
+    def _times(self) -> list[str]:
+        return [name for name in (self.event_time, self.processing_time) if isinstance(name, str)]
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        if len(schema) == 1 and any(name not in schema.names for name in self._times()):
+            [only] = schema.names
+            other = next((mark for mark in ";\t|," if mark in only and mark != self.options.delimiter), None)
+            if other is not None:
+                raise InvalidArgument(
+                    f"the files have a single column, {only!r}, when {self.options.delimiter!r} separates the values",
+                    hint=f"pass delimiter={other!r}",
+                )
+        super()._check_columns(schema)
+
+    def _unread_times(self, schema: pa.Schema) -> Iterator[tuple[str, str]]:
+        """Yield each time column of a type to which an option on timestamps does not apply, and that option."""
+        for name in self._times():
+            if name in schema.names:
+                kind = schema.field(name).type
+                if self.options.zone is not None and (pa.types.is_string(kind) or pa.types.is_date(kind)):
+                    yield name, "zone"
+                elif self.options.timestamp_formats is not None and pa.types.is_string(kind):
+                    yield name, "timestamp_formats"
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Compare the names in the header; an empty file has none."""
@@ -119,12 +178,8 @@ class CsvSource(LinesOfRows):
                 f"{path} has no column {missing[0]!r}; its columns are {', '.join(names)}",
                 hint="every file must have the columns of the schema; pass schema= with those that all files have",
             )
-        convert = options.conversion(column_types=options.written(columns), include_columns=columns.names)
-        parsing = options.parsing()
+        parse = _parser(names, columns, options)
         plain = pa.schema([pa.field(field.name, field.type) for field in columns])
-
-        def parse(data: bytes) -> pa.Table:
-            return options.in_utc(_read_csv(data, names, parsing, convert), columns)
 
         def explain(data: bytes, problem: str) -> str:
             return _problem(data, names, columns, options, problem)
@@ -203,6 +258,25 @@ def _read_csv(
     )
 
 
+def _parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callable[[bytes], pa.Table]:
+    """Return a function that parses rows: local times are written without an offset, or all of them with one."""
+    parsing = options.parsing()
+    written, types = options.written(columns), {field.name: field.type for field in columns}
+    without_offsets = options.conversion(column_types=written, include_columns=columns.names)
+    with_offsets = options.conversion(column_types=types, include_columns=columns.names)
+
+    def parse(data: bytes) -> pa.Table:
+        try:
+            return options.in_utc(_read_csv(data, names, parsing, without_offsets), columns)
+        except pa.ArrowException:
+            if written != types:
+                with contextlib.suppress(pa.ArrowException):
+                    return _read_csv(data, names, parsing, with_offsets)
+            raise
+
+    return parse
+
+
 def _problem(data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str) -> str:
     """Say what is wrong with one row: the number of its values, or a value and its column; else Arrow's `error`."""
     counted: list[int] = []
@@ -229,10 +303,8 @@ def _problem(data: bytes, names: list[str], columns: pa.Schema, options: CsvOpti
 
 
 def _problem_of(data: bytes, names: list[str], field: pa.Field, options: CsvOptions, value: bytes) -> str | None:
-    schema = pa.schema([field])
-    conversion = options.conversion(column_types=options.written(schema), include_columns=[field.name])
     try:
-        options.in_utc(_read_csv(data, names, options.parsing(), conversion), schema)
+        _parser(names, pa.schema([field]), options)(data)
     except pa.ArrowException as error:
         try:
             text = value.decode()
@@ -310,9 +382,12 @@ def _names(version: FileVersion, options: CsvOptions) -> list[str]:
     try:
         text = first.text(0, 1).decode()
     except UnicodeDecodeError as error:
+        suffix = suffix_of_content(first.text(0, 1))
         raise SourceError(
             f"the header of {version.path} is not in UTF-8: {shown(first.text(0, 1))}",
-            hint="pass the file's encoding, such as encoding='cp1252' or encoding='utf-16'",
+            hint="pass the file's encoding, such as encoding='cp1252' or encoding='utf-16'"
+            if suffix is None
+            else f"the file seems to be compressed; give it a name that ends in {suffix}",
         ) from error
     lines = text.rstrip("\r\n").splitlines(keepends=True)
     if options.quote is None:

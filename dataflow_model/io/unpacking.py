@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.file_source import FileVersion
 
-__all__ = ["BLOCK", "CODECS", "blocks", "checked_encoding", "codec_of", "is_compressed", "is_plain"]
+__all__ = [
+    "BLOCK",
+    "CODECS",
+    "blocks",
+    "checked_encoding",
+    "codec_of",
+    "is_compressed",
+    "is_plain",
+    "suffix_of_content",
+]
 
 BLOCK: Final = 1 << 22
 _FIRST: Final = 1 << 16
@@ -26,11 +35,23 @@ _WINDOW: Final = 2 * BLOCK
 _MOST_OPEN: Final = 4
 CODECS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """By the ending of a file's name, what Arrow calls the compression."""
+_BEGINNINGS: Final = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst"}
+"""By the first bytes of a compressed file, the ending that its name should have."""
 _OTHER: Final = (".xz", ".zip", ".lz4", ".br", ".7z")
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _open_files: dict[tuple[FileVersion, str], _Unpacked] = {}
 """Files that were read in part, so that the next range goes on there instead of unpacking all that is before it."""
+
+
+def suffix_of_content(data: bytes) -> str | None:
+    r"""Return the ending that a file's name should have by its first bytes, if it is compressed.
+
+    Example:
+        >>> suffix_of_content(b"\x1f\x8b\x08"), suffix_of_content(b"at,n")
+        ('.gz', None)
+    """
+    return next((suffix for beginning, suffix in _BEGINNINGS.items() if data.startswith(beginning)), None)
 
 
 def checked_encoding(name: str) -> str:

@@ -40,6 +40,7 @@ __all__ = [
     "Step",
     "WatermarkStep",
     "events_of",
+    "unreadable_row",
     "watermark_after",
 ]
 
@@ -218,10 +219,16 @@ class RowSource(Source):
 
     def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
         """Return the error that stops a run without a dead-letter output; the arguments are those of `dead_letter`."""
-        return SourceError(
-            f"{label!r} cannot read row {start + bad.index} of {origin}: {bad.reason}; the row is {bad.row!r}",
-            hint="fix the row, or send such rows to a separate output with .with_exception_handling()",
+        return unreadable_row(
+            f"{label!r} cannot read row {start + bad.index} of {origin}",
+            bad,
+            "fix the row, or send such rows to a separate output with .with_exception_handling()",
         )
+
+
+def unreadable_row(problem: str, bad: BadRow, way_out: str) -> SourceError:
+    """Return the error for a bad row, with the reason and the row; `problem` says where it is."""
+    return SourceError(f"{problem}: {bad.reason}; the row is {bad.row!r}", hint=way_out)
 
 
 class ColumnSource(RowSource):

@@ -171,6 +171,63 @@ def test_a_given_schema_has_the_same_zone_and_timestamps_with_an_offset_keep_it(
     assert rows == [(dt.datetime(2013, 7, 1, 10, tzinfo=dt.UTC), dt.datetime(2013, 7, 1, 7, tzinfo=dt.UTC))]
 
 
+def test_a_value_that_is_not_an_instant_leaves_the_zone_and_formats_of_the_others(file: Path) -> None:
+    content = "at\n2013-07-01 12:00\nunknown\n2013-07-02T12:00+05:00\n2013-07-03\n"
+    rows, [reason] = read(file, content, zone="Europe/Berlin")
+    instants = [dt.datetime(2013, 7, 1, 10), dt.datetime(2013, 7, 2, 7), dt.datetime(2013, 7, 2, 22)]  # noqa: DTZ001
+    assert [row.at for row in rows] == [instant.replace(tzinfo=dt.UTC) for instant in instants]
+    assert reason.endswith("column 'at' is timestamp[us, tz=UTC] and cannot hold 'unknown'")
+    rows, [reason] = read(file, "at\n01.07.2013\n1.7.\n", timestamp_formats=["%d.%m.%Y"])
+    assert rows == [(dt.datetime(2013, 7, 1),)]  # noqa: DTZ001
+    assert reason.endswith("cannot hold '1.7.'")
+
+
+def test_a_time_in_an_unknown_form_is_refused_with_the_argument_that_describes_it(file: Path) -> None:
+    file.write_text("at\n01.07.2013\n")
+    with (
+        pytest.raises(
+            SourceError, match=r"holds '01\.07\.2013', which is not an instant.*\nHint: pass timestamp_formats="
+        ),
+        dm.Pipeline() as p,
+    ):
+        _ = p | dm.io.ReadCsv(file, event_time="at") | dm.io.Collect()
+
+
+def test_a_file_with_another_delimiter_is_refused_with_that_delimiter(file: Path) -> None:
+    file.write_text("at;n\n1;2\n")
+    with pytest.raises(InvalidArgument, match=r"single column, 'at;n', when ',' separates.*\nHint: pass delimiter=';'"):
+        dm.io.ReadCsv(file, event_time="at")
+
+
+def test_a_compressed_file_is_refused_with_the_ending_that_its_name_needs(file: Path) -> None:
+    file.write_bytes(gzip.compress(b"at\n1\n"))
+    with pytest.raises(SourceError, match=r"is not in UTF-8.*\nHint: the file seems to be compressed; .* ends in \.gz"):
+        dm.io.ReadCsv(file, event_time="at")
+
+
+def test_dates_begin_at_midnight_in_the_zone(file: Path) -> None:
+    rows, _ = read(file, "at\n2013-07-01\n", zone="Europe/Berlin")
+    assert rows == [(dt.datetime(2013, 6, 30, 22, tzinfo=dt.UTC),)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value"),
+    [
+        (pa.string(), "zone", "Europe/Berlin"),
+        (pa.date32(), "zone", "Europe/Berlin"),
+        (pa.string(), "timestamp_formats", ["%d.%m.%Y"]),
+    ],
+)
+def test_a_schema_to_which_the_options_for_times_do_not_apply_is_refused(
+    file: Path, kind: pa.DataType, option: str, value: Any
+) -> None:
+    message = (
+        rf"`{option}` does not apply to the time column 'at', which is .* in `schema`\nHint: declare it as an instant"
+    )
+    with pytest.raises(InvalidArgument, match=message):
+        dm.io.ReadCsv(file, event_time="at", schema=pa.schema({"at": kind}), **{option: value})
+
+
 def test_a_skipped_hour_is_a_bad_row_and_a_repeated_one_means_its_first(file: Path) -> None:
     content = "at\n2013-03-31T02:30\n2013-10-27T02:30\n"
     rows, [reason] = read(file, content, zone="Europe/Berlin")
