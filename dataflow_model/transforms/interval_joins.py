@@ -14,7 +14,7 @@ from dataflow_model.plan.state import (
     WatermarkSpec,
     on_timer,
 )
-from dataflow_model.time import Duration, EventTime
+from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.triggers import TimeDomain
 
 if TYPE_CHECKING:
@@ -31,14 +31,15 @@ _Kept = tuple[int, Any, bool]
 class JoinWithin(DoFn):
     """Joins pairs of a key and a side with a value: `(key, (is_right, value))`.
 
-    An element waits for partners until none can come any more: until the watermark has passed its event time by the
-    distance and the lateness. An element that is later than that is dropped and counted, since its partners may be
-    gone.
+    An element waits for partners until none can arrive any more: until the watermark has passed its event time by the
+    distance plus the lateness. An element that is later than the lateness is dropped and counted, since its partners
+    may be gone.
 
     Args:
         within: how far apart partners may be, in microseconds.
         lateness: how late an element may be.
-        keeps: whether an element of the left and of the right side goes out without a partner, once none can come.
+        keeps: whether an element of the left side, and one of the right side, is emitted without a partner once none
+            can arrive.
     """
 
     lefts = BagStateSpec[_Kept]()
@@ -100,7 +101,7 @@ class JoinWithin(DoFn):
         over: Timer,
         unmatched: WatermarkHold,
     ) -> Iterator[Any]:
-        """Let go of what can have no more partners."""
+        """Drop the elements that can have no more partners, and emit those without one if the join keeps them."""
         for bag, is_right in ((lefts, False), (rights, True)):
             kept = bag.read()
             bag.clear()
@@ -116,14 +117,15 @@ class JoinWithin(DoFn):
         self._hold(lefts, rights, unmatched)
 
     def _expiry(self, time: int) -> EventTime:
-        return EventTime(time) + Duration(self.within + self.lateness + 1)
+        """Return the watermark at which an element can have no more partners; one at −∞ waits until it moves."""
+        return EventTime(max(time, int(MIN_TIMESTAMP) + 1)) + Duration(self.within + self.lateness + 1)
 
     def _wake(self, at: EventTime, due: ValueState[int | None], over: Timer) -> None:
         due.write(int(at))
         over.set(at)
 
     def _hold(self, lefts: BagState[_Kept], rights: BagState[_Kept], unmatched: WatermarkHold) -> None:
-        """Hold the watermark at the first element that may yet go out without a partner."""
+        """Hold the watermark at the earliest element that may still be emitted without a partner."""
         sides = [bag.read() for bag, keeps in zip((lefts, rights), self.keeps, strict=True) if keeps]
         alone = [time for side in sides for time, _, matched in side if not matched]
         if alone:

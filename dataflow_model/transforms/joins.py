@@ -46,11 +46,12 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
     Both sides must have the same window function. They keep their elements until the window expires.
 
-    With `within`, windows do not count: partners are elements of one key whose event times are no further apart than
-    that. A combination goes out as soon as both partners are there, at the later one's event time in the global window;
-    an element that a left or full join gives without a partner, at its own event time, once none can come any more. An
-    element waits for partners until the watermark has passed its event time by `within` and the greater allowed
-    lateness of the two sides; one that is later than that lateness is dropped, and counted as `dropped_because_late`.
+    With `within`, windows are ignored: partners are elements of one key whose event times are no further apart than
+    that. A combination is emitted in the global window as soon as both partners have arrived, at the later one's event
+    time. An element that a left or full join emits without a partner keeps its own event time, and is emitted when no
+    partner can arrive any more. An element waits for partners until the watermark has passed its event time by `within`
+    plus the greater allowed lateness of the two sides. Elements that are later than that lateness are dropped, and
+    counted as `dropped_because_late`. Elements without event times, at −∞, are partners of each other.
 
     Args:
         within: how far apart the event times of partners may be; `None` joins by window.

@@ -59,6 +59,16 @@ def test_who_has_no_partner_goes_out_at_its_own_time() -> None:
     assert joined(dm.Join.full(within=5), left, right) == [(("a", None), 0), (("b", "x"), 103), ((None, "y"), 200)]
 
 
+def test_elements_without_event_times_are_partners_of_each_other() -> None:
+    with dm.Pipeline() as p:
+        left = p | "left" >> dm.Create([("k", "a"), ("alone", "b")])
+        right = p | "right" >> dm.Create([("k", "x")])
+        _ = (left, right) | dm.Join.left(within="5 minutes") | "out" >> dm.io.Collect()
+    records = p.result.collected("out")
+    assert {record.value for record in records} == {("k", ("a", "x")), ("alone", ("b", None))}
+    assert {record.event_time for record in records} == {dm.MIN_TIMESTAMP}
+
+
 def plain(left: Timed, right: Timed, within: int, keeps: tuple[bool, bool]) -> list[tuple[Any, int]]:
     """Join by comparing all with all."""
     pairs = [((v, w), max(s, t)) for v, s in left for w, t in right if abs(s - t) <= within]
