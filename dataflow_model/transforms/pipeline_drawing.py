@@ -1,10 +1,11 @@
-"""A pipeline as a graph to draw: its transforms, in which stage each runs, and what is fused or lifted."""
+"""A pipeline as a graph to draw: its transforms, the stage of each, and which are fused, lifted or compiled."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from dataflow_model.plan.checks import unbounded_collections
+from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.plan.explain import origins_of
 from dataflow_model.plan.lifting import may_lift
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, ParDo, Read, Write
@@ -21,8 +22,9 @@ __all__ = ["pipeline_graph"]
 def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
     """Return a box for each transform and a line for each collection that another transform takes.
 
-    A box says in which stage its transform begins or into which it is fused: that runs in the same worker, without a
-    shuffle. A combiner that runs partly before the shuffle is *lifted*.
+    A box says in which stage its transform begins, or into which stage it is fused, so that it runs in the same worker
+    without a shuffle. A grouping whose combiner runs partly before the shuffle is *lifted*; one that the compiled core
+    runs is *compiled*.
     """
     staged = cut_into_stages(plan)
     streams = bool(unbounded_collections(plan))
@@ -36,8 +38,13 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
             case Write():
                 box = Box(node.label, Kind.SINK, "sink")
             case _ if node.label in depths:
-                lifted = isinstance(node, GroupByKeyAndWindow) and may_lift(staged, node, streaming=streams)
-                box = Box(node.label, Kind.COMPUTATION, f"stage {depths[node.label]}{', lifted' if lifted else ''}")
+                how = ""
+                if isinstance(node, GroupByKeyAndWindow):
+                    if may_lift(staged, node, streaming=streams):
+                        how = ", lifted"
+                    elif why_not_compiled(plan, node) is None:
+                        how = ", compiled"
+                box = Box(node.label, Kind.COMPUTATION, f"stage {depths[node.label]}{how}")
             case _:
                 into = sorted({depths[producer] for producer in origins[node.label]})
                 box = Box(node.label, Kind.FUSED, f"fused into stage {' and '.join(map(str, into))}")

@@ -12,6 +12,13 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.explain import explain
 
 
+class EachAlone(dm.Sessions):
+    """Windows that merge in a way of their own, as far as the core knows."""
+
+    def __init__(self) -> None:
+        super().__init__("1 hour")
+
+
 def departures() -> dm.Pipeline:
     p = dm.Pipeline()
     good, bad = p | "departures" >> dm.Create(["UA"]) | "parse" >> dm.Map(str.lower).with_exception_handling()
@@ -44,6 +51,15 @@ def test_a_combiner_that_runs_before_the_shuffle_is_drawn_as_lifted() -> None:
     _ = pairs | "sums" >> dm.Sum.per_key() | dm.io.Collect()
     assert "(lifted)" in explain(p.plan())
     assert '"sums<br/>stage 1, lifted"' in p.draw()
+
+
+def test_a_grouping_is_drawn_as_compiled_where_the_core_runs_it() -> None:
+    p = dm.Pipeline()
+    pairs = p | dm.Create([("UA", 1)])
+    _ = pairs | "sums" >> dm.Sum.per_key() | dm.io.Collect()
+    _ = pairs | dm.Window.into(EachAlone()) | "alone" >> dm.Sum.per_key() | "sink" >> dm.io.Collect()
+    assert '"sums<br/>stage 1, compiled"' in p.draw()
+    assert '"alone<br/>stage 1"' in p.draw()
 
 
 def test_the_picture_holds_every_label_and_a_notebook_shows_it() -> None:
