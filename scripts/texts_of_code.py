@@ -109,9 +109,18 @@ class Package:
         if name.startswith("__"):
             return
         for caller, call in self.calls.get(name, ()):
-            is_visible = not name.startswith("_") or caller.path == place.path
+            is_local = name.startswith("_") or self._is_own(call, caller)
+            is_visible = caller.path == place.path or not is_local
             if is_visible and caller.function is not place.function and _fits(call, place):
                 yield caller, call
+
+    def _is_own(self, call: ast.Call, caller: Place) -> bool:
+        """Return whether a call is of a method of `self` that the caller's own module defines."""
+        match call.func:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                return any(place.path == caller.path for place in self.functions[name])
+            case _:
+                return False
 
     # ------------------------------------------------------------------------------------------------------ texts
 
@@ -126,7 +135,7 @@ class Package:
                 return []
             case ast.JoinedStr():
                 parts = [self._part(part, place, depth) for part in node.values]
-                return ["".join(parts)]
+                return ["".join(parts).replace(VALUE * 2, VALUE)]
             case ast.BinOp(op=ast.Add()):
                 sides = (self.texts(side, place, depth) for side in (node.left, node.right))
                 return ["".join(pair) for pair in itertools.product(*sides)]
