@@ -208,8 +208,8 @@ def _lags(spark: SparkSession, side: str, seconds: float) -> list[Lag]:
     start: Callable[..., Any] = sum_by_us if side == "ours" else sum_by_hand
     look: Callable[[Any], dict[str, float]] = lags_by_us if side == "ours" else lags_by_hand
     looks: dict[str, list[float]] = {stage: [] for stage in STAGES}
-    more = 2 * seconds + _PATIENCE  # records come until the feed is ended
-    with tempfile.TemporaryDirectory() as scratch, Feed(Path(scratch, "in"), _WARM, _LAG_RATE, more) as feed:
+    feeding = 2 * seconds + _PATIENCE  # records arrive until the feed is ended
+    with tempfile.TemporaryDirectory() as scratch, Feed(Path(scratch, "in"), _WARM, _LAG_RATE, feeding) as feed:
         source = Path(scratch, "in")
         source.mkdir()
         write_records(source, 0, _WARM)

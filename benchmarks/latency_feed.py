@@ -112,11 +112,11 @@ class Watcher:
 
     def outputs(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the records that can be read, each with when it first could be."""
-        found = []
+        outputs = []
         for path, seen in list(self._seen.items()):
             with open(path, encoding="utf-8") as file:  # noqa: PTH123 - thousands of them, as text already
-                found += [(seen, json.loads(line)) for line in file]
-        return found
+                outputs += [(seen, json.loads(line)) for line in file]
+        return outputs
 
     def wait_for(self, records: int, timeout: float) -> list[tuple[int, dict[str, Any]]]:
         """Wait until so many different records can be read; return what there is then, or after the timeout."""

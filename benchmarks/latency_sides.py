@@ -99,10 +99,10 @@ def sum_by_hand(spark: SparkSession, source: Path, out: Path, checkpoint: Path) 
 def lags_by_hand(query: StreamingQuery) -> dict[str, float]:
     """Return how far the query's one watermark is behind now, in milliseconds."""
     progress = query.lastProgress
-    told = None if progress is None else progress.eventTime.get("watermark")
-    if told is None or told.startswith("1970"):
+    text = None if progress is None else progress.eventTime.get("watermark")
+    if text is None or text.startswith("1970"):
         return {}
-    watermark = dt.datetime.fromisoformat(told).timestamp()
+    watermark = dt.datetime.fromisoformat(text).timestamp()
     return dict.fromkeys(STAGES, (time.time() - watermark) * 1_000)
 
 

@@ -163,8 +163,8 @@ class Board:
             for pairs in (list(zip(row, widths, strict=True)) for row in rows)
         ]
         hidden = len(self.rows) - MOST_ROWS
-        more = [f"… {hidden:,} more"] if hidden > 0 else []
-        return "\n".join(line.rstrip() for line in (*lines, *more, self.caption))
+        count_hidden = [f"… {hidden:,} more"] if hidden > 0 else []
+        return "\n".join(line.rstrip() for line in (*lines, *count_hidden, self.caption))
 
     def _repr_html_(self) -> str:
         return html_table("", self.headings, self.rows, total=len(self.rows), notes=[self.caption])

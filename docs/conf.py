@@ -202,8 +202,8 @@ def resolve_by_public_name(
     public = public_name_of(node["reftarget"])
     if public is None or public == node["reftarget"]:
         return contnode
-    found = env.domains.python_domain.resolve_xref(env, node["refdoc"], _app.builder, "obj", public, node, contnode)
-    return found if found is not None else contnode
+    reference = env.domains.python_domain.resolve_xref(env, node["refdoc"], _app.builder, "obj", public, node, contnode)
+    return contnode if reference is None else reference
 
 
 # ------------------------------------------------------------------------------------------- flow charts as pictures

@@ -59,9 +59,9 @@ def repository() -> Path:
 @pytest.fixture(scope="session")
 def java_home() -> str:
     """Return the home of a Java that Spark takes; skip without one, but fail where CI is to have one."""
-    found = subprocess.run([REPOSITORY / "scripts/java.sh", "find"], capture_output=True, text=True, check=False)
-    if found.returncode == 0:
-        return found.stdout.strip()
+    search = subprocess.run([REPOSITORY / "scripts/java.sh", "find"], capture_output=True, text=True, check=False)
+    if search.returncode == 0:
+        return search.stdout.strip()
     if os.environ.get("CI"):
         pytest.fail("no Java 17 or newer found: the tests that need Spark can't run")
     pytest.skip("needs Java 17 or newer; `scripts/java.sh advice` says how to get one")

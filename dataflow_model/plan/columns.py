@@ -181,10 +181,10 @@ def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processi
     """Split a batch into columns, event times and clock, and find its bad rows.
 
     Example:
-        >>> found = columns_of(pa.record_batch({"at": [5, None], "carrier": ["UA", "AA"]}), "at", None)
-        >>> found.event_times, found.valid
+        >>> columns = columns_of(pa.record_batch({"at": [5, None], "carrier": ["UA", "AA"]}), "at", None)
+        >>> columns.event_times, columns.valid
         (array([5, 0]), array([ True, False]))
-        >>> found.bad[0].reason
+        >>> columns.bad[0].reason
         "column 'at' is null: the row has no event time"
     """
     reasons: dict[int, str] = {}

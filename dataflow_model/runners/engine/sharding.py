@@ -88,9 +88,9 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
         place_of = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         return list(map(encode_key, place_of)), np.fromiter(map(place_of.__getitem__, keys), np.int64, len(keys))
     places: dict[bytes, int] = {}
-    found = (places.setdefault(encoded_key(label, pair), len(places)) for pair in pairs)
-    numbers = np.fromiter(found, np.int64, len(pairs))
-    return list(places), numbers
+    numbers = (places.setdefault(encoded_key(label, pair), len(places)) for pair in pairs)
+    codes = np.fromiter(numbers, np.int64, len(pairs))
+    return list(places), codes
 
 
 _PLAIN: Final = frozenset({int, str, bytes, bool})

@@ -89,8 +89,8 @@ def merge_partials(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
 
     Example:
         >>> at = np.zeros(1, np.int64)
-        >>> one = partials(pa.array(["UA"]), pa.array([5]), at, at + 10, at, "sum")
-        >>> merge_partials([one, one], "sum")["accumulator"].to_pylist()
+        >>> table = partials(pa.array(["UA"]), pa.array([5]), at, at + 10, at, "sum")
+        >>> merge_partials([table, table], "sum")["accumulator"].to_pylist()
         [10]
     """
     table = concat(tables)

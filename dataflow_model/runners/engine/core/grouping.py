@@ -364,12 +364,12 @@ class CoreGrouping:
         Merging and clearing sums does not increase their total. All values ever added are counted until the bound is
         reached; only then the total of the existing sums is computed again.
         """
-        more = float(np.abs(values.astype(np.float64))[rows].sum())
-        if self._largest + more >= _BOUND:
+        added = float(np.abs(values.astype(np.float64))[rows].sum())
+        if self._largest + added >= _BOUND:
             assert self._sums is not None  # noqa: S101 - asked only where there are sums in arrays
             used = min(self.machine.cells.used, len(self._sums.sums))
             self._largest = float(np.abs(_taken(self._sums.sums, used).astype(np.float64)).sum())
-        self._largest += more
+        self._largest += added
         return self._largest < _BOUND
 
     def _leave_arrays(self) -> None:
