@@ -27,6 +27,9 @@ class _Form:
         self._suffix = suffix
         self.__doc__ = doc
 
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._attribute = name
+
     def __get__(self, instance: Any, owner: type[Any]) -> Callable[..., Any]:
         name = f"{owner.__name__}.{self._suffix}"
 
@@ -34,6 +37,8 @@ class _Form:
             return self._transform(owner(*args, **kwargs) if instance is None else instance, name=name)
 
         form.__doc__ = self.__doc__
+        form.__name__ = self._attribute
+        form.__qualname__ = f"{owner.__name__}.{self._attribute}"
         return form
 
 

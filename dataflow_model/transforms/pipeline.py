@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+import re
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
 from dataflow_model.plan.checks import check
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Pipeline", "set_default_runner"]
 
+_PACKAGE: Final = "dataflow_model."
+_METHOD: Final = re.compile(r"\w+\.\w+")
+"""The qualified name of a method of a class at the top of its module."""
 _default_runner: list[Callable[[], Runner]] = []
 
 
@@ -339,10 +344,19 @@ def _way_out(given: object) -> str:
             return "wrap it: dm.Window.into(…)"
         case Trigger():
             return "wrap it: dm.Window.trigger(…)"
+        case FunctionType() | MethodType() if given.__module__.startswith(_PACKAGE) and _METHOD.fullmatch(
+            given.__qualname__
+        ):
+            return f"call it: {given.__qualname__}(…)"
         case _ if callable(given):
             return f"wrap it: dm.Map({name})"
         case _:
             return "apply dm.Map(…) or another transform"
+
+
+def _is_own_method(function: FunctionType | MethodType) -> bool:
+    """Return whether a function is a method of this package, such as `Sum.per_key`."""
+    return function.__module__.startswith(_PACKAGE) and _METHOD.fullmatch(function.__qualname__) is not None
 
 
 def _apply_to_several(several: object, transform: PTransform) -> Any:
