@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import LOG
 from dataflow_model.plan.nodes import Read, Write
-from dataflow_model.plan.runner import is_observed
+from dataflow_model.plan.runner import RunnerState, is_observed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
-    from dataflow_model.plan.runner import RunnerState
 
 __all__ = ["RunLog"]
 
@@ -81,7 +80,8 @@ class RunLog:
             outcome = self._counts(report)
         else:
             outcome = f"{type(error).__name__}: {str(error).partition(_LINE_BREAK)[0]}"
-        LOG.info("%s is %s after %.1f s: %s", self._run, state.value, self.seconds, outcome)
+        verb = "has" if state is RunnerState.FAILED else "is"
+        LOG.info("%s %s %s after %.1f s: %s", self._run, verb, state.value, self.seconds, outcome)
 
     def _counts(self, report: RunReport) -> str:
         read = sum(report.transforms[node.label].elements_out for node in self._plan.nodes if isinstance(node, Read))

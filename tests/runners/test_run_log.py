@@ -69,7 +69,7 @@ def test_a_run_that_fails_logs_why_and_the_error_is_raised_once(caplog: pytest.L
         p.run().wait_until_finish()
     (_, (level, message)) = lines(caplog)
     assert level == "INFO"
-    assert message.startswith("LocalRunner: the run from 'Create' to nowhere is failed after … s: UserCodeError: ")
+    assert message.startswith("LocalRunner: the run from 'Create' to nowhere has failed after … s: UserCodeError: ")
     assert "\n" not in message
 
 
