@@ -39,7 +39,7 @@ def resumed(sums: Sums, spark: SparkSession, fault: FailingTasks) -> dict[str, l
 @pytest.mark.slow
 def test_a_shuffle_in_another_order_changes_nothing(spark: SparkSession, tmp_path: Path, tally: Tally) -> None:
     sums = Sums(tmp_path)
-    fault = FailingTasks(str(tmp_path / "marks"), seed=2, points=("after_writing",), share=0.1)
+    fault = FailingTasks(str(tmp_path / "marks"), seed=9, points=("after_writing",), share=0.25)
     outcome = resumed(sums, spark, fault)
     tally.judge(ANOTHER_ORDER, len(marks(fault.folder)), sums.uninterrupted(), outcome)
 
