@@ -31,6 +31,9 @@ class TreeState:
     finished: int = 0
     quiet: bool = attrs.field(default=False, eq=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TreeState, (self.store, self.timers, self.finished, self.quiet)
+
     def is_finished(self) -> bool:
         """Return whether the root has finished."""
         return bool(self.finished & 1)

@@ -58,6 +58,9 @@ class PaneInfo:
     timing: PaneTiming = PaneTiming.UNKNOWN
     trigger: str | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PaneInfo, (self.index, self.on_time_index, self.is_first, self.is_last, self.timing, self.trigger)
+
     def __repr__(self) -> str:
         return brief_repr(self)
 

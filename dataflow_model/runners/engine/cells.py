@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -33,6 +34,9 @@ class Standing:
     value: Any
     time: int
     info: PaneInfo
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Standing, (self.window, self.value, self.time, self.info)
 
 
 @attrs.define
@@ -67,6 +71,9 @@ class Cell:
     held: int = 0
     standing: tuple[Standing, ...] = ()
     history: tuple[PaneInfo, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cell, _fields_of_cell(self)
 
     def dues(self, window: Window, allowed_lateness: int, percentiles: tuple[float, ...]) -> Dues:
         """Return the next deadline on each clock: a timer or, for the watermark, the window's expiry."""
@@ -134,6 +141,9 @@ class Cell:
         return PaneTiming.ON_TIME if first and (passing or self.pending_on_time) else PaneTiming.LATE
 
 
+_fields_of_cell = operator.attrgetter(*(field.name for field in attrs.fields(Cell)))
+
+
 @attrs.define
 class KeyState:
     """The state of a grouping for one key."""
@@ -141,6 +151,9 @@ class KeyState:
     key: Any
     cells: dict[Window, Cell] = attrs.field(factory=dict)
     reopened: dict[Window, Cell] = attrs.field(factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeyState, (self.key, self.cells, self.reopened)
 
     def dues(self, window: Window, strategy: WindowingStrategy, percentiles: tuple[float, ...]) -> Dues | None:
         """Return a window's next deadline on each line, followed by its hold of the watermark.
