@@ -110,7 +110,6 @@ def present(counts: Sequence[int], folder: Path) -> Iterator[Cost]:
             _write(folder, number)
         written = count
         stream.step()
-        stream.step()  # what was read to its end before is described in short
         yield _cost(stream, count, folder)
 
 
