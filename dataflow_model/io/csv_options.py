@@ -1,4 +1,4 @@
-"""How a CSV file is written: the options of `ReadCsv`, checked, and as Arrow takes them."""
+"""The format of a CSV file: the options of `ReadCsv`, checked and translated for Arrow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CsvOptions", "check_character"]
 _BREAKS: Final = "\r\n"
 _LAST_ASCII: Final = 127
 _LOCAL: Final = {b"written_as": b"local time"}
-"""Marks the columns of which the instants are written without a zone, and are those of `zone`."""
+"""Marks the columns whose times are written without an offset, in the zone of `zone`."""
 
 
 def _texts(texts: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -100,15 +100,15 @@ class CsvOptions:
 
     @property
     def headers(self) -> int:
-        """How many rows are no data."""
+        """The number of header rows."""
         return int(self.names is None if self.header is None else self.header)
 
     def text_format(self) -> TextFormat:
-        """Return how the rows are told apart."""
+        """Return how rows are separated."""
         return TextFormat(self.encoding, self.delimiter, self.quote or "", ends_at_cr=True)
 
     def parsing(self, *, invalid_row_handler: Any = None) -> pa_csv.ParseOptions:
-        """Return how Arrow tells values apart."""
+        """Return the options with which Arrow separates values."""
         return pa_csv.ParseOptions(
             delimiter=self.delimiter,
             quote_char=False if self.quote is None else self.quote,
@@ -118,7 +118,7 @@ class CsvOptions:
         )
 
     def conversion(self, **options: Any) -> pa_csv.ConvertOptions:
-        """Return how Arrow converts values."""
+        """Return the options with which Arrow converts values."""
         if self.null_values is not None:
             options.update(
                 null_values=[*self.null_values, ""], strings_can_be_null=True, quoted_strings_can_be_null=False
@@ -143,7 +143,7 @@ class CsvOptions:
         return [renames.get(name, name) for name in header]
 
     def with_zone(self, schema: pa.Schema) -> pa.Schema:
-        """Return the columns as instants in UTC where they are written as local time, and marked as such."""
+        """Return a schema in which columns written as local time are instants in UTC, and marked as such."""
         if self.zone is None:
             return schema
         return pa.schema(
@@ -156,13 +156,13 @@ class CsvOptions:
         )
 
     def written(self, schema: pa.Schema) -> dict[str, pa.DataType]:
-        """Return the types of columns as they are written in the file."""
+        """Return the types that the columns have in the file."""
         return {
             field.name: pa.timestamp(field.type.unit) if field.metadata == _LOCAL else field.type for field in schema
         }
 
     def in_utc(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Turn local times into instants: the first of two in an hour that is repeated.
+        """Convert local times to instants; a time that occurs twice means the first of the two.
 
         Raises:
             pa.ArrowInvalid: for a local time that the zone skips.

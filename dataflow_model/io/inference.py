@@ -24,10 +24,10 @@ _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schema:
-    r"""Infer the types of CSV columns; rows with another number of values do not count.
+    r"""Infer the types of CSV columns; rows with another number of values are ignored.
 
-    Arrow takes a column of whole numbers for floats as soon as one of them has more than 64 bits, and rounds. Here it
-    is one of unsigned numbers where these hold all of them, else of signed ones; numbers that do not fit are bad rows.
+    Arrow reads a column of whole numbers as floats, and rounds, as soon as one of them has more than 64 bits. Here the
+    type is unsigned if that holds all of them, otherwise signed; rows whose number does not fit are bad rows.
 
     Args:
         sample: rows, without a header.
@@ -79,7 +79,7 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
 def json_schema(sample: bytes) -> pa.Schema:
     r"""Infer the types of the fields of JSON lines; whole numbers as `csv_schema` does.
 
-    Lines that are nested too deep do not count.
+    Lines that are nested too deeply are ignored.
 
     Example:
         >>> json_schema(b'{"id": 18446744073709551615, "parts": [{"share": 1}, {"share": 0.5}]}\n')

@@ -36,7 +36,7 @@ def checked_watermark(event_time: str | Arrival | None, estimator: WatermarkEsti
     """Return the estimator of a source that reads rows.
 
     Raises:
-        InvalidArgument: for one that is given although there are no event times.
+        InvalidArgument: if an estimator is given although there are no event times.
     """
     if event_time is None and estimator is not None:
         raise InvalidArgument(
@@ -49,16 +49,16 @@ def checked_watermark(event_time: str | Arrival | None, estimator: WatermarkEsti
 
 
 class ReadRows(Read[ResultT]):
-    """What reading rows has in common: rows that cannot become elements may go to an output of their own."""
+    """A source of rows, whose bad rows can be sent to a separate output."""
 
     def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[ResultT, PCollection[DeadLetter]]]:
-        """Send rows without event time, or that do not parse, to an output of their own, as `DeadLetter`s.
+        """Send rows that do not parse or have no event time to a separate output, as `DeadLetter`s.
 
-        Applying the transform then gives a pair: the rows and the dead letters. Without it such a row stops the run
-        with an error that names file, row, column and value.
+        Applying the transform then returns a pair: the rows and the dead letters. Otherwise such a row stops the run
+        with an error that names the file, row, column and value.
 
         Raises:
-            InvalidArgument: for the tag of the main output.
+            InvalidArgument: if `tag` is that of the main output.
         """
         if tag == nodes.MAIN:
             raise InvalidArgument(
@@ -69,7 +69,7 @@ class ReadRows(Read[ResultT]):
 
 
 class ReadFiles(ReadRows[PCollection]):
-    """Read files of one kind: a subclass names the class of its source. The arguments are those of `ReadParquet`."""
+    """Read files of one format; a subclass sets the class of the source. The arguments are those of `ReadParquet`."""
 
     source_type: ClassVar[type[FileSource]]
 
@@ -96,41 +96,42 @@ class ReadFiles(ReadRows[PCollection]):
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
 
     def _source_type(self) -> Callable[..., FileSource]:
-        """Return what makes the source of the arguments that all files have."""
+        """Return a function that creates the source from the arguments that all formats have."""
         return self.source_type
 
 
 class ReadParquet(ReadFiles):
     """Read the rows of Parquet files as named tuples.
 
-    A file is an origin: its rows keep their order, and files follow each other by name. Only the row groups that a
-    range of rows needs are read. The columns are those of the first file; a file that lacks one of them, or has it in
-    another type, is refused by name, and further columns are passed over. Files and directories that begin with `_`
-    or `.` are skipped.
+    Each file is an origin: its rows keep their order, and files are read in order of their names. Only the row groups
+    that contain the requested rows are read. The columns are those of the first file. A file that lacks one of them, or
+    has it with another type, is rejected, and the error names the file; additional columns are ignored. Files and
+    directories whose names begin with `_` or `.` are skipped.
 
     Args:
-        path: a file, a directory (with what is below it), a glob, or a list of these; mounted file systems only.
-        event_time: the column of the rows' event times, or `dm.ARRIVAL`. Timestamps (without a zone they are UTC),
-            dates (midnight UTC), integers (microseconds since the epoch) and ISO 8601 text (without an offset: UTC).
-            With `None` the rows are at −∞, for a `dm.WithTimestamps(…)` that reads their times; not with `follow`.
-        processing_time: the column of the replay clock, in the same forms; each file must be sorted by it. Without one
-            the clock is the wall's.
+        path: a file, a directory (read recursively), a glob, or a list of these; mounted file systems only.
+        event_time: the column that holds event times, or `dm.ARRIVAL`. The column may hold timestamps (UTC if they have
+            no zone), dates (midnight UTC), integers (microseconds since the epoch) or ISO 8601 text (UTC if it has no
+            offset). With `None`, rows are at −∞ until a `dm.WithTimestamps(…)` assigns their times; not with `follow`.
+        processing_time: the column of the replay clock, in the same forms; each file must be sorted by it. By default
+            the source uses the wall clock.
         watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
-        follow: also read files that appear later, which makes the collection unbounded. A file must appear whole:
+        follow: also read files that appear later, which makes the collection unbounded. A file must appear complete:
             write it elsewhere on the same file system and rename it into place.
-        schema: the columns' names and types, where there is no file yet or the first is not typical.
-        watermark_origin: the column that says to which partition of the input a row belongs, or `"file"`; each then
-            has a watermark of its own, and the source's is the least of them. By default the whole source is one.
-        partitions: names of partitions that must all have reported before there is a watermark.
-        idle_after: how long a partition may give nothing before it stops holding the watermark.
-        max_skew: how far a file may run ahead of the low watermark, or of the file that is furthest behind, before
-            the source waits with it; in streaming, and as exact as micro-batches are long.
+        schema: the names and types of the columns, for when there is no file yet or the first file is not typical.
+        watermark_origin: the column that names the partition of the input that a row belongs to, or `"file"`. Each
+            partition then has its own watermark, and the source's watermark is the lowest of them. By default the whole
+            source is one partition.
+        partitions: the names of partitions that must all have reported before there is a watermark.
+        idle_after: how long a partition may be silent before it no longer holds the watermark.
+        max_skew: how far a file may be ahead of the low watermark, or of the file that is furthest behind, before the
+            source stops reading it for a while. Applies to streams, with the precision of a micro-batch.
         weight: `"origins"` or `"records"`: what a percentile of the watermark is a percentage of.
 
     Raises:
-        InvalidArgument: for a time column that is not there, with those that are; raised when the pipeline is built if
-            there are files by then.
-        SourceError: for a file that is no Parquet file, with what is wrong.
+        InvalidArgument: if a time column does not exist; the hint lists the columns. Raised when the pipeline is built
+            if there are files at that time.
+        SourceError: if a file is not a valid Parquet file.
 
     Source: Beam's `ReadFromParquet`; event time and clock are our own.
 
@@ -165,34 +166,36 @@ class ReadCsv(ReadFiles):
     r"""Read the rows of CSV files as named tuples; the other arguments and errors are those of `ReadParquet`.
 
     Types are given by `schema`, or inferred once from the first 16,384 rows of the first file that has rows. A row that
-    does not fit them, or has too few or too many values, is a bad row. A value in quotes may hold delimiters, line
-    breaks and doubled quotes, up to 1 MiB. A quote that is not closed makes its line a bad row, and only that line.
+    does not fit them, or has too few or too many values, is a bad row. A quoted value may contain delimiters, line
+    breaks and doubled quotes, up to 1 MiB. A quote that is never closed makes its line, and no other, a bad row.
 
     Lines end with `\n`, `\r\n` or `\r`. Empty lines are skipped, and so is a byte order mark. Files whose names end in
     `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Args:
         path, event_time, options: as in `ReadParquet`.
-        delimiter: between two values, one ASCII character.
+        delimiter: the ASCII character between two values.
         quote: the character around values, or `None` if quotes are ordinary text.
-        header: whether the first row holds the names of the columns; by default it does, unless `columns` is given.
-        columns: the names of the columns, for files without a header or, with `header=True`, in place of it.
-        rename: new names by those in the header. `schema`, `event_time` and the rows have the new ones.
-        null_values: what is null in a column of any type, apart from an empty value; in quotes it is text. By default
-            an empty value is null, but empty text in a column of text, and the usual words such as `NA`, `null` and
-            `NaN` are null in other columns.
-        timestamp_formats: how timestamps are written, as formats of `strptime` without fractions of a second; ISO 8601
-            is always understood.
-        zone: the time zone of timestamps without an offset, such as `"Europe/Berlin"`; they are then instants. Of an
-            hour that is repeated, the first is meant; a time that is skipped makes its row a bad row. By default such
-            timestamps stay local times, and are taken for UTC where they are event times.
+        header: whether the first row contains the names of the columns; by default it does, unless `columns` is given.
+        columns: the names of the columns, for files without a header or, with `header=True`, instead of the header.
+        rename: new names for columns, by their names in the header. `schema`, `event_time` and the rows use the new
+            names.
+        null_values: the texts that stand for null in columns of any type, in addition to an empty value; in quotes,
+            they are text. By default, an empty value is null except in columns of text, where it is empty text, and
+            words such as `NA`, `null` and `NaN` are null except in columns of text.
+        timestamp_formats: how timestamps are written, as formats of `strptime` without fractions of a second. ISO 8601
+            is always accepted. A time that has none of these forms makes its row a bad row.
+        zone: the time zone of timestamps without an offset, such as `"Europe/Berlin"`; they then become instants. A
+            time that occurs twice in autumn means the first of the two; one that is skipped in spring makes its row a
+            bad row. Dates in a time column begin at midnight in the zone. By default, timestamps without an offset are
+            local times in the rows, and UTC as event times.
         decimal_point: the character before the fraction of a number.
-        encoding: of the files, by Python's name. Text that does not belong to it makes its row a bad row.
+        encoding: the encoding of the files, by its name in Python. Text in another encoding makes its row a bad row.
 
     Raises:
-        InvalidArgument: for options that contradict each other, a `rename` of a column that is not there, and what
-            `ReadParquet` rejects.
-        SourceError: for a file with other columns than the first, and one that cannot be decompressed.
+        InvalidArgument: if options contradict each other, `rename` names a column that does not exist, or `ReadParquet`
+            would raise it.
+        SourceError: if a file has other columns than the first one, or cannot be decompressed.
 
     Source: Beam's `ReadFromCsv`.
 
@@ -260,8 +263,8 @@ class ReadCsv(ReadFiles):
 class ReadJson(ReadFiles):
     """Read files with one JSON object a line as named tuples; the arguments and errors are those of `ReadParquet`.
 
-    Names and types are given by `schema`, or inferred once from the first 16,384 rows of the first file. A field that a
-    row lacks is null, one that the schema lacks is passed over, and a row with a value of another type is a bad row.
+    Names and types are given by `schema`, or inferred once from the first 16,384 rows of the first file. A missing
+    field is null, a field that is not in the schema is ignored, and a row with a value of another type is a bad row.
     Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Source: Beam's `ReadFromJson`.
@@ -271,19 +274,19 @@ class ReadJson(ReadFiles):
 
 
 class ReadText(PTransform[PBegin, PCollection[str]]):
-    r"""Read the lines of text files as text, without their line ends; empty lines too.
+    r"""Read the lines of text files as text, without their line ends; empty lines are elements too.
 
     Lines end with `\n` or `\r\n`. Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Args:
         path, follow: as in `ReadParquet`.
-        event_time: `None`, with which the lines are at −∞ until a `dm.WithTimestamps(…)` reads their times, or
-            `dm.ARRIVAL`, which a followed folder needs.
-        encoding: of the files, by Python's name. A line that does not belong to it is a bad row.
+        event_time: `None`, so that lines are at −∞ until a `dm.WithTimestamps(…)` assigns their times, or `dm.ARRIVAL`,
+            which a followed folder requires.
+        encoding: the encoding of the files, by its name in Python. A line in another encoding is a bad row.
 
     Raises:
-        InvalidArgument: for a followed folder without event times.
-        InvalidType: for another event time: lines have no columns.
+        InvalidArgument: if `follow` is set without event times.
+        InvalidType: if `event_time` is anything else, since lines have no columns.
 
     Source: Beam's `ReadFromText`.
 

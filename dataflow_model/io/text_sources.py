@@ -1,4 +1,4 @@
-"""CSV files and JSON lines as sources: types are fixed once, a row that does not have them is a bad row."""
+"""CSV files, JSON lines and text as sources. Types are fixed once; a row that does not fit them is a bad row."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _GIVE: Final = "pass schema=pa.schema({…}) to set the columns and their types"
 
 
 class LinesOfRows(FileSource):
-    """Files of text in which each row is a line or, where quotes may hold line breaks, a few lines."""
+    """Text files in which a row is a line, or several lines if quoted values contain line breaks."""
 
     grows: ClassVar[bool] = True
 
     @property
     def form(self) -> TextFormat:
-        """How the rows of a file are told apart."""
+        """How the rows of a file are separated."""
         return TextFormat()
 
     @property
     def headers(self) -> int:
-        """How many rows at the beginning of a file are no data."""
+        """The number of header rows at the beginning of a file."""
         return 0
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
@@ -190,7 +190,7 @@ class CsvSource(LinesOfRows):
 
 @attrs.frozen(kw_only=True)
 class JsonSource(LinesOfRows):
-    """Rows of files with one JSON object a line. A missing field is null, an unknown one is passed over."""
+    """Rows of files with one JSON object a line. A missing field is null, an unknown one is ignored."""
 
     kind: ClassVar[str] = "JSON"
 
@@ -278,7 +278,7 @@ def _parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callab
 
 
 def _problem(data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str) -> str:
-    """Say what is wrong with one row: the number of its values, or a value and its column; else Arrow's `error`."""
+    """Return what is wrong with a row: the number of values, or a value and its column; otherwise Arrow's `error`."""
     counted: list[int] = []
 
     def count(row: pa_csv.InvalidRow) -> str:
@@ -293,7 +293,7 @@ def _problem(data: bytes, names: list[str], columns: pa.Schema, options: CsvOpti
         return error
     if counted:
         return f"it has {counted[0]} value{'' if counted[0] == 1 else 's'}, but there are {len(names)} columns"
-    match = _COLUMN.match(error)  # look at the column first that Arrow names
+    match = _COLUMN.match(error)  # check the column that Arrow names first
     first = names[int(match[1])] if match is not None and int(match[1]) < len(names) else None
     for field in sorted(columns, key=lambda field: field.name != first):
         problem = _problem_of(data, names, field, options, row.column(field.name)[0].as_py())
@@ -332,7 +332,7 @@ def _json_schema(version: FileVersion, form: TextFormat) -> pa.Schema | None:
 
 
 def _sample(version: FileVersion, form: TextFormat, headers: int) -> bytes | None:
-    """Return the text of a file's first rows, or `None` if it has none."""
+    """Return the text of a file's first rows; `None` if it has no rows."""
     rows: list[bytes] = []
     with contextlib.closing(split(version, form)) as parts:
         for records in parts:
@@ -349,7 +349,7 @@ def _line(text: bytes) -> bytes:
 
 
 def _inferred(version: FileVersion, infer: Callable[[], pa.Schema]) -> pa.Schema:
-    """Infer a schema: instants to the microsecond, text where nothing is known."""
+    """Infer a schema: instants in microseconds, and text if the type is unknown."""
     try:
         schema = infer()
     except (pa.ArrowException, ValueError) as error:
@@ -361,13 +361,13 @@ def _inferred(version: FileVersion, infer: Callable[[], pa.Schema]) -> pa.Schema
 def _settled(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
-    # Arrow takes text that is not UTF-8 for bytes; its rows are bad rows of text.
+    # Arrow reads text that is not UTF-8 as bytes; such rows are bad rows of text.
     return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
 
 
 @functools.lru_cache(maxsize=4096)
 def _names(version: FileVersion, options: CsvOptions) -> list[str]:
-    """Return the names of a file's columns; of an empty file, none."""
+    """Return the names of a file's columns; an empty file has none."""
     if options.names is not None:
         return list(options.names)
     with contextlib.closing(split(version, options.text_format())) as parts:

@@ -36,8 +36,8 @@ class ApproximateUnique(Combiner[Any, set[int], int]):
     """Estimate how many distinct elements there are.
 
     Up to `size` of them are counted exactly; beyond that the standard error is about `1 / sqrt(size)`, and the error
-    stays below `2 / sqrt(size)` in 95 of 100 cases. The estimate depends on the elements alone. They are told apart as
-    keys are, by value and type, and may also be lists, sets and dicts.
+    stays below `2 / sqrt(size)` in 95 of 100 cases. The estimate depends only on the elements. Like keys, elements are
+    compared by value and type; they may also be lists, sets and dicts.
 
     Args:
         size: how many hashes are kept, of 8 bytes each; at least 16.

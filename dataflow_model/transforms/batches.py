@@ -36,17 +36,18 @@ _PICKLE_PROTOCOL: Final = 5
 class GroupIntoBatches(PTransform):
     """Group the values of each key and window into lists of bounded size; each output is a pair of the key and a list.
 
-    A list goes out once it is full, or old enough, or the watermark passes the end of its window; what comes after
-    that, within the allowed lateness, goes out by itself.
+    A list is emitted when it is full, when its first value has waited for `max_age`, or when the watermark passes the
+    end of its window. Values that arrive after that, within the allowed lateness, are emitted one by one.
 
     Args:
-        size: how many values a list holds at most; `None` for any number.
+        size: the largest number of values in a list; `None` for no limit.
         max_bytes: a list is full once its values take this many bytes, in the encoding of keys or in pickle 5.
-        max_age: how long the first value of a list waits in processing time; bounded jobs have no clock to wait by.
+        max_age: how long the first value of a list waits in processing time; ignored in bounded jobs, which have no
+            clock.
 
     Raises:
-        InvalidArgument: when nothing bounds the lists, or for a bound that is not positive.
-        InvalidType: for a bound that is no number, or a collection whose elements are known not to be pairs.
+        InvalidArgument: if nothing limits the lists, or a limit is not positive.
+        InvalidType: if a limit is not a number, or the elements are known not to be pairs.
 
     Source: Beam's `GroupIntoBatches`, which takes bytes in its Java SDK only.
 
@@ -91,9 +92,9 @@ class GroupIntoBatches(PTransform):
 class BatchElements(PTransform):
     """Put the elements of each window into lists of a bounded size, for functions that take many at once.
 
-    Elements are spread over a number of shards by their values, and each shard fills lists as `GroupIntoBatches` does:
-    one goes out once it is full, or old enough, or the watermark passes the end of its window. So what is in a list
-    does not depend on how the work is divided.
+    Elements are distributed over a fixed number of shards by their values, and each shard fills lists as
+    `GroupIntoBatches` does: a list is emitted when it is full, when its first element has waited for `max_age`, or when
+    the watermark passes the end of its window. So the lists do not depend on how the work is divided.
 
     Args:
         max_batch_size: how many elements a list holds at most.

@@ -23,18 +23,18 @@ __all__ = ["FileInjector", "Injector"]
 
 
 class Injector(Read[ResultT]):
-    """Bring data in, with a watermark for each of its partitions; the least of these is the injector's.
+    """Inject data with a watermark for each partition; the injector's watermark is the lowest of them.
 
     Args:
-        read: a source of `dm.io` that reads rows; its own watermark options give way to these.
-        watermark: the estimator; by default the source's own.
-        partition_by: the column that says to which partition a row belongs, or `"file"`; by default all is one.
-        partitions: the names of those that must have reported before there is a watermark.
-        idle_after: how long a partition may give nothing before it stops holding the watermark.
+        read: a source of `dm.io` that reads rows. The arguments below replace its own watermark options.
+        watermark: the estimator; by default that of the source.
+        partition_by: the column that names the partition of a row, or `"file"`; by default there is one partition.
+        partitions: the names of partitions that must all have reported before there is a watermark.
+        idle_after: how long a partition may be silent before it no longer holds the watermark.
 
     Raises:
-        InvalidType: for something that is no source of rows: what a program holds and scripts bring watermarks along.
-        InvalidArgument: for a column that is not there.
+        InvalidType: if `read` is not a source of rows. `Create` and scripts have watermarks of their own.
+        InvalidArgument: if a column does not exist.
 
     Source: MillWheel's injectors.
 

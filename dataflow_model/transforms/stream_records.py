@@ -51,14 +51,14 @@ class StreamRecord:
 
 @attrs.frozen
 class FiredTimer:
-    """A timer that has come due.
+    """A timer that has fired.
 
     Attributes:
-        key: whose it is.
-        tag: what it was set under.
-        time: what it was set to, in its own domain.
-        domain: which of the two clocks it waited for.
-        timestamp: the event time that it stands at: what it leads to may not stand before.
+        key: the key that set it.
+        tag: the tag that it was set with.
+        time: the time that it was set to, in its domain.
+        domain: the clock that it waited for.
+        timestamp: its event time. What it causes to be produced may not have an earlier one.
     """
 
     key: Any

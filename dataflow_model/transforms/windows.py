@@ -47,11 +47,11 @@ class WindowInto(PTransform):
         accumulation_mode: as in `accumulation`; `AccumulationMode.DISCARDING` and `ACCUMULATING` are Beam's names.
 
     Raises:
-        InvalidType: for something else than a window function, such as a duration, or than a trigger.
+        InvalidType: if `where` is not a window function, or `trigger` is not a trigger.
         InvalidArgument: for a negative lateness, or an unknown mode.
 
-    Source: Beam's `WindowInto`, which requires a mode with every trigger, where this one discards unless told
-        otherwise; the papers' AssignWindows.
+    Source: Beam's `WindowInto`, which requires a mode with every trigger; here the default is discarding. The papers'
+        AssignWindows.
 
     Example:
         >>> import dataflow_model as dm
@@ -123,11 +123,11 @@ class WindowInto(PTransform):
         return self._set(allowed_lateness=length)
 
     def on_time(self, behavior: OnTimeBehavior | str) -> Self:
-        """Set whether a firing as the watermark passes goes out even if empty: `"fire_always"` unless set."""
+        """Set whether a firing when the watermark passes emits an empty pane: by default `"fire_always"`."""
         return self._set(on_time=as_option(OnTimeBehavior, behavior))
 
     def closing(self, behavior: ClosingBehavior | str) -> Self:
-        """Set whether an expiring window sends a last pane even if empty: `"fire_if_non_empty"` unless set."""
+        """Set whether an expiring window emits an empty last pane: by default `"fire_if_non_empty"`."""
         return self._set(closing=as_option(ClosingBehavior, behavior))
 
     def late_data(self, policy: LateData | str) -> Self:
@@ -135,31 +135,31 @@ class WindowInto(PTransform):
         return self._set(late_data=as_option(LateData, policy))
 
     def timestamp_combiner(self, combiner: TimestampCombiner | str) -> Self:
-        """Set the event time of panes: `"end_of_window"` unless set, `"earliest"` or `"latest"`."""
+        """Set the event time of panes: `"end_of_window"`, the default, `"earliest"` or `"latest"`."""
         return self._set(timestamp_combiner=as_option(TimestampCombiner, combiner))
 
     def discarding(self) -> Self:
-        """Let each pane contain only what has arrived since the pane before."""
+        """Make each pane contain only the elements that have arrived since the previous pane."""
         return self.accumulation(AccumulationMode.CLEAR_ALWAYS)
 
     def accumulating(self) -> Self:
-        """Let each pane contain everything that has arrived in its window."""
+        """Make each pane contain all elements that have arrived in its window."""
         return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS)
 
     def accumulating_and_retracting(self) -> Self:
-        """Let each pane contain everything that has arrived in its window, and retract the pane before first."""
+        """Make each pane contain all elements that have arrived in its window, and retract the previous pane first."""
         return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS, retracting=True)
 
     def accumulation(self, mode: AccumulationMode | str, *, retracting: bool = False) -> Self:
-        """Set in full how panes relate to each other.
+        """Set how the panes of a window relate to each other.
 
         Args:
-            mode: what a pane leaves behind for the next; the two `…_BY_DEFAULT` modes do as a trigger asks, if it
-                asks for anything.
-            retracting: whether the pane before goes out once more, as a retraction, ahead of each new one.
+            mode: whether the contents are cleared or kept after a pane. The two `…_BY_DEFAULT` modes follow the
+                request of a trigger, if it makes one.
+            retracting: whether each new pane is preceded by a retraction of the previous one.
 
         Raises:
-            InvalidArgument: for retractions with a clearing mode.
+            InvalidArgument: if `retracting` is combined with a clearing mode.
         """
         mode = as_option(AccumulationMode, mode)
         if retracting and mode in {AccumulationMode.CLEAR_ALWAYS, AccumulationMode.CLEAR_BY_DEFAULT}:
