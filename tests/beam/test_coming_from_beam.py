@@ -41,9 +41,9 @@ class Row(NamedTuple):
 def rows(part: str) -> list[Row]:
     text = PAGE.read_text(encoding="utf-8").split(f"<!-- {part} -->")[1].split(f"<!-- end of {part} -->")[0]
     lines = text.strip().splitlines()[2:]
-    found = [_ROW.match(line) for line in lines]
-    assert all(found), [line for line, match in zip(lines, found, strict=True) if not match]
-    return [Row(m["beam"].replace(r"\|", "|"), m["ours"].replace(r"\|", "|")) for m in found if m]
+    actual = [_ROW.match(line) for line in lines]
+    assert all(actual), [line for line, match in zip(lines, actual, strict=True) if not match]
+    return [Row(m["beam"].replace(r"\|", "|"), m["ours"].replace(r"\|", "|")) for m in actual if m]
 
 
 SAME: Final = rows("the same answer")

@@ -46,8 +46,8 @@ def test_a_segment_finds_what_is_in_it_and_nothing_else(
     merged = Segment.merged([Segment.of(some), Segment.of(more)])
     again = Segment.read(merged.packed)
     assert sorted(again) == sorted([*some, *more])
-    found = again.finds(asked, hashes_of(asked), np.arange(len(asked)))
-    assert found.tolist() == [one in some or one in more for one in asked]
+    actual = again.finds(asked, hashes_of(asked), np.arange(len(asked)))
+    assert actual.tolist() == [one in some or one in more for one in asked]
 
 
 def test_ids_that_share_a_hash_are_told_apart(monkeypatch: Any) -> None:

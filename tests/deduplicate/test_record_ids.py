@@ -39,8 +39,8 @@ def test_a_record_of_a_file_is_named_by_file_and_row(tmp_path: Path) -> None:
     write_table(tmp_path, "a.parquet", [7, 8])
     write_table(tmp_path, "b.parquet", [9])
     read = dm.io.ReadParquet(tmp_path, event_time="at")
-    found = ids_of(lambda p: p | "rows" >> read | "n" >> dm.Map(lambda row: row.n) | dm.Map(the_id))
-    assert found == [
+    record_ids = ids_of(lambda p: p | "rows" >> read | "n" >> dm.Map(lambda row: row.n) | dm.Map(the_id))
+    assert record_ids == [
         (7, ("rows", "a.parquet", 0, 0)),
         (8, ("rows", "a.parquet", 1, 0)),
         (9, ("rows", "b.parquet", 0, 0)),
@@ -50,13 +50,13 @@ def test_a_record_of_a_file_is_named_by_file_and_row(tmp_path: Path) -> None:
 def test_pairs_that_are_read_as_columns_have_the_ids_of_their_rows(tmp_path: Path) -> None:
     write_table(tmp_path, "a.parquet", [7, 8])
     read = dm.io.ReadParquet(tmp_path, event_time="at")
-    found = ids_of(lambda p: p | "rows" >> read | dm.WithKeys("n", value="at") | dm.Map(the_id))
-    assert found == [((7, 7), ("rows", "a.parquet", 0, 0)), ((8, 8), ("rows", "a.parquet", 1, 0))]
+    record_ids = ids_of(lambda p: p | "rows" >> read | dm.WithKeys("n", value="at") | dm.Map(the_id))
+    assert record_ids == [((7, 7), ("rows", "a.parquet", 0, 0)), ((8, 8), ("rows", "a.parquet", 1, 0))]
 
 
 def test_what_a_function_makes_of_one_record_has_ids_of_its_own() -> None:
-    found = ids_of(lambda p: p | "words" >> dm.Create(["to be", "or"]) | dm.FlatMap(str.split) | dm.Map(the_id))
-    assert found == [("to", ("words", 0, 0)), ("be", ("words", 0, 1)), ("or", ("words", 1, 0))]
+    record_ids = ids_of(lambda p: p | "words" >> dm.Create(["to be", "or"]) | dm.FlatMap(str.split) | dm.Map(the_id))
+    assert record_ids == [("to", ("words", 0, 0)), ("be", ("words", 0, 1)), ("or", ("words", 1, 0))]
 
 
 def test_parts_of_an_element_in_several_windows_have_ids_of_their_own() -> None:

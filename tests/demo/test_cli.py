@@ -25,9 +25,9 @@ def test_the_local_demo_tells_its_table_and_draws_its_picture(
 ) -> None:
     picture = tmp_path / "demo.png"
     assert main(["demo", "--runner", "local", "--data", str(some_flights), "--out", str(picture)]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("4,000 flights", "ON_TIME", "LATE", "windows", "dropped", "rows per second", "All results agree."):
-        assert words in told
+        assert words in printed
     assert picture.read_bytes().startswith(PNG)
 
 
@@ -39,9 +39,9 @@ def test_rows_takes_the_first_rows_only(some_flights: Path, tmp_path: Path, caps
 
 def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--runner", "local", "--data", str(tmp_path / "none.parquet")]) == 1
-    told = capsys.readouterr().err
-    assert "none.parquet" in told
-    assert "Hint: omit --data" in told
+    printed = capsys.readouterr().err
+    assert "none.parquet" in printed
+    assert "Hint: omit --data" in printed
 
 
 def test_a_spark_runner_without_java_is_refused_before_anything_runs(

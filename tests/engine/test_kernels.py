@@ -100,12 +100,12 @@ def same(ours: Any, theirs: Any) -> bool:
 def rows_of(table: pa.Table, kernel: str) -> dict[tuple[bytes, int, int | None], tuple[Any, ...]]:
     """Read a table of partials as a dict, after checking that no key and window comes twice."""
     rows = table.to_pylist()
-    found = {}
+    cells = {}
     for row, value in zip(rows, kernels.finish(table, kernel).to_pylist(), strict=True):
         cell = (encode_key(row["key"]), row["window_start"], row.get("window_end"))
-        found[cell] = (value, row["count"], row["earliest"], row["latest"], row["first_sequence"])
-    assert len(found) == len(rows)
-    return found
+        cells[cell] = (value, row["count"], row["earliest"], row["latest"], row["first_sequence"])
+    assert len(cells) == len(rows)
+    return cells
 
 
 def plain(groups: dict[tuple[bytes, int, int | None], list[tuple[int, Any, int]]], kernel: str) -> dict[Any, Any]:
@@ -226,7 +226,7 @@ def plain_sessions(elements: list[tuple[bytes, int, Any, int]], gap: int, kernel
                 apart.append(other)
         sessions[key] = [*apart, (start, end, content)]
     groups: dict[Any, Any] = {
-        (key, start, end): content for key, found in sessions.items() for start, end, content in found
+        (key, start, end): content for key, cells in sessions.items() for start, end, content in cells
     }
     return plain(groups, kernel)
 

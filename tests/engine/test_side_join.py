@@ -159,11 +159,11 @@ def test_outputs_and_dead_letters_go_where_they_go_without_a_side_input() -> Non
         _ = outputs.small | "small" >> dm.io.Collect()
         _ = outputs.large | "large" >> dm.io.Collect()
         _ = failed | "failed" >> dm.io.Collect()
-    found = {
+    actual = {
         label: [record.value for record in result_of(p).collected(label)] for label in ("small", "large", "failed")
     }
-    assert (found["small"], found["large"]) == ([1], [30])
-    assert [(letter.element, letter.label) for letter in found["failed"]] == [(-1, "split")]
+    assert (actual["small"], actual["large"]) == ([1], [30])
+    assert [(letter.element, letter.label) for letter in actual["failed"]] == [(-1, "split")]
 
 
 def test_a_changing_and_a_static_side_input_stand_beside_each_other() -> None:

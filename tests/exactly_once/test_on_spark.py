@@ -37,8 +37,8 @@ PATIENCE = 240
 
 
 def table(folder: Path) -> list[tuple[Any, ...]]:
-    found = rows(f"sqlite:///{folder / 'test.db'}", "sums")
-    return [(row["key"], row["window_start"], row["value"], row["pane_index"]) for row in found]
+    actual = rows(f"sqlite:///{folder / 'test.db'}", "sums")
+    return [(row["key"], row["window_start"], row["value"], row["pane_index"]) for row in actual]
 
 
 def files(folder: Path) -> list[str]:
@@ -59,10 +59,10 @@ def left(folder: Path, kept: Any) -> dict[str, Any]:
 
 def wait_for(condition: Callable[[], Any], problem: Callable[[], str]) -> Any:
     pause, give_up = threading.Event(), time.monotonic() + PATIENCE
-    while not (found := condition()):
+    while not (actual := condition()):
         assert time.monotonic() < give_up, problem()
         pause.wait(0.05)
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("point", ["while_publishing", pytest.param("before_publishing", marks=pytest.mark.slow)])

@@ -167,12 +167,12 @@ def test_a_table_is_made_from_the_schema_and_gives_back_what_was_written(databas
     sink.check()
     commit(sink, "run-0", [record(1, ONE)])
     sink.check()  # the table that it has made suits it
-    [found] = rows(database, "everything")
+    [actual] = rows(database, "everything")
     if database.startswith("sqlite"):
         text = {"at": "2013-01-01 10:30:00.000005", "day": "2013-01-01", "price": "1.10", "legs": "[1, 2]"}
-        assert found == ONE._asdict() | text | {"took": 90_000_000, "flag": 1}
+        assert actual == ONE._asdict() | text | {"took": 90_000_000, "flag": 1}
     else:
-        assert found == ONE._asdict()
+        assert actual == ONE._asdict()
 
 
 def test_columns_come_from_the_rows_of_all_tasks_where_nothing_else_tells(database: str) -> None:
@@ -241,8 +241,8 @@ def test_a_table_of_the_users_own_keeps_its_further_columns(database: str) -> No
     sink = TableSink(url=database, table="sums", keys="key", schema=PAIRS)
     sink.check()
     commit(sink, "run-0", [record(1, ("a", 5)), record(2, ("b", 6))])
-    found = {(row["key"], row["value"], row["note"]) for row in rows(database, "sums")}
-    assert found == {("a", 5, "kept"), ("b", 6, "new")}
+    actual = {(row["key"], row["value"], row["note"]) for row in rows(database, "sums")}
+    assert actual == {("a", 5, "kept"), ("b", 6, "new")}
 
 
 @pytest.mark.parametrize(
@@ -402,8 +402,8 @@ def test_a_pipeline_that_takes_values_back_leaves_what_stands(tmp_path: Path) ->
             | "kept" >> dm.Map(lambda pair: pair).with_output_types(tuple[str, int])
             | dm.io.WriteTable(url, table="sums", keys=("key", "window_start"), panes=True)
         )
-    found = [(row["key"], row["value"], row["window_start"], row["pane_index"]) for row in rows(url, "sums")]
-    assert found == [("a", 8, "1970-01-01 00:00:00.000000", 1), ("b", 1, "1970-01-01 00:01:00.000000", 0)]
+    actual = [(row["key"], row["value"], row["window_start"], row["pane_index"]) for row in rows(url, "sums")]
+    assert actual == [("a", 8, "1970-01-01 00:00:00.000000", 1), ("b", 1, "1970-01-01 00:01:00.000000", 0)]
     assert p.result is not None
     assert p.result.metrics()["WriteTable"]["rows"] == 4
 

@@ -231,14 +231,14 @@ def test_seconds_that_are_open_and_empty_so_far_are_no_dip() -> None:
 
 
 def test_a_dip_is_reported_when_enough_seconds_are_complete() -> None:
-    found = detected([("buckets", second, 10 if second < 5 else 1) for second in range(12)])
-    assert places(found) == [("q", Kind.DIP, 5, 8)]
+    actual = detected([("buckets", second, 10 if second < 5 else 1) for second in range(12)])
+    assert places(actual) == [("q", Kind.DIP, 5, 8)]
 
 
 def test_a_second_anomaly_is_reported_after_the_first_is_over() -> None:
     counts = [10] * 3 + [40] * 2 + [10] * 11 + [40] * 2
-    found = detected([("buckets", second, count) for second, count in enumerate(counts)])
-    assert [(one.kind, one.since) for one in found] == [(Kind.SPIKE, 3), (Kind.SPIKE, 16)]
+    actual = detected([("buckets", second, count) for second, count in enumerate(counts)])
+    assert [(one.kind, one.since) for one in actual] == [(Kind.SPIKE, 3), (Kind.SPIKE, 16)]
 
 
 def test_evidence_from_before_a_gap_does_not_count_after_it() -> None:
@@ -297,12 +297,12 @@ def test_without_stragglers_the_stream_finds_just_what_the_plain_rules_find() ->
     outcome = run(scenario, history, dm.LocalRunner())
     assert outcome.late == 0
     expected = {query: dict(counts) for query, counts in plain.bucket_counts(history).items()}
-    found: dict[str, dict[int, int]] = {query: {} for query in expected}
+    actual: dict[str, dict[int, int]] = {query: {} for query in expected}
     for bucket in outcome.buckets:
         if bucket.times:
-            found[bucket.query][bucket.second] = bucket.times
-    assert found == expected
-    dips = [one for one in places(found.anomaly for found in outcome.detections) if one[1] is Kind.DIP]
+            actual[bucket.query][bucket.second] = bucket.times
+    assert actual == expected
+    dips = [one for one in places(actual.anomaly for actual in outcome.detections) if one[1] is Kind.DIP]
     assert dips == [one for one in places(plain.anomalies(scenario, history)) if one[1] is Kind.DIP]
 
 
@@ -311,9 +311,9 @@ def test_the_program_prints_what_was_found(
 ) -> None:
     monkeypatch.setattr("dataflow_model.examples.zeitgeist.__main__.run", lambda *args, **options: local)
     assert main(["--days", "3"]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("lasagne", "dip", "precision 1.00, recall 1.00", "redelivered", "0 false dips"):
-        assert words in told
+        assert words in printed
 
 
 def test_a_day_is_drawn(scenario: Scenario, history: History, local: Outcome) -> None:
@@ -361,7 +361,7 @@ def test_a_bounded_job_on_spark_finds_the_same_anomalies(
     assert sum(bucket.times for bucket in outcome.buckets) == history.table.num_rows - history.redelivered
     assert places(one.anomaly for one in outcome.detections) == places(plain.anomalies(scenario, history))
     mine, streams = (score(history.planted, one.detections) for one in (outcome, local))
-    assert [(planted, found is None) for planted, found in mine.pairs] == [
-        (planted, found is None) for planted, found in streams.pairs
+    assert [(planted, actual is None) for planted, actual in mine.pairs] == [
+        (planted, actual is None) for planted, actual in streams.pairs
     ]
     assert len(mine.false) == len(streams.false)

@@ -26,10 +26,10 @@ def test_a_figure_is_drawn_and_its_panes_are_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["figure", "6J"]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("Sessions('1 minute')", "retracting", "12:07:40", "−25", "LATE", "figure-6J.png"):
-        assert words in told
-    assert len([line for line in told.splitlines() if line.startswith("12:0")]) == len(run("6J")[0].panes)
+        assert words in printed
+    assert len([line for line in printed.splitlines() if line.startswith("12:0")]) == len(run("6J")[0].panes)
     assert (tmp_path / "figure-6J.png").read_bytes().startswith(PNG)
 
 
@@ -40,8 +40,8 @@ def test_the_picture_goes_where_the_user_says(tmp_path: Path) -> None:
 
 def test_without_a_name_all_figures_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figure"]) == 0
-    told = capsys.readouterr().out.split()
-    assert set(FIGURES) <= set(told)
+    printed = capsys.readouterr().out.split()
+    assert set(FIGURES) <= set(printed)
 
 
 @pytest.mark.parametrize(("name", "near"), [("6K", "6J"), ("watermrk_perfect", "watermark_perfect")])
@@ -51,10 +51,10 @@ def test_a_name_that_no_figure_has_ends_with_status_2_and_names_that_are_near(
     with pytest.raises(SystemExit) as stopped:
         main(["figure", name])
     assert stopped.value.code == 2
-    told = capsys.readouterr().err
-    assert f"there is no figure {name!r}" in told
-    assert "Hint: " in told
-    assert near in told
+    printed = capsys.readouterr().err
+    assert f"there is no figure {name!r}" in printed
+    assert "Hint: " in printed
+    assert near in printed
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_without_matplotlib_the_panes_are_told_and_the_way_to_a_picture(
 
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     assert main(["figure", "6E"]) == 1
-    told = capsys.readouterr()
-    assert "12:05:39" in told.out
-    assert "pip install 'dataflow-model[plot]'" in told.err
+    printed = capsys.readouterr()
+    assert "12:05:39" in printed.out
+    assert "pip install 'dataflow-model[plot]'" in printed.err
 
 
 def test_running_a_figure_needs_neither_pyspark_nor_matplotlib() -> None:

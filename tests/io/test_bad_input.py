@@ -137,13 +137,13 @@ def test_a_replay_clock_that_goes_back_is_an_error_with_row_and_values(tmp_path:
 
 def test_a_row_without_clock_is_bad_and_takes_its_predecessors_clock() -> None:
     batch = pa.record_batch({"at": [1, 2, 3], "seen": [10, None, 30]})
-    found = decode_columns(columns_of(batch, "at", "seen"))
-    assert [row.at for row in found.values] == [1, 3]
-    assert found.clock is not None
-    assert found.clock.tolist() == [10, 30]
-    assert found.positions.tolist() == [0, 2]
-    assert found.bad[0].processing_time == 10
-    assert found.bad[0].reason == "column 'seen' is null: the row has no processing time"
+    actual = decode_columns(columns_of(batch, "at", "seen"))
+    assert [row.at for row in actual.values] == [1, 3]
+    assert actual.clock is not None
+    assert actual.clock.tolist() == [10, 30]
+    assert actual.positions.tolist() == [0, 2]
+    assert actual.bad[0].processing_time == 10
+    assert actual.bad[0].reason == "column 'seen' is null: the row has no processing time"
 
 
 def test_instants_come_in_many_forms() -> None:

@@ -91,8 +91,8 @@ def test_a_crash_during_the_commit_and_another_number_of_tasks_still_publish_onc
         sink.commit("7", messages)
     monkeypatch.undo()
     sink.commit("7", written(sink, "7", [("AA", 2), ("UA", 1), "misfit"]))
-    found = sorted((row["key"], row["value"]) for row in rows(sink))
-    assert found == [("AA", 2), ("UA", 1), ("before", 0)]
+    actual = sorted((row["key"], row["value"]) for row in rows(sink))
+    assert actual == [("AA", 2), ("UA", 1), ("before", 0)]
     letters = [line for file in Path(sink.path, "_dead_letters").iterdir() for line in file.read_text().splitlines()]
     assert len(letters) == 1
 
@@ -137,17 +137,17 @@ def test_panes_add_window_and_pane_with_null_for_infinite_bounds(tmp_path: Path)
     for kind in (ParquetSink, JsonSink):
         sink = kind(path=tmp_path / kind.__name__, schema=PAIRS, panes=True)
         sink.commit("0", written(sink, "0", given))
-        found = rows(sink)
-        assert list(found[0]) == ["key", "value", "window_start", "window_end", "pane_index", "pane_timing"]
-        assert [(row["pane_index"], row["pane_timing"]) for row in found] == [
+        actual = rows(sink)
+        assert list(actual[0]) == ["key", "value", "window_start", "window_end", "pane_index", "pane_timing"]
+        assert [(row["pane_index"], row["pane_timing"]) for row in actual] == [
             (2, "LATE"),
             (0, "UNKNOWN"),
             (0, "UNKNOWN"),
         ]
-        assert [row["window_end"] for row in found[1:]] == [None, None]
-        assert found[1]["window_start"] is None
+        assert [row["window_end"] for row in actual[1:]] == [None, None]
+        assert actual[1]["window_start"] is None
         if kind is ParquetSink:
-            assert found[0]["window_end"] == dt.datetime(1970, 1, 1, 1, tzinfo=dt.UTC)
+            assert actual[0]["window_end"] == dt.datetime(1970, 1, 1, 1, tzinfo=dt.UTC)
 
 
 class Flight(NamedTuple):
@@ -303,5 +303,5 @@ def test_two_runs_that_write_to_one_directory_both_add_their_rows(tmp_path: Path
     for number in (1, 2):
         with Pipeline() as p:
             _ = p | Create([{"key": "a", "value": number}]) | WriteParquet(tmp_path)
-    found = ds.dataset(tmp_path, format="parquet").to_table().to_pylist()
-    assert sorted(row["value"] for row in found) == [1, 2]
+    actual = ds.dataset(tmp_path, format="parquet").to_table().to_pylist()
+    assert sorted(row["value"] for row in actual) == [1, 2]

@@ -28,17 +28,17 @@ NEW_YEAR = 1_356_998_400
 
 
 def source(transform: Any) -> GeneratedSource:
-    found = transform.source
-    assert isinstance(found, GeneratedSource)
-    return found
+    generated = transform.source
+    assert isinstance(generated, GeneratedSource)
+    return generated
 
 
 def rows(source: GeneratedSource, origin: str, start: int, stop: int | None) -> list[tuple[int, int]]:
     """Return number and event time in microseconds."""
-    found = []
+    numbers = []
     for batch in source.read(origin, start, stop):
-        found += list(zip(batch["value"].to_pylist(), batch["at"].cast("int64").to_pylist(), strict=True))
-    return found
+        numbers += list(zip(batch["value"].to_pylist(), batch["at"].cast("int64").to_pylist(), strict=True))
+    return numbers
 
 
 def windows(read: Callable[[], Any]) -> Callable[[dm.Pipeline], Any]:

@@ -131,9 +131,9 @@ def test_origins_are_files_by_name_with_their_rows(tmp_path: Path) -> None:
         write(a_table(5), tmp_path / "b" / f"_staged.{kind}")
         write(a_table(5), tmp_path / "b" / "_hidden" / f"a.{kind}")
         write(a_table(5), tmp_path / f".part.{kind}")
-        found = a_source(kind, [tmp_path / "b" / f"a.{kind}", tmp_path / f"z.{kind}"]).origins()
-        assert [(origin.name, origin.rows) for origin in found] == [(f"b/a.{kind}", 20), (f"z.{kind}", 10)]
-        assert a_source(kind, tmp_path / "**" / f"*.{kind}").origins() == found
+        actual = a_source(kind, [tmp_path / "b" / f"a.{kind}", tmp_path / f"z.{kind}"]).origins()
+        assert [(origin.name, origin.rows) for origin in actual] == [(f"b/a.{kind}", 20), (f"z.{kind}", 10)]
+        assert a_source(kind, tmp_path / "**" / f"*.{kind}").origins() == actual
     only_json = tmp_path / "b"
     assert [origin.name for origin in a_source("json", str(only_json / "*.json")).origins()] == ["a.json"]
     (tmp_path / "_SUCCESS").touch()

@@ -54,8 +54,8 @@ def test_the_rows_are_those_that_the_csv_module_wrote(rows: list[list[str]], end
     out = io.StringIO()
     csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator=end).writerows(rows)
     with tempfile.TemporaryDirectory() as folder:
-        found = texts(split(version_of(out.getvalue().encode(), folder), CSV))
-    assert [next(csv.reader([text.decode()])) for text in found] == rows
+        texts_read = texts(split(version_of(out.getvalue().encode(), folder), CSV))
+    assert [next(csv.reader([text.decode()])) for text in texts_read] == rows
 
 
 @given(TEXTS)
@@ -124,8 +124,8 @@ def test_any_range_of_rows_can_be_read_in_any_order(tmp_path: Path, suffix: str,
     version = version_of(content, str(tmp_path), f"a.csv{suffix}")
     form = TextFormat(encoding, ",", '"', ends_at_cr=True)
     for start, stop in ((0, 5), (5, 6), (6, 16), (2, 4), (12, 20), (0, 16)):
-        found = b"".join(part.text() for part in read_records(version, form, start, stop))
-        assert found.decode() == "".join(rows[start:stop])
+        texts_read = b"".join(part.text() for part in read_records(version, form, start, stop))
+        assert texts_read.decode() == "".join(rows[start:stop])
 
 
 def test_ranges_in_order_unpack_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +142,8 @@ def test_ranges_in_order_unpack_a_file_once(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(unpacking, "_Unpacked", spy)
     for start in range(0, 200_000, 20_000):
-        found = b"".join(part.text() for part in read_records(version, LINES, start, start + 20_000))
-        assert found == b"".join(lines[start : start + 20_000])
+        texts_read = b"".join(part.text() for part in read_records(version, LINES, start, start + 20_000))
+        assert texts_read == b"".join(lines[start : start + 20_000])
     assert len(opened) == 1
 
 

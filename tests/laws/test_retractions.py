@@ -120,8 +120,8 @@ def test_two_groupings_in_a_row_give_the_batch_answer_of_the_batch_answer(
 def nets(panes: list[dm.Pane], strategy: WindowingStrategy, total: Any) -> dict[Any, Any]:
     """Return each window's net value; a window that has been emptied has none, or the combiner's value of nothing."""
     last = standing(panes) if strategy.retracting else {(pane.key, pane.window): pane.value for pane in panes}
-    found = {place: sorted(value) if isinstance(value, list) else value for place, value in last.items()}
-    return {place: value for place, value in found.items() if value not in (0, None, [])}
+    actual = {place: sorted(value) if isinstance(value, list) else value for place, value in last.items()}
+    return {place: value for place, value in actual.items() if value not in (0, None, [])}
 
 
 @given(scripts(), RETRACTING.map(at_its_end), RETRACTING.map(at_its_end), MENDABLE)

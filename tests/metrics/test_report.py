@@ -254,14 +254,14 @@ class Notebook:
 
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
-    found = Notebook()
+    actual = Notebook()
     ipython = types.ModuleType("IPython")
     display = types.ModuleType("IPython.display")
-    ipython.get_ipython = lambda: found  # type: ignore[attr-defined] # as the package has it
-    display.display = found.display  # type: ignore[attr-defined]
+    ipython.get_ipython = lambda: actual  # type: ignore[attr-defined] # as the package has it
+    display.display = actual.display  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    return found
+    return actual
 
 
 def test_in_a_notebook_a_long_run_has_a_table_that_stays(

@@ -139,12 +139,12 @@ def test_retractions_end_at_a_grouping_that_does_not_retract() -> None:
     sums = retracted(p)
     tagged = sums | "split" >> dm.Map(lambda pair: pair).with_outputs("odd", main="all")
     last = tagged.odd | dm.Window.trigger(EACH).accumulating() | "last" >> dm.Sum.per_key()
-    found = retracted_collections(p.plan())
-    assert {ref: node.label for ref, node in found.items() if ref.label == "split"} == {
+    actual = retracted_collections(p.plan())
+    assert {ref: node.label for ref, node in actual.items() if ref.label == "split"} == {
         tagged.odd.ref: "sums",
         tagged["all"].ref: "sums",
     }
-    assert last.ref not in found
+    assert last.ref not in actual
 
 
 @pytest.mark.parametrize(

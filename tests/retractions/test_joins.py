@@ -66,12 +66,12 @@ def by_hand(kind: str, left: TestStream, right: TestStream, fn: dm.WindowFn) -> 
         lists = groups.setdefault((key, window), ([], []))
         for side, value in values:
             lists[side].append(value)
-    found = []
+    actual = []
     for (key, window), (lefts, rights) in groups.items():
         some = lefts or ([None] if kind == "full" else [])
         others = rights or ([None] if kind != "inner" else [])
-        found += [(window, (key, (one, other))) for one in some for other in others]
-    return sorted(found, key=repr)
+        actual += [(window, (key, (one, other))) for one in some for other in others]
+    return sorted(actual, key=repr)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -95,8 +95,8 @@ def test_what_stands_in_the_end_is_the_join_of_all_data(
         _ = sides | KINDS[kind]() | dm.io.Collect()
 
     standing = Account().book(run(build).collected("Collect")).standing
-    found = sorted(((record.window, record.value) for record in standing), key=repr)
-    assert found == by_hand(kind, left, right, strategy.window_fn)
+    actual = sorted(((record.window, record.value) for record in standing), key=repr)
+    assert actual == by_hand(kind, left, right, strategy.window_fn)
 
 
 def test_queries_and_clicks_of_a_log_are_joined_and_a_missing_click_is_taken_back() -> None:

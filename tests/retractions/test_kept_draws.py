@@ -196,13 +196,13 @@ def test_of_two_attempts_at_once_only_the_quicker_goes_on(mortal: Mortal, monkey
         slow = run_shard(task, depth, shard, rows, copy.deepcopy(store))
         some = [row for _, row in zip(range(1), slow, strict=False)]
         task.worker.forget_shards()
-        found = list(run_shard(task, depth, shard, rows, store))
+        records = list(run_shard(task, depth, shard, rows, store))
         try:
             list(slow)
         except dm.SupersededRun as error:
             assert some
             refused.append(str(error))
-        return found
+        return records
 
     monkeypatch.setattr(in_process, "run_shard", run_two)
     mortal.step()

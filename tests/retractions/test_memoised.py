@@ -53,8 +53,8 @@ def shown(build: Callable[[dm.Pipeline], Any]) -> list[tuple[bool, Any]]:
 
 
 def test_what_is_taken_back_is_what_was_given() -> None:
-    found = shown(lambda p: sums_of(p, TWICE) | dm.Map(drawing()).retractable("memoised"))
-    assert found == [(False, (("a", 1), 0)), (True, (("a", 1), 0)), (False, (("a", 3), 1))]
+    actual = shown(lambda p: sums_of(p, TWICE) | dm.Map(drawing()).retractable("memoised"))
+    assert actual == [(False, (("a", 1), 0)), (True, (("a", 1), 0)), (False, (("a", 3), 1))]
 
 
 def test_a_class_may_say_so_itself() -> None:
@@ -93,8 +93,8 @@ def test_several_outputs_and_none_are_taken_back_as_they_were() -> None:
         return [(pair[1], next(numbers)) for _ in range(next(counts))]
 
     script = TestStream().add(1, 0, key="a").add(1, 0, key="a").add(1, 0, key="a").add(1, 0, key="a")
-    found = shown(lambda p: sums_of(p, script) | dm.FlatMap(some).retractable("memoised"))
-    assert found == [
+    actual = shown(lambda p: sums_of(p, script) | dm.FlatMap(some).retractable("memoised"))
+    assert actual == [
         (False, (1, 0)), (False, (1, 1)),
         (True, (1, 0)), (True, (1, 1)),
         (False, (3, 2)),
@@ -104,8 +104,8 @@ def test_several_outputs_and_none_are_taken_back_as_they_were() -> None:
 
 def test_an_element_that_a_filter_let_through_by_chance_is_taken_back_by_certainty() -> None:
     chance = itertools.cycle([True, False])
-    found = shown(lambda p: sums_of(p, TWICE) | dm.Filter(lambda _: next(chance)).retractable("memoised"))
-    assert found == [(False, ("a", 1)), (True, ("a", 1))]
+    actual = shown(lambda p: sums_of(p, TWICE) | dm.Filter(lambda _: next(chance)).retractable("memoised"))
+    assert actual == [(False, ("a", 1)), (True, ("a", 1))]
 
 
 def test_tagged_outputs_event_times_and_dead_letters_are_kept_too() -> None:
@@ -142,9 +142,9 @@ def test_tagged_outputs_event_times_and_dead_letters_are_kept_too() -> None:
 
 def test_equal_values_have_outputs_of_their_own() -> None:
     script = TestStream().add(1, 0, key="a").add(1, 0, key="b").add(2, 0, key="a").add(4, 0, key="b")
-    found = shown(lambda p: sums_of(p, script) | dm.Values() | dm.Map(drawing()).retractable("memoised"))
+    actual = shown(lambda p: sums_of(p, script) | dm.Values() | dm.Map(drawing()).retractable("memoised"))
     # The two ones are interchangeable: the one that came last is the first to be taken back.
-    assert found == [
+    assert actual == [
         (False, (1, 0)), (False, (1, 1)),
         (True, (1, 1)), (False, (3, 2)),
         (True, (1, 0)), (False, (5, 3)),
@@ -166,8 +166,14 @@ def test_values_that_cannot_be_keys_are_found_again(wrap: Callable[[Any], Any]) 
         lists = p | script | RETRACTING | dm.ToList.per_key() | dm.MapTuple(lambda _, some: wrap(some))
         return lists | "draw" >> dm.Map(drawing()).retractable("memoised")
 
-    found = shown(build)
-    assert [(back, number) for back, (_, number) in found] == [(False, 0), (True, 0), (False, 1), (True, 1), (False, 2)]
+    actual = shown(build)
+    assert [(back, number) for back, (_, number) in actual] == [
+        (False, 0),
+        (True, 0),
+        (False, 1),
+        (True, 1),
+        (False, 2),
+    ]
 
 
 def test_the_key_of_a_value_is_short_and_goes_by_what_is_in_it() -> None:

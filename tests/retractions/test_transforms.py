@@ -139,9 +139,9 @@ def test_grouping_together_drops_what_was_taken_back_on_either_side(left: TestSt
         }
         _ = sides | dm.CoGroupByKey() | "out" >> dm.io.Collect()
 
-    found = dict(Account().book(run(build).collected("out")).values())
+    actual = dict(Account().book(run(build).collected("out")).values())
     keys = sums_of(left).keys() | sums_of(right).keys()
-    assert found == {
+    assert actual == {
         key: {
             name: [sums_of(script)[key]] if key in sums_of(script) else []
             for name, script in (("left", left), ("right", right))
@@ -156,8 +156,8 @@ def test_an_element_and_the_sum_that_it_changes_are_grouped_in_that_order() -> N
         elements = p | TestStream().bundle([(1, 0), (2, 0)], key="a") | each
         return {"plain": elements, "sums": elements | dm.Sum.per_key()} | dm.CoGroupByKey()
 
-    found = [("-" if back else "+", value["plain"], value["sums"]) for back, (_, value) in collected(build)]
-    assert found == [
+    actual = [("-" if back else "+", value["plain"], value["sums"]) for back, (_, value) in collected(build)]
+    assert actual == [
         ("+", [1], []),
         ("-", [1], []),
         ("+", [1], [1]),
@@ -192,8 +192,8 @@ def last_value(key: Any, value: Any) -> tuple[str, Any]:
 )
 def test_each_combiner_forgets_what_was_taken_back(combine: Any, expected: Any) -> None:
     script = TestStream().add(1, 0, key="a").add(4, 0, key="b").add(2, 0, key="a")
-    found = collected(lambda p: counted(p, script) | dm.MapTuple(last_value) | dm.CombinePerKey(combine))
-    assert found[-1] == (False, ("all", expected))
+    actual = collected(lambda p: counted(p, script) | dm.MapTuple(last_value) | dm.CombinePerKey(combine))
+    assert actual[-1] == (False, ("all", expected))
 
 
 @pytest.mark.parametrize("trigger", [EACH, dm.Repeatedly(dm.AfterProcessingTime(0)), dm.DefaultTrigger()], ids=repr)
@@ -206,22 +206,22 @@ def test_distinct_elements_stand_once_while_any_is_there(trigger: dm.Trigger, sc
         _ = again | "counts" >> dm.Count.per_element() | "counted" >> dm.io.Collect()
 
     result = run(build)
-    found: dict[Any, set[int]] = {}
+    actual: dict[Any, set[int]] = {}
     hours = dm.FixedWindows("1 hour")
     for _, window, values in batch(elements_of(script), hours):
-        found.setdefault(window, set()).add(sum(values) % 3)
+        actual.setdefault(window, set()).add(sum(values) % 3)
     standing = Account().book(result.collected("out")).standing
     assert sorted((record.window.start, record.value) for record in standing) == sorted(
-        (window.start, value) for window, values in found.items() for value in values
+        (window.start, value) for window, values in actual.items() for value in values
     )
     counts = Account().book(result.collected("counted")).by_window()
-    assert {place[0] for place in counts} == {value for values in found.values() for value in values}
+    assert {place[0] for place in counts} == {value for values in actual.values() for value in values}
 
 
 def test_an_element_that_goes_and_comes_again_is_distinct_again() -> None:
     script = TestStream().add(1, 0, key="a").add(1, 0, key="a").add(-1, 0, key="a")
-    found = collected(lambda p: counted(p, script) | dm.Values() | dm.Distinct())
-    assert net_of(found) == [1]
+    actual = collected(lambda p: counted(p, script) | dm.Values() | dm.Distinct())
+    assert net_of(actual) == [1]
 
 
 def net_of(shown: list[tuple[bool, Any]]) -> list[Any]:
@@ -310,5 +310,5 @@ def test_values_that_are_sets_lists_and_dicts_are_taken_back_too(elements: list[
         if some:
             groups.setdefault(key, set()).update(some)
     standing = net(run(build).collected("out"))
-    found = [entry["of"][1] for _, entries in standing for entry in entries]
-    assert sorted(map(sorted, found)) == sorted(map(sorted, groups.values()))
+    actual = [entry["of"][1] for _, entries in standing for entry in entries]
+    assert sorted(map(sorted, actual)) == sorted(map(sorted, groups.values()))

@@ -65,12 +65,12 @@ def test_only_the_owner_can_read_what_a_run_keeps_whatever_the_umask(umask: int,
     take_sequencer(checkpoint.ours)
     RunningMark(checkpoint.ours).beat()
     write_progress(checkpoint.ours, {"batch": 0})
-    found = modes(tmp_path)
-    assert {mode for name, mode in found.items() if (tmp_path / name).is_dir()} == {0o700}
-    files = {name: mode for name, mode in found.items() if (tmp_path / name).is_file()}
+    permissions = modes(tmp_path)
+    assert {mode for name, mode in permissions.items() if (tmp_path / name).is_dir()} == {0o700}
+    files = {name: mode for name, mode in permissions.items() if (tmp_path / name).is_file()}
     assert set(files.values()) == {0o600}
     assert len(files) == 4
-    assert "parent/checkpoint/spark" in found
+    assert "parent/checkpoint/spark" in permissions
 
 
 def test_only_the_owner_can_read_the_requests_of_a_run_whatever_the_umask(umask: int, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_every_name_that_has_moved_is_where_the_table_says_and_no_longer_where_i
 def _find(place: str) -> Any:
     module, _, name = place.partition(":")
     try:
-        found = __import__(module, fromlist=["name"])
+        owner = __import__(module, fromlist=["name"])
     except ImportError:
         return None
-    return getattr(found, name, None) if name else found
+    return getattr(owner, name, None) if name else owner

@@ -49,10 +49,10 @@ def test_a_generator_s_errors_are_escaped_too() -> None:
         yield 1
         raise ValueError(f"no key: {NAME}")
 
-    found = rows()
-    assert next(found) == 1
+    actual = rows()
+    assert next(actual) == 1
     with pytest.raises(RuntimeError, match=r"^ValueError: no key: caf\\udce9") as caught:
-        next(found)
+        next(actual)
     text_of(caught.value).encode()
 
 

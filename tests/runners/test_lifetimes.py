@@ -294,8 +294,8 @@ def test_on_spark_each_setup_has_its_teardown(spark: SparkSession, tmp_path: pat
     p = dm.Pipeline(runner(spark, mode, tmp_path))
     sums(p, steps, *range(50))
     p.run().wait_until_finish()
-    found = counted(steps)
-    assert found["setup"] == found["teardown"] >= 1
+    actual = counted(steps)
+    assert actual["setup"] == actual["teardown"] >= 1
 
 
 @pytest.mark.slow
@@ -313,8 +313,8 @@ def test_on_spark_a_combiner_with_a_kernel_is_set_up_where_columns_do_not_do(
     result = p.run()
     result.wait_until_finish()
     assert [record.value for record in result.collected("kept")] == [("a", 3 * 2**62)]
-    found = counted(steps)
-    assert found["setup"] == found["teardown"] >= 1
+    actual = counted(steps)
+    assert actual["setup"] == actual["teardown"] >= 1
 
 
 @pytest.mark.slow
@@ -328,5 +328,5 @@ def test_on_spark_a_combiner_is_torn_down_when_the_run_fails(
     sums(p, steps, 1, 2, -3)
     with pytest.raises(dm.UserCodeError, match="negative"):
         p.run().wait_until_finish()
-    found = counted(steps)
-    assert found["setup"] == found["teardown"] >= 1
+    actual = counted(steps)
+    assert actual["setup"] == actual["teardown"] >= 1

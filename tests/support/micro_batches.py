@@ -160,9 +160,9 @@ class Run(Streamed):
         """Upgrade the run's checkpoint; it stays as it is."""
         record = self.checkpoint.record
         labels = self.program.labels
-        found = [read_shard(record, labels, shard, store) for (_, shard), store in self.stores.items()]
+        seeds = [read_shard(record, labels, shard, store) for (_, shard), store in self.stores.items()]
         batch = self.offset["batch"] - 1
-        write_seed(found, self.folder, folder, record, batch, self.offset, drop)
+        write_seed(seeds, self.folder, folder, record, batch, self.offset, drop)
         return folder
 
     def upgraded(self, build: Callable[[dm.Pipeline], Any], shards: int, drop: Collection[str] = ()) -> Run:

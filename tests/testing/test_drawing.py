@@ -19,9 +19,9 @@ def test_the_smallest_broken_case_is_returned() -> None:
         if len(set(case)) < len(case):
             raise Broken("two alike")
 
-    found = smallest_broken(st.lists(st.integers()), has_two_alike, 200)
-    assert found is not None
-    assert found[0] == [0, 0]
+    breach = smallest_broken(st.lists(st.integers()), has_two_alike, 200)
+    assert breach is not None
+    assert breach[0] == [0, 0]
 
 
 def test_a_case_that_breaks_only_once_is_returned_all_the_same() -> None:
@@ -32,9 +32,9 @@ def test_a_case_that_breaks_only_once_is_returned_all_the_same() -> None:
         if len(seen) == 5:
             raise Broken("once")
 
-    found = smallest_broken(st.integers(), breaks_once, 50)
-    assert found is not None
-    assert found[1].problem == "once"
+    breach = smallest_broken(st.integers(), breaks_once, 50)
+    assert breach is not None
+    assert breach[1].problem == "once"
 
 
 def test_the_same_cases_are_drawn_each_time() -> None:

@@ -123,9 +123,9 @@ class MeanOfMeans(dm.CombineFn[float, list[float], float]):
 
 @pytest.mark.parametrize("combine", [Difference(), MeanOfMeans()])
 def test_a_combiner_that_is_not_associative_is_found(combine: dm.CombineFn[Any, Any, Any]) -> None:
-    found = broken(lambda elements: elements | windowed(dm.Sessions(10)) | dm.CombinePerKey(combine))
-    assert found.law == "law 1, batch ≡ stream"
-    assert len(found.elements) <= 3
+    breach = broken(lambda elements: elements | windowed(dm.Sessions(10)) | dm.CombinePerKey(combine))
+    assert breach.law == "law 1, batch ≡ stream"
+    assert len(breach.elements) <= 3
 
 
 class FirstOfEachKey(dm.DoFn):
@@ -141,14 +141,14 @@ class FirstOfEachKey(dm.DoFn):
 
 
 def test_a_function_that_depends_on_the_order_of_arrival_is_found_and_the_input_is_the_smallest() -> None:
-    found = broken(
+    breach = broken(
         lambda elements: elements | dm.ParDo(FirstOfEachKey()) | windowed().accumulating() | dm.Sum.per_key()
     )
-    assert found.law == "law 1, batch ≡ stream"
-    assert [value[0] for value, _ in found.elements] == ["a", "a"]
-    assert not [step for step in found.script.steps if not hasattr(step, "elements")], "no watermark is needed"
-    assert (found.left[0][0], found.right[0][0]) == ("a", "a")
-    assert "Sum.PerKey" in str(found)
+    assert breach.law == "law 1, batch ≡ stream"
+    assert [value[0] for value, _ in breach.elements] == ["a", "a"]
+    assert not [step for step in breach.script.steps if not hasattr(step, "elements")], "no watermark is needed"
+    assert (breach.left[0][0], breach.right[0][0]) == ("a", "a")
+    assert "Sum.PerKey" in str(breach)
 
 
 class ByBundles(dm.DoFn):
@@ -166,16 +166,16 @@ class ByBundles(dm.DoFn):
 
 
 def test_a_function_that_depends_on_bundles_is_found() -> None:
-    found = broken(lambda elements: elements | dm.ParDo(ByBundles()) | windowed() | dm.Max.per_key())
-    assert found.law == "law 2, bundling"
-    assert len(found.elements) == 2
+    breach = broken(lambda elements: elements | dm.ParDo(ByBundles()) | windowed() | dm.Max.per_key())
+    assert breach.law == "law 2, bundling"
+    assert len(breach.elements) == 2
 
 
 @pytest.mark.parametrize("look", [time.time, random.random])
 def test_a_function_of_the_wall_clock_or_of_chance_is_found(look: Callable[[], float]) -> None:
-    found = broken(lambda elements: elements | dm.Map(lambda pair: (pair[0], look())) | windowed() | dm.Max.per_key())
-    assert found.law == "determinism"
-    assert len(found.elements) == 1
+    breach = broken(lambda elements: elements | dm.Map(lambda pair: (pair[0], look())) | windowed() | dm.Max.per_key())
+    assert breach.law == "determinism"
+    assert len(breach.elements) == 1
 
 
 @attrs.frozen
@@ -187,8 +187,8 @@ class AnyLength(dm.WindowFn):
 
 
 def test_a_window_function_that_is_not_deterministic_is_found() -> None:
-    found = broken(lambda elements: elements | windowed(AnyLength()) | dm.Sum.per_key())
-    assert found.law == "determinism"
+    breach = broken(lambda elements: elements | windowed(AnyLength()) | dm.Sum.per_key())
+    assert breach.law == "determinism"
 
 
 @attrs.frozen
@@ -206,24 +206,24 @@ class ForgetfulOnce(dm.Trigger):
 
 
 def test_a_trigger_whose_merge_loses_data_is_found() -> None:
-    found = broken(lambda elements: elements | windowed(dm.Sessions(10)).trigger(ForgetfulOnce()) | dm.Sum.per_key())
-    assert found.law == "law 5, conservation"
-    assert "may_finish" in found.problem
-    assert len(found.elements) == 2
+    breach = broken(lambda elements: elements | windowed(dm.Sessions(10)).trigger(ForgetfulOnce()) | dm.Sum.per_key())
+    assert breach.law == "law 5, conservation"
+    assert "may_finish" in breach.problem
+    assert len(breach.elements) == 2
 
 
 def test_accumulating_before_another_grouping_counts_twice_which_is_found() -> None:
     def doubly(elements: Any) -> Any:
         return elements | windowed().accumulating() | dm.Sum.per_key() | "again" >> dm.Sum.per_key()
 
-    found = broken(doubly)
-    assert "'again'" in found.problem
+    breach = broken(doubly)
+    assert "'again'" in breach.problem
 
 
 def test_an_element_that_the_pipeline_cannot_take_is_found() -> None:
-    found = broken(lambda elements: elements | dm.Map(lambda pair: (pair[0], 1 / (pair[1] - 7))) | dm.Sum.per_key())
-    assert found.law == "running on every input"
-    assert found.elements[-1][0] == ("a", 7)
+    breach = broken(lambda elements: elements | dm.Map(lambda pair: (pair[0], 1 / (pair[1] - 7))) | dm.Sum.per_key())
+    assert breach.law == "running on every input"
+    assert breach.elements[-1][0] == ("a", 7)
 
 
 # What it says --------------------------------------------------------------------------------------------------------
@@ -231,11 +231,11 @@ def test_an_element_that_the_pipeline_cannot_take_is_found() -> None:
 
 def test_the_input_can_be_pasted_and_shows_the_same() -> None:
     windowing = windowed()
-    found = broken(lambda elements: elements | windowing | dm.CombinePerKey(Difference()))
+    breach = broken(lambda elements: elements | windowing | dm.CombinePerKey(Difference()))
     names: dict[str, Any] = {"TestStream": TestStream, "dm": dm}
-    exec(script_text(found.script), names)
-    assert names["script"].steps == found.script.steps
-    assert script_text(found.script).splitlines()[1].strip() in str(found)
+    exec(script_text(breach.script), names)
+    assert names["script"].steps == breach.script.steps
+    assert script_text(breach.script).splitlines()[1].strip() in str(breach)
     assert run_script(names["script"], windowing, Difference())
 
 

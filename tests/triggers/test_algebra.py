@@ -61,12 +61,12 @@ class Blind(Play):
 
 def firings(trigger: dm.Trigger, steps: Sequence[str]) -> list[tuple[int, Outcome, bool]]:
     """Return the number of each step that fires, what it did, and whether the tree was finished then."""
-    play, found = Blind(trigger), []
+    play, outcomes = Blind(trigger), []
     for number, step in enumerate(steps):
         play.play(step)
-        found += [(number, outcome, play.finished) for _, outcome in play.fired]
+        outcomes += [(number, outcome, play.finished) for _, outcome in play.fired]
         play.fired.clear()
-    return found
+    return outcomes
 
 
 def same(one: dm.Trigger, other: dm.Trigger, steps: Sequence[str]) -> None:
@@ -117,18 +117,18 @@ def test_repeat_count_is_a_sequence_of_as_many(steps: list[str], n: int, times: 
 @given(TREES, scripts())
 def test_a_tree_that_says_it_cannot_finish_or_fire_before_expiry_does_not(tree: dm.Trigger, steps: list[str]) -> None:
     kept = list(itertools.takewhile(lambda step: not step.startswith("w ") or float(step[2:]) < 10, steps))
-    found = firings(tree, kept)
+    outcomes = firings(tree, kept)
     if not tree.may_finish(allowed_lateness=dm.duration(0)):
-        assert not any(finished for _, _, finished in found)
+        assert not any(finished for _, _, finished in outcomes)
     if not tree.may_fire(allowed_lateness=dm.duration(0)):
-        assert found == []
+        assert outcomes == []
 
 
 @given(TREES, scripts())
 def test_nothing_fires_after_the_tree_has_finished(tree: dm.Trigger, steps: list[str]) -> None:
-    found = firings(tree, steps)
-    finished = [number for number, _, finished in found if finished]
-    assert not finished or not [number for number, _, _ in found if number > finished[0]]
+    outcomes = firings(tree, steps)
+    finished = [number for number, _, finished in outcomes if finished]
+    assert not finished or not [number for number, _, _ in outcomes if number > finished[0]]
 
 
 @given(TREES, scripts(), st.integers(0, 14))
@@ -146,13 +146,13 @@ def test_a_state_that_has_been_stored_and_loaded_goes_on_the_same(tree: dm.Trigg
 
 @given(TREES, scripts())
 def test_skipping_elements_that_nothing_notices_changes_nothing(tree: dm.Trigger, steps: list[str]) -> None:
-    attentive, found = Blind(tree), []
+    attentive, outcomes = Blind(tree), []
     for number, step in enumerate(steps):
         attentive.state.quiet = False
         attentive.play(step)
-        found += [(number, outcome, attentive.finished) for _, outcome in attentive.fired]
+        outcomes += [(number, outcome, attentive.finished) for _, outcome in attentive.fired]
         attentive.fired.clear()
-    assert found == firings(tree, steps)
+    assert outcomes == firings(tree, steps)
 
 
 # Merging.

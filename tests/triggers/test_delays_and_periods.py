@@ -110,11 +110,11 @@ def seconds(text: str) -> float:
 
 def daily(first: str) -> float:
     """Return when a trigger at eight in New York fires for an element that is seen at some time."""
-    found = deadlines(
+    following = deadlines(
         dm.AtPeriod("1 day", reference="1970-01-01T08:00", timezone=NEW_YORK), f"p {seconds(first)}, e 1@1, p 9e9"
     )
-    assert found[0] is not None
-    return found[0]
+    assert following[0] is not None
+    return following[0]
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_without_a_zone_a_day_has_24_hours_of_utc() -> None:
 def after(text: str, period: str, reference: str, zone: str = NEW_YORK) -> str:
     """Return the next time of a calendar's period, as it shows there."""
     at = round(seconds(text) * 1e6)
-    found = local_times.next_time(at, local_times.instant(reference, zone), local_times.period(period), zone)
-    return pendulum.from_timestamp(found // 1_000_000, tz=zone).isoformat()
+    following = local_times.next_time(at, local_times.instant(reference, zone), local_times.period(period), zone)
+    return pendulum.from_timestamp(following // 1_000_000, tz=zone).isoformat()
 
 
 def test_a_time_that_a_change_of_the_clocks_skips_comes_as_much_later() -> None:
@@ -187,11 +187,11 @@ def test_the_next_time_is_the_least_of_the_times_that_is_not_before(
     at: int, reference: int, period: str, zone: str
 ) -> None:
     length = local_times.period(period)
-    found = local_times.next_time(at, reference, length, zone)
-    assert found >= at
-    assert local_times.next_time(found, reference, length, zone) == found
-    between = (at + found) // 2
-    assert local_times.next_time(between, reference, length, zone) == found
+    following = local_times.next_time(at, reference, length, zone)
+    assert following >= at
+    assert local_times.next_time(following, reference, length, zone) == following
+    between = (at + following) // 2
+    assert local_times.next_time(between, reference, length, zone) == following
 
 
 @given(MICROS, MICROS, PERIODS, ZONES)
@@ -201,12 +201,12 @@ def test_the_local_time_of_calendar_periods_is_the_references_but_where_it_is_sk
     length = local_times.period(period)
     if not isinstance(length, local_times.Months) and length % dm.duration("1 day"):
         return
-    found = local_times.next_time(at, reference, length, zone)
-    shown, wanted = local_times.local(found, zone)[11:], local_times.local(reference, zone)[11:]
+    following = local_times.next_time(at, reference, length, zone)
+    shown, wanted = local_times.local(following, zone)[11:], local_times.local(reference, zone)[11:]
     if shown[:8] != wanted[:8]:
         # It was skipped: just before it the zone's clock showed less than the wanted time.
-        day = local_times.local(found, zone)[:11]
-        assert local_times.instant(day + wanted[:8], zone) == found - found % 1_000_000 or shown > wanted
+        day = local_times.local(following, zone)[:11]
+        assert local_times.instant(day + wanted[:8], zone) == following - following % 1_000_000 or shown > wanted
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,8 @@ def test_numbered_elements_are_in_the_same_windows_in_any_order(order: tuple[int
         pairs = numbers | dm.Map(lambda number: ("k", number)) | dm.Window.into(dm.SlidingWindows(size=2, period=1))
         _ = pairs | dm.ToList.per_key() | "lists" >> dm.io.Collect()
     assert p.result is not None
-    found = {int(record.window.start) // 1_000_000: sorted(record.value[1]) for record in p.result.collected("lists")}
-    assert found == {-1: [0], 0: [0, 1], 1: [1, 2], 2: [2, 3], 3: [3]}
+    lists = {int(record.window.start) // 1_000_000: sorted(record.value[1]) for record in p.result.collected("lists")}
+    assert lists == {-1: [0], 0: [0, 1], 1: [1, 2], 2: [2, 3], 3: [3]}
 
 
 def test_a_sum_of_the_last_goes_out_at_every_second_arrival(page: dict[str, Any]) -> None:

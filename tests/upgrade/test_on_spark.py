@@ -55,9 +55,9 @@ def test_a_run_goes_on_with_another_number_of_shards_pane_for_pane(
     assert first.state is dm.RunnerState.STOPPED
     before = content(old)
     assert main(["upgrade", str(old), str(new)]) == 0
-    told = capsys.readouterr().out
-    assert "sums: 7 keys" in told
-    assert "checkpoint=" in told
+    printed = capsys.readouterr().out
+    assert "sums: 7 keys" in printed
+    assert "checkpoint=" in printed
     assert content(old) == before
     second = run(streaming(spark, new, shards=3), build)
     assert second.state is dm.RunnerState.DONE

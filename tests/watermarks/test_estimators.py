@@ -23,8 +23,8 @@ def records(*given: tuple[int, int, str] | tuple[int, int, str, bool]) -> list[R
 
 def low(source: Rows, *given: tuple[int, int, str] | tuple[int, int, str, bool]) -> list[int]:
     """Return the low watermark after each tick."""
-    found = course(source, [[records(*given)]])
-    return [found[tick][0] for tick in sorted(found)]
+    actual = course(source, [[records(*given)]])
+    return [actual[tick][0] for tick in sorted(actual)]
 
 
 def test_monotonic_is_where_the_greatest_event_time_is() -> None:
@@ -100,16 +100,16 @@ def test_the_percentile_of_one_origin_is_that_of_its_skew() -> None:
 
 def test_adaptive_lateness_says_nothing_before_it_can_know() -> None:
     given = [Record(tick, tick, "a") for tick in range(30)]
-    found = course(Rows(dm.AdaptiveLateness(0.1)), [[given]])
-    assert [tick for tick in range(30) if found[tick][0] == NOTHING] == list(range(10))
+    actual = course(Rows(dm.AdaptiveLateness(0.1)), [[given]])
+    assert [tick for tick in range(30) if actual[tick][0] == NOTHING] == list(range(10))
 
 
 @pytest.mark.parametrize("fraction", [0.05, 0.01])
 def test_adaptive_lateness_lets_about_that_fraction_be_late(fraction: float) -> None:
     chance = random.Random(7)
     given = [Record(tick, tick * 100 - int(chance.expovariate(1 / 5_000)), "a") for tick in range(20_000)]
-    found = course(Rows(dm.AdaptiveLateness(fraction)), [[given]])
-    late = sum(record.time < found[record.tick - 1][0] for record in given[10_000:])
+    actual = course(Rows(dm.AdaptiveLateness(fraction)), [[given]])
+    late = sum(record.time < actual[record.tick - 1][0] for record in given[10_000:])
     assert fraction / 1.5 < late / 10_000 < fraction * 1.5
 
 

@@ -34,8 +34,8 @@ def test_neither_the_order_within_a_tick_nor_the_cuts_change_the_watermark(
 
 @given(sources, observed.records())
 def test_every_percentile_is_monotone_and_none_is_behind_a_higher_one(source: Rows, records: list[Record]) -> None:
-    found = course(source, [[records]], PERCENTILES)
-    ordered = [found[tick] for tick in sorted(found)]
+    reached = course(source, [[records]], PERCENTILES)
+    ordered = [reached[tick] for tick in sorted(reached)]
     for before, after in itertools.pairwise(ordered):
         assert all(map(int.__le__, before, after))
     for low, *high in ordered:

@@ -47,8 +47,8 @@ def test_percentiles_travel_through_every_stage() -> None:
     _ = sums | dm.Window.trigger(trigger) | "second" >> dm.Max.per_key() | "kept" >> dm.io.Collect()
     result = pipeline.run()
     result.wait_until_finish()
-    found = [(pane.value, pane.info.timing.name) for pane in panes_of(result.collected("kept"))]
-    assert found == [(5, "EARLY"), (7, "ON_TIME")]
+    emitted = [(pane.value, pane.info.timing.name) for pane in panes_of(result.collected("kept"))]
+    assert emitted == [(5, "EARLY"), (7, "ON_TIME")]
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,11 @@ def test_a_run_stops_reading_when_95_percent_of_the_files_are_done(tmp_path: Pat
     twenty(tmp_path / "in", straggler=3_000)
     build = summed(tmp_path / "in", WHOLE, processing_time=clock, watermark_origin="file")
     streamed = Streamed(build, tmp_path, rows=60).finish()
-    found = panes(streamed)
-    assert [timing for _, timing, _ in found] == ["EARLY"]
+    emitted = panes(streamed)
+    assert [timing for _, timing, _ in emitted] == ["EARLY"]
     assert streamed.metrics()["rows"]["elements_out"] < 1_000
     if clock:  # the replay clock says what had come by then, however it is cut
-        assert found == panes(run(dm.LocalRunner(), build))
+        assert emitted == panes(run(dm.LocalRunner(), build))
 
 
 def far_apart(folder: Path) -> None:

@@ -26,7 +26,7 @@ def bucket_counts(history: History) -> dict[str, Counter[int]]:
 
 def anomalies(scenario: Scenario, history: History) -> list[Anomaly]:
     """Learn and detect, second by second."""
-    found = []
+    reports = []
     for query, counts in bucket_counts(history).items():
         seconds = range(min(counts), max(counts) + 1)
         rates = forecasts(scenario, [(second, counts[second]) for second in seconds])
@@ -36,9 +36,9 @@ def anomalies(scenario: Scenario, history: History) -> list[Anomaly]:
                 expected = expected_in(second, rates, scenario.calendar)
                 evidence = Run() if expected is None else evidence.after(second, counts[second], expected, factor)
                 if evidence.score >= ENOUGH and not told:
-                    found.append(evidence.anomaly(query, kind, second))
+                    reports.append(evidence.anomaly(query, kind, second))
                 told = evidence.since is not None and (told or evidence.score >= ENOUGH)
-    return found
+    return reports
 
 
 def forecasts(scenario: Scenario, buckets: list[tuple[int, int]]) -> dict[int, float]:

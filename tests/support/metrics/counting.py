@@ -85,7 +85,7 @@ def by_hand(numbers: list[int], panes: list[Any]) -> dict[str, dict[str, int]]:
 
 def counted(report: dm.metrics.RunReport) -> dict[str, dict[str, int]]:
     """Return what they are; how many bundles there were is the runner's affair."""
-    found = {label: Counter(transform.user.counters) for label, transform in report.transforms.items()}
-    for counts in found.values():
+    by_label = {label: Counter(transform.user.counters) for label, transform in report.transforms.items()}
+    for counts in by_label.values():
         counts.pop("bundles", None)
-    return {label: dict(counts) for label, counts in found.items() if counts}
+    return {label: dict(counts) for label, counts in by_label.items() if counts}

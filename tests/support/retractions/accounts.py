@@ -43,9 +43,9 @@ class Account:
 
     def by_window(self) -> dict[tuple[Any, Any], Any]:
         """Return the value of each key and window, of which there is one."""
-        found = {(record.value[0], record.window): record.value[1] for record in self.standing}
-        assert len(found) == len(self.standing), f"a window has several values: {self.standing}"
-        return found
+        entries = {(record.value[0], record.window): record.value[1] for record in self.standing}
+        assert len(entries) == len(self.standing), f"a window has several values: {self.standing}"
+        return entries
 
 
 def _same(before: Record, record: Record) -> bool:
@@ -65,8 +65,8 @@ def net(records: Iterable[Record]) -> list[Any]:
 def instants(*sinks: Sequence[Record]) -> Iterator[tuple[Account, ...]]:
     """Yield what stands in each sink after each instant in which one of them received something."""
     accounts = tuple(Account() for _ in sinks)
-    found = [(record.order[:2], place, record) for place, records in enumerate(sinks) for record in records]
-    for _, some in itertools.groupby(sorted(found, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
+    entries = [(record.order[:2], place, record) for place, records in enumerate(sinks) for record in records]
+    for _, some in itertools.groupby(sorted(entries, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
         for _, place, record in some:
             accounts[place].book([record])
         yield accounts

@@ -63,9 +63,9 @@ def _apart(pair: tuple[str, int], window: Any) -> Any:
 
 def told(result: Callable[[str], Any], name: str = "") -> dict[str, list[Any]]:
     """Return what the sinks received; of dead letters what does not name lines of code."""
-    found = {label: seen(result(f"{name}{label}")) for label in KEPT_SINKS}
-    found["dead"] = [(entry[0].element, entry[0].reason, *entry[1:]) for entry in found["dead"]]
-    return found
+    outputs = {label: seen(result(f"{name}{label}")) for label in KEPT_SINKS}
+    outputs["dead"] = [(entry[0].element, entry[0].reason, *entry[1:]) for entry in outputs["dead"]]
+    return outputs
 
 
 def drawn_and_grouped(
@@ -90,8 +90,8 @@ def balanced(sums: list[Record], drawn: list[Record], lists: list[Record]) -> No
         assert Counter((pair, window) for (pair, _), window in names) == Counter(
             (record.value, record.window) for record in said.standing
         )
-        found = [entry for record in listed.standing for entry in record.value[1]]
-        assert Counter(found) == Counter(entry for entry, _ in names)
+        outputs = [entry for record in listed.standing for entry in record.value[1]]
+        assert Counter(outputs) == Counter(entry for entry, _ in names)
 
 
 AT_ONCE = UNMERGED.map(lambda strategy: attrs.evolve(strategy, trigger=dm.Repeatedly(AtEachChange())))
