@@ -11,6 +11,7 @@ from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.weak import check_weak
 from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.support import BATCH, STREAMING
+from dataflow_model.runners.spark.worker_python import quick_workers
 from dataflow_model.time import DurationLike, duration
 
 if TYPE_CHECKING:
@@ -133,10 +134,12 @@ class SparkRunner:
         if self.mode == "batch":
             from dataflow_model.runners.spark import batch
 
-            return batch.start(self, cut_into_stages(plan))
+            with quick_workers(self.spark):
+                return batch.start(self, cut_into_stages(plan))
         from dataflow_model.runners.spark import streaming  # a PySpark that supports only batch cannot import it
 
-        return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
+        with quick_workers(self.spark):
+            return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
 
     def shards(self) -> int:
         """Return the number of shards of a new run."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from dataflow_model.runners.spark.failures import log_file
 from dataflow_model.runners.spark.installation import check_pyspark
+from dataflow_model.runners.spark.worker_python import quick_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +26,9 @@ STREAM_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
 """The settings with which a stream's state is written and read."""
+
+_QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options for short jobs: thorough compilation takes more of the processor than it saves."""
 
 
 @contextlib.contextmanager
@@ -46,6 +50,10 @@ def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | None = None) -> SparkSession:
     """Return a Spark session in this process, with one shuffle partition per core.
 
+    It is set up for jobs of seconds to minutes: the JVM compiles quickly rather than thoroughly, and workers start
+    quickly. For hours of work in the JVM, such as large queries of Spark's own, build a session yourself, or pass
+    `-XX:TieredStopAtLevel=4` in `spark.driver.extraJavaOptions`.
+
     Args:
         app_name: the name of the application.
         cores: the number of threads that run tasks.
@@ -62,7 +70,7 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
     check_pyspark()
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers use the python3 on the PATH
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers use the python3 on the PATH
     builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(app_name)
@@ -75,9 +83,9 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
         .config("spark.sql.streaming.metricsEnabled", "false")
         .config("spark.log.level", "ERROR")
     )
-    if log is None:
-        builder = builder.config("spark.driver.defaultJavaOptions", _short_errors())
-    with _standard_error_to(log):
+    options = _QUICK_JVM if log is not None else f"{_QUICK_JVM} {_short_errors()}"
+    builder = builder.config("spark.driver.defaultJavaOptions", options)
+    with _standard_error_to(log), _variable("PYSPARK_PYTHON", quick_python(python)):
         return builder.getOrCreate()
 
 
@@ -85,6 +93,17 @@ def _short_errors() -> str:
     """Return JVM options that log an error in one line, and its stack to a file."""
     settings = pathlib.Path(__file__).with_name("log4j2.properties").as_uri()
     return f'-Dlog4j2.configurationFile="{settings}" -Ddataflow_model.log="{log_file()}"'
+
+
+@contextlib.contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable in the `with` block, for the processes started there, and restore it afterwards."""
+    before = os.environ[name]
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ[name] = before
 
 
 @contextlib.contextmanager

@@ -1,0 +1,95 @@
+"""A quick start for Python workers: PySpark is imported from where it is installed, which has its bytecode.
+
+Spark puts a zip of PySpark first on the path of each Python process that it starts. Python keeps no bytecode of what it
+imports from a zip, so each of these processes would compile PySpark again, which takes longer than all other imports.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["quick_python", "quick_workers"]
+
+_LAUNCHER: Final = r"""#!/bin/sh
+# Start Python without the archives that Spark puts on its path: PySpark and Py4J are installed.
+set -f
+path=
+IFS=:
+for place in $PYTHONPATH; do
+    case $place in
+    */python/lib/pyspark.zip | */python/lib/py4j-*-src.zip | */jars/spark-core_*.jar) ;;
+    *) path=${path:+$path:}$place ;;
+    esac
+done
+PYTHONPATH=$path exec %s "$@"
+"""
+
+
+def quick_python(executable: str) -> str:
+    """Return a program that starts a Python for workers, quickly where PySpark is installed beside this process.
+
+    Args:
+        executable: the name or path of the Python to start.
+
+    Returns:
+        The path of a script in a temporary folder, which exists until this process ends; `executable` itself if it is
+        another Python than this one, if PySpark is not in its folder of packages, or if scripts cannot be run.
+
+    Example:
+        >>> quick_python("/usr/bin/another-python")
+        '/usr/bin/another-python'
+    """
+    path = shutil.which(executable)
+    if os.name != "posix" or path != sys.executable or not all(map(_is_installed, ("pyspark", "py4j"))):
+        return executable
+    return _launcher(path) or executable
+
+
+@contextlib.contextmanager
+def quick_workers(spark: SparkSession) -> Iterator[None]:
+    """Start the workers of functions that are handed to a session in the `with` block quickly, if it is local."""
+    context: Any = getattr(spark, "sparkContext", None)  # a session of Spark Connect has none
+    if context is None or not str(context.master).startswith("local[") or not isinstance(context.pythonExec, str):
+        yield
+        return
+    before = context.pythonExec
+    context.pythonExec = quick_python(before)
+    try:
+        yield
+    finally:
+        context.pythonExec = before
+
+
+def _is_installed(package: str) -> bool:
+    """Return whether a package is imported from the folder in which this Python installs packages."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return False
+    return Path(spec.origin).parents[1] in {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+
+
+@functools.cache
+def _launcher(python: str) -> str | None:
+    """Write the script that starts a Python; return its path, or `None` if the folder's files cannot be run."""
+    folder = tempfile.mkdtemp(prefix="dataflow_model-python-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = Path(folder, "python")
+    script.write_text(_LAUNCHER % shlex.quote(python), encoding="utf-8")
+    script.chmod(0o700)
+    return str(script) if os.access(script, os.X_OK) else None

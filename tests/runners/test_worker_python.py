@@ -1,0 +1,92 @@
+"""The Python that Spark's workers run, without Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dataflow_model.runners.spark import worker_python
+from dataflow_model.runners.spark.worker_python import quick_python, quick_workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOME = "/opt/spark"
+ARCHIVES = [
+    f"{HOME}/python/lib/pyspark.zip",
+    f"{HOME}/python/lib/py4j-0.10.9.9-src.zip",
+    f"{HOME}/jars/spark-core_2.13-4.3.0.jar",
+]
+
+
+def path_seen_by(python: str, *places: str) -> list[str]:
+    """Return the path of a Python that is started as Spark starts workers."""
+    run = subprocess.run(
+        [python, "-c", "import os, sys; print(os.environ['PYTHONPATH']); print(sys.executable)"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    path, executable = run.stdout.split("\n")[:2]
+    assert executable == sys.executable
+    return path.split(os.pathsep) if path else []
+
+
+def test_workers_import_pyspark_from_where_it_is_installed_and_everything_else_from_the_same_places() -> None:
+    python = quick_python(sys.executable)
+    assert python != sys.executable
+    assert path_seen_by(python, *ARCHIVES, "/my jobs", "/a*b", "/jobs/pyspark.zip") == [
+        "/my jobs",
+        "/a*b",
+        "/jobs/pyspark.zip",
+    ]
+    assert path_seen_by(python, *ARCHIVES) == []
+
+
+def test_a_python_in_a_folder_with_spaces_and_quotes_is_started(tmp_path: Path) -> None:
+    folder = tmp_path / "it's a folder"
+    folder.mkdir()
+    link = folder / "python"
+    link.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    link.chmod(0o700)
+    launcher = worker_python._launcher(str(link))
+    assert launcher is not None
+    assert path_seen_by(launcher, *ARCHIVES, "/jobs") == ["/jobs"]
+
+
+def test_another_python_than_the_drivers_is_started_as_it_is(tmp_path: Path) -> None:
+    other = tmp_path / "python3"
+    other.symlink_to(sys.executable)
+    assert quick_python(str(other)) == str(other)
+    assert quick_python("no-such-python") == "no-such-python"
+
+
+def test_pyspark_that_is_not_installed_is_imported_from_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "py4j").mkdir()
+    (tmp_path / "py4j" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "py4j", raising=False)
+    assert quick_python(sys.executable) == sys.executable
+
+
+@pytest.mark.parametrize(("master", "is_quick"), [("local[2]", True), ("local-cluster[2,1,1024]", False)])
+def test_only_functions_of_a_run_in_a_local_session_start_workers_that_way(master: str, *, is_quick: bool) -> None:
+    context = SimpleNamespace(master=master, pythonExec=sys.executable)
+    spark: Any = SimpleNamespace(sparkContext=context)
+    with quick_workers(spark):
+        assert (context.pythonExec != sys.executable) == is_quick
+    assert context.pythonExec == sys.executable
+
+
+def test_a_session_of_spark_connect_is_left_alone() -> None:
+    spark: Any = object()
+    with quick_workers(spark):
+        pass
