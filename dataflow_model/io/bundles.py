@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io.schemas import full_schema
 from dataflow_model.io.shapes import fit, infer_schema
-from dataflow_model.plan.sinks import DataFrameSink, MessageSink, TabularSink
+from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

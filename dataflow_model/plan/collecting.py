@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.message_sinks import TabularSink
 from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.sinks import TabularSink
 from dataflow_model.values.tables import Table
 
 if TYPE_CHECKING:

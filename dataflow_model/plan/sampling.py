@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import Read, Ref, Write
-from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.sources import ColumnSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator

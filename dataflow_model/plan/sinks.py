@@ -13,7 +13,6 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.record_tables import html_of_records
 from dataflow_model.time import EventTime, ProcessingTime, format_instant
-from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,19 +20,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dataflow_model.plan.record_columns import KeptRecords
     from dataflow_model.values import PaneInfo, Window
 
 __all__ = [
-    "CollectSink",
-    "DataFrameSink",
     "Fence",
-    "MessageSink",
     "PaneColumns",
     "Record",
     "Records",
     "Sink",
     "SinkWriter",
-    "TabularSink",
     "columns_of",
     "values_of",
 ]
@@ -325,6 +321,14 @@ class Sink(abc.ABC):
         del messages
         return []
 
+    def count_records(self, messages: Sequence[bytes]) -> int:
+        """Return the number of `records`."""
+        return len(self.records(messages))
+
+    def kept(self, messages: Sequence[bytes]) -> Sequence[Record | KeptRecords]:
+        """Return the `records` in the form in which the runner keeps them, in any order."""
+        return self.records(messages)
+
     @abc.abstractmethod
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Publish the output of the tasks."""
@@ -332,86 +336,3 @@ class Sink(abc.ABC):
     @abc.abstractmethod
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Remove the output of the tasks."""
-
-
-class _MessageWriter(SinkWriter):
-    """Keeps the records and puts them into the message."""
-
-    def __init__(self) -> None:
-        self._records: list[Record] = []
-
-    @property
-    def kept(self) -> Sequence[Record]:
-        return self._records
-
-    def write(self, records: Sequence[Record]) -> None:
-        self._records.extend(records)
-
-    def close(self) -> bytes:
-        return dump(self._records) if self._records else b""
-
-    def abort(self) -> None:
-        self._records.clear()
-
-
-class MessageSink(Sink):
-    """A sink whose records are sent to the driver in the commit messages, for results that fit in its memory."""
-
-    def check(self) -> None:
-        """Do nothing, since there is no place to write to."""
-
-    def open(self, commit_id: str, task_id: str) -> SinkWriter:
-        """Return a writer that keeps the records."""
-        del commit_id, task_id
-        return _MessageWriter()
-
-    def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Do nothing; the runner takes `records(messages)`."""
-
-    def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Do nothing, since nothing is written outside the messages."""
-
-    def records(self, messages: Sequence[bytes]) -> list[Record]:
-        """Return the records of one commit in emission order.
-
-        Example:
-            >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-            >>> sink = CollectSink()
-            >>> writer = sink.open("0", "0")
-            >>> writer.write([Record(n, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(n,)) for n in (2, 1)])
-            >>> [record.value for record in sink.records([writer.close()])]
-            [1, 2]
-        """
-        records: list[Record] = []
-        for message in messages:
-            if message:
-                records.extend(load(message))
-        records.sort(key=lambda record: record.order)
-        return records
-
-
-class TabularSink(MessageSink):
-    """A sink whose records the runner keeps and which can convert them to columns."""
-
-    keeps_records: ClassVar[bool] = True
-
-    @abc.abstractmethod
-    def table(self, records: Sequence[Record]) -> pa.Table:
-        """Return records as columns.
-
-        Raises:
-            SinkError: if a record does not fit the schema.
-        """
-
-
-@attrs.frozen
-class CollectSink(MessageSink):
-    """Keeps records for `PipelineResult.collected`; the sink of `io.Collect` also returns them as a table."""
-
-    keeps_records: ClassVar[bool] = True
-
-
-class DataFrameSink(TabularSink):
-    """The sink of `io.ToDataFrame`, which returns the records of a bounded run as a DataFrame."""
-
-    feature: ClassVar[Feature] = Feature.DATAFRAME_OUTPUT

@@ -12,8 +12,9 @@ import attrs
 from dataflow_model.display import Board, Count, html_table
 from dataflow_model.errors import LOG
 from dataflow_model.plan.collecting import check_collected, table_of_collected
+from dataflow_model.plan.message_sinks import TabularSink
 from dataflow_model.plan.runner import RunnerState, is_observed
-from dataflow_model.plan.sinks import Records, TabularSink
+from dataflow_model.plan.sinks import Records
 from dataflow_model.runners.progress import live_progress, progress_board
 from dataflow_model.runners.run_log import RunLog
 

@@ -11,9 +11,9 @@ from dataflow_model.errors import InvalidType
 from dataflow_model.io import Collect
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Write
 from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.strategy import AccumulationMode
 from dataflow_model.transforms import PCollection, Pipeline
 from dataflow_model.triggers import Never

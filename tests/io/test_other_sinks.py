@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt  # noqa: TC003 - the hints are looked at
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import pyarrow as pa
 import pytest
@@ -11,9 +11,16 @@ import pytest
 from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io import ForeachBundle, schema_from_type
 from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
-from dataflow_model.plan.sinks import CollectSink, MessageSink, Record
+from dataflow_model.plan.message_sinks import CollectSink, MessageSink
+from dataflow_model.plan.sinks import Record
+from dataflow_model.runners.sharded.checkpoint.durable import seal
+from dataflow_model.runners.sharded.publishing import read_collected
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+from dataflow_model.values.pickles import dump
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def messages(sink: MessageSink, *tasks: dict[int, Any]) -> list[bytes]:
@@ -28,6 +35,36 @@ def messages(sink: MessageSink, *tasks: dict[int, Any]) -> list[bytes]:
 def test_collect_gives_the_records_of_all_tasks_in_emission_order() -> None:
     sink = CollectSink()
     assert [record.value for record in sink.records(messages(sink, {3: "c", 1: "a"}, {}, {2: "b"}))] == ["a", "b", "c"]
+
+
+class Unreadable:
+    """Cannot be unpickled."""
+
+    def __reduce__(self) -> Any:
+        return int, ("not a number",)
+
+
+def test_a_commit_counts_and_keeps_records_without_loading_them(tmp_path: Path) -> None:
+    sink = CollectSink()
+    told = messages(sink, {1: "a", 2: Unreadable()}, {}, {3: "c"})
+    assert sink.count_records(told) == 3
+    (tmp_path / "collected" / "all").mkdir(parents=True)
+    (tmp_path / "collected" / "all" / "run-0.pickle").write_bytes(seal(sink.kept(told[1:])))
+    assert [record.value for record in read_collected(str(tmp_path), "all")] == ["c"]
+    with pytest.raises(ValueError, match="not a number"):
+        sink.records(told)
+
+
+def test_records_that_earlier_versions_left_in_messages_and_files_are_read(tmp_path: Path) -> None:
+    records = [Record(n, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(n,)) for n in (2, 1)]
+    sink = CollectSink()
+    assert sink.count_records([dump(records)]) == 2
+    assert [record.value for record in sink.records([dump(records), *messages(sink, {3: 3})])] == [1, 2, 3]
+    folder = tmp_path / "collected" / "all"
+    folder.mkdir(parents=True)
+    (folder / "run-0.pickle").write_bytes(seal(records))
+    (folder / "run-1.pickle").write_bytes(seal(sink.kept(messages(sink, {3: 3}))))
+    assert [record.value for record in read_collected(str(tmp_path), "all")] == [1, 2, 3]
 
 
 def test_foreach_bundle_calls_once_a_commit_with_values_and_commit_id() -> None:

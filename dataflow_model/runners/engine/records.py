@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.plan.record_columns import RecordColumns
 from dataflow_model.plan.sinks import PaneColumns, Record, columns_of, values_of
 from dataflow_model.runners.engine import lanes
 from dataflow_model.runners.engine.bundle import UpdateColumns, windows_apart
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
-from dataflow_model.runners.engine.lanes import Intervals, taken
+from dataflow_model.runners.engine.lanes import Intervals, array_of, taken
 from dataflow_model.runners.engine.order import at_instant
-from dataflow_model.time import EventTime, ProcessingTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import At
@@ -93,42 +95,38 @@ class BundleRecords(LazyRecords):
     def pane_columns(self) -> PaneColumns:
         """Return window and pane of each record, from columns where the bundle has them."""
         bundle = self._bundle
-        if isinstance(bundle.updates, UpdateColumns):
-            retractions = bundle.updates.retracted()
-        else:
-            retractions = np.zeros(len(bundle), np.bool_)
-            for row, update in bundle.updates.items():
-                retractions[row] = update.is_retraction
+        retractions = self._retractions()
         if isinstance(bundle.windows, Intervals) and isinstance(bundle.panes, PaneInfos):
             panes = bundle.panes
             return PaneColumns(bundle.windows.starts, bundle.windows.ends, panes.indexes, panes.timings(), retractions)
         return PaneColumns.of_panes([window for (window,) in bundle.windows], bundle.panes, retractions)
 
+    def record_columns(self) -> RecordColumns:
+        """Return the records' fields, each from the bundle's column."""
+        bundle = self._bundle
+        return RecordColumns(
+            self.values,
+            array_of(bundle.times),
+            [window for (window,) in bundle.windows],
+            list(bundle.panes),
+            self._retractions(),
+            [at_instant(at, order) for at, order in zip(self._instants, bundle.orders, strict=True)],
+            array_of(bundle.produced),
+        )
+
     def made(self) -> list[Record]:
         """Return a record for each element."""
+        return self.record_columns().records()
+
+    def _retractions(self) -> NDArray[np.bool_]:
+        """Return for each element whether it is a retraction."""
         bundle = self._bundle
-        columns = zip(
-            self.values,
-            bundle.times,
-            bundle.windows,
-            bundle.panes,
-            bundle.orders,
-            bundle.produced,
-            self._instants,
-            strict=True,
-        )
-        return [
-            Record(
-                value,
-                EventTime(time),
-                window,
-                pane,
-                bool(bundle.updates) and bundle.is_retraction(row),
-                at_instant(at, order),
-                ProcessingTime(produced),
-            )
-            for row, (value, time, (window,), pane, order, produced, at) in enumerate(columns)
-        ]
+        if isinstance(bundle.updates, UpdateColumns):
+            return bundle.updates.retracted()
+        retractions = np.zeros(len(bundle), np.bool_)
+        for row, update in bundle.updates.items():
+            retractions[row] = update.is_retraction
+        return retractions
 
 
 class JoinedRecords(LazyRecords):

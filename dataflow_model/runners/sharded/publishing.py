@@ -15,6 +15,7 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.metrics.collecting import collecting, enter, took
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.record_columns import KeptRecords
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.reporting import Measured
 from dataflow_model.runners.sharded.checkpoint.durable import (
@@ -236,11 +237,12 @@ class Publisher:
                 _fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
             published = [part.published[write.label] for part in pending if write.label in part.published]
             rows[write.label] = Counter(write.sink.counts([*messages, *published]))
-            records = write.sink.records(messages)
-            if records:
-                rows[write.label]["elements_in"] += len(records)
-            if records and write.sink.keeps_records:
-                _keep(self._collected(write.label), commit_id(self.program, batch), records, sync=self.syncs)
+            count = write.sink.count_records(messages)
+            if count:
+                rows[write.label]["elements_in"] += count
+            if count and write.sink.keeps_records:
+                kept = write.sink.kept(messages)
+                _keep(self._collected(write.label), commit_id(self.program, batch), kept, sync=self.syncs)
             self.program.fault.reach("while_publishing", batch)
         self.program.fault.reach("after_publishing", batch)
         for part in pending:
@@ -301,7 +303,8 @@ def read_collected(directory: str, label: str) -> list[Record]:
     """Return the kept records of a sink, in emission order."""
     records: list[Record] = []
     for path in sorted(_collected(directory, label).glob("*.pickle")):
-        records.extend(unseal(path.read_bytes(), repr(str(path))))
+        for kept in unseal(path.read_bytes(), repr(str(path))):
+            records += kept.records() if isinstance(kept, KeptRecords) else [kept]
     records.sort(key=lambda record: record.order)
     return records
 
@@ -366,9 +369,9 @@ def _collected(directory: str, label: str) -> pathlib.Path:
     return pathlib.Path(directory, "collected", quote(label, safe=""))
 
 
-def _keep(directory: pathlib.Path, commit_id: str, records: list[Record], *, sync: bool) -> None:
+def _keep(directory: pathlib.Path, commit_id: str, kept: Sequence[Record | KeptRecords], *, sync: bool) -> None:
     make_folder(directory)
-    write_file(directory / f"{commit_id}.pickle", seal(records), sync=sync)
+    write_file(directory / f"{commit_id}.pickle", seal(list(kept)), sync=sync)
 
 
 def _progress_after(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
+from dataflow_model.plan.message_sinks import DataFrameSink
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.sinks import DataFrameSink
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded.bound import bound_plan

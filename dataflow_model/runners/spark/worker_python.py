@@ -88,8 +88,14 @@ def _is_installed(package: str) -> bool:
 def _launcher(python: str) -> str | None:
     """Write the script that starts a Python; return its path, or `None` if the folder's files cannot be run."""
     folder = tempfile.mkdtemp(prefix="dataflow_model-python-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     script = Path(folder, "python")
     script.write_text(_LAUNCHER % shlex.quote(python), encoding="utf-8")
     script.chmod(0o700)
     return str(script) if os.access(script, os.X_OK) else None
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Remove a folder at the end of the process that made it, but not at the end of a fork of it."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

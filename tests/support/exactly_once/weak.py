@@ -9,7 +9,8 @@ import attrs
 import pyarrow.dataset as ds
 
 import dataflow_model as dm
-from dataflow_model.plan.sinks import MessageSink, Record, SinkWriter
+from dataflow_model.plan.message_sinks import MessageSink
+from dataflow_model.plan.sinks import Record, SinkWriter
 from dataflow_model.testing import TestStream
 from tests.support.exactly_once.databases import rows
 from tests.support.exactly_once.tables import PAIRS

@@ -13,8 +13,8 @@ from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.lifting import lifts
+from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
-from dataflow_model.plan.sinks import CollectSink
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, Size, chunks_of

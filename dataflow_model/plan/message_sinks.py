@@ -1,0 +1,118 @@
+"""Sinks whose records are in the messages of their tasks, for results that fit in the driver's memory."""
+
+from __future__ import annotations
+
+import abc
+import itertools
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from dataflow_model.plan.features import Feature
+from dataflow_model.plan.record_columns import KeptRecords, RecordColumns
+from dataflow_model.plan.sinks import Record, Sink, SinkWriter
+from dataflow_model.values.pickles import dump, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+__all__ = ["CollectSink", "DataFrameSink", "MessageSink", "TabularSink"]
+
+
+class _MessageWriter(SinkWriter):
+    """Keeps the records and puts them into the message."""
+
+    def __init__(self) -> None:
+        self._parts: list[RecordColumns] = []
+
+    @property
+    def kept(self) -> Sequence[Record]:
+        return list(itertools.chain.from_iterable(part.records() for part in self._parts))
+
+    def write(self, records: Sequence[Record]) -> None:
+        if len(records):
+            self._parts.append(RecordColumns.of(records))
+
+    def close(self) -> bytes:
+        return dump(KeptRecords.of(self._parts)) if self._parts else b""
+
+    def abort(self) -> None:
+        self._parts.clear()
+
+
+class MessageSink(Sink):
+    """A sink whose records are sent to the driver in the commit messages."""
+
+    def check(self) -> None:
+        """Do nothing, since there is no place to write to."""
+
+    def open(self, commit_id: str, task_id: str) -> SinkWriter:
+        """Return a writer that keeps the records."""
+        del commit_id, task_id
+        return _MessageWriter()
+
+    def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Do nothing; the runner takes `records(messages)`."""
+
+    def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
+        """Do nothing, since nothing is written outside the messages."""
+
+    def records(self, messages: Sequence[bytes]) -> list[Record]:
+        """Return the records of one commit in emission order.
+
+        Example:
+            >>> from dataflow_model.time import EventTime
+            >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+            >>> sink = CollectSink()
+            >>> writer = sink.open("0", "0")
+            >>> writer.write([Record(n, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(n,)) for n in (2, 1)])
+            >>> [record.value for record in sink.records([writer.close()])]
+            [1, 2]
+        """
+        records: list[Record] = []
+        for kept in self.kept(messages):
+            records += kept.records() if isinstance(kept, KeptRecords) else [kept]
+        records.sort(key=lambda record: record.order)
+        return records
+
+    def count_records(self, messages: Sequence[bytes]) -> int:
+        """Return the number of records, without loading them."""
+        return sum(kept.count if isinstance(kept, KeptRecords) else 1 for kept in self.kept(messages))
+
+    def kept(self, messages: Sequence[bytes]) -> list[Record | KeptRecords]:
+        """Return the records as the messages hold them."""
+        kept: list[Record | KeptRecords] = []
+        for message in filter(None, messages):
+            content: KeptRecords | list[Record] = load(message)
+            # Earlier versions pickled lists of records, which may be pending in the checkpoint of a stream in process.
+            kept += [content] if isinstance(content, KeptRecords) else content
+        return kept
+
+
+class TabularSink(MessageSink):
+    """A sink whose records the runner keeps and which can convert them to columns."""
+
+    keeps_records: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def table(self, records: Sequence[Record]) -> pa.Table:
+        """Return records as columns.
+
+        Raises:
+            SinkError: if a record does not fit the schema.
+        """
+
+
+@attrs.frozen
+class CollectSink(MessageSink):
+    """Keeps records for `PipelineResult.collected`; the sink of `io.Collect` also returns them as a table."""
+
+    keeps_records: ClassVar[bool] = True
+
+
+class DataFrameSink(TabularSink):
+    """The sink of `io.ToDataFrame`, which returns the records of a bounded run as a DataFrame."""
+
+    feature: ClassVar[Feature] = Feature.DATAFRAME_OUTPUT
