@@ -6,9 +6,9 @@ placeholders where a line passes a layer, order by the mean of the neighbours.
 
 from __future__ import annotations
 
+import html
 import itertools
 from typing import TYPE_CHECKING, Final
-from xml.sax.saxutils import escape
 
 import attrs
 
@@ -153,13 +153,13 @@ def _head(name: str, width: float, height: float) -> list[str]:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif" role="img">'
         ),
-        f"<title>{escape(name)}</title>",
+        f"<title>{_escaped(name)}</title>",
         (
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
             '<path d="M0,0 L8,4 L0,8 z" fill="#666"/></marker></defs>'
         ),
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        f'<text x="{_MARGIN:.0f}" y="22" font-size="14" font-weight="bold" fill="#333">{escape(name)}</text>',
+        f'<text x="{_MARGIN:.0f}" y="22" font-size="14" font-weight="bold" fill="#333">{_escaped(name)}</text>',
     ]
 
 
@@ -177,7 +177,7 @@ def _box(spot: _Spot) -> str:
         ),
         (
             f'<text x="{spot.x:.1f}" y="{lower:.1f}" font-size="13" text-anchor="middle" fill="#222">'
-            f"{escape(spot.box.label)}</text>"
+            f"{_escaped(spot.box.label)}</text>"
         ),
     ]
     if kind:
@@ -209,5 +209,10 @@ def _line(route: Sequence[_Spot], stream: str) -> str:
 def _name(spot: _Spot, stream: str) -> str:
     x, y = spot.x + spot.width / 2 + 6, spot.port(stream) - 5
     text = f'<text x="{x:.1f}" y="{y:.1f}" font-size="11" font-style="italic" '
-    halo = f'{text}stroke="#ffffff" stroke-width="3" fill="#ffffff">{escape(stream)}</text>'
-    return f'{halo}{text}fill="#444">{escape(stream)}</text>'
+    halo = f'{text}stroke="#ffffff" stroke-width="3" fill="#ffffff">{_escaped(stream)}</text>'
+    return f'{halo}{text}fill="#444">{_escaped(stream)}</text>'
+
+
+def _escaped(text: str) -> str:
+    # `xml.sax.saxutils.escape` does the same, but imports an HTTP client: a tenth of the package's import time.
+    return html.escape(text, quote=False)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Check = Callable[[Case, int], None]
 
-FAST = int(os.environ.get("CHAIN_CASES", "400"))
+FAST = int(os.environ.get("CHAIN_CASES", "350"))
 NIGHTLY = int(os.environ.get("CHAIN_NIGHTLY_CASES", "20000"))
 PARTS = 40
 
@@ -170,7 +170,7 @@ def test_so_do_twenty_thousand(part: int) -> None:
 
 @pytest.mark.parametrize(("checks", "make"), FOLDS)
 def test_what_chains_emit_folds_to_the_batch_answer(checks: Check, make: Callable[[Pick], Case]) -> None:
-    check_seeds(range(FAST // 10), checks, make)
+    check_seeds(range(FAST // 7), checks, make)
 
 
 @pytest.mark.slow
