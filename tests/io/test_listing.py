@@ -280,10 +280,9 @@ class Poller:
 
     def poll(self) -> dict[str, int]:
         """Return the changes; everything that was there counts as read."""
-        self.known = Followed(
-            rows=dict(self.known.totals),
-            **{name: getattr(self.known, name) for name in ("totals", "versions", "done", "passed")},
-        ).poll(self.source, 0)
+        self.known.rows = dict(self.known.totals)
+        self.known.complete()
+        self.known = self.known.poll(self.source, 0)
         return {**self.known.totals, **self.known.changes}
 
 
