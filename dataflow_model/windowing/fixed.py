@@ -83,7 +83,9 @@ class FixedWindows(WindowFn):
         if self.phase_shift:
             return None
         times, size = inside_many(event_times), int(self.size)
-        past = (times % size - int(self.offset)) % size  # in this order no step leaves int64
+        past = times % size
+        if self.offset:
+            past = (past - int(self.offset)) % size  # in this order no step leaves int64
         return None, minus(times, past), plus(times, size - past)
 
     def _phase(self, element: Any) -> int:

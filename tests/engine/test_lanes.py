@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import pickle
 from typing import TYPE_CHECKING, Any
@@ -93,11 +94,13 @@ def test_the_pickle_of_a_part_of_columns_holds_that_part_alone(kind: Any) -> Non
 @given(st.data())
 def test_lanes_and_lists_are_joined_as_lists_are(data: st.DataObject) -> None:
     kind = data.draw(st.integers(0, 7))
-    lane, other = data.draw(lanes(kind)), data.draw(lanes(kind) | lanes())
-    items, more = list(lane), list(other)
-    assert joined(lane, other) == items + more
-    assert joined(list(items), other) == joined(lane, list(more)) == items + more
+    lane, others = data.draw(lanes(kind)), data.draw(st.lists(lanes(kind) | lanes(), max_size=3))
+    items, further = list(lane), [list(other) for other in others]
+    everything = list(itertools.chain(items, *further))
+    assert joined(lane, *others) == everything
+    assert joined(list(items), *others) == joined(lane, *further) == everything
     assert lane == items
+    assert list(map(list, others)) == further
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), _SMALL, _SMALL), max_size=8), st.data())

@@ -112,19 +112,21 @@ class Bundle:
         own.orders.append(order)
         own.produced.append(produced)
 
-    def extend(self, other: Bundle) -> None:
-        """Add all elements of another bundle."""
+    def extend(self, *others: Bundle) -> None:
+        """Add all elements of other bundles."""
         before = len(self.values)
         updates = self.updates if isinstance(self.updates, dict) else dict(self.updates)  # columns cannot grow
-        updates.update(_behind(other.updates, before))
+        for other in others:
+            updates.update(_behind(other.updates, before))
+            self.percentiles.update(_behind(other.percentiles, before))
+            before += len(other.values)
         self.updates = updates
-        self.percentiles.update(_behind(other.percentiles, before))
-        self.values = joined(self.values, other.values)
-        self.times = joined(self.times, other.times)
-        self.windows = joined(self.windows, other.windows)
-        self.panes = joined(self.panes, other.panes)
-        self.orders = joined(self.orders, other.orders)
-        self.produced = joined(self.produced, other.produced)
+        self.values = joined(self.values, *(other.values for other in others))
+        self.times = joined(self.times, *(other.times for other in others))
+        self.windows = joined(self.windows, *(other.windows for other in others))
+        self.panes = joined(self.panes, *(other.panes for other in others))
+        self.orders = joined(self.orders, *(other.orders for other in others))
+        self.produced = joined(self.produced, *(other.produced for other in others))
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Bundle:
         """Return the elements at these places, in this order."""
@@ -178,12 +180,12 @@ class Bundle:
 
 def all_joined(bundles: Sequence[Bundle]) -> Bundle:
     """Return the elements of several bundles as one bundle; the first one is reused for it."""
-    joined = list(bundles) or [Bundle()]
-    while len(joined) > 1:  # in pairs, so that each column is copied only a logarithmic number of times
-        for bundle, more in zip(joined[::2], joined[1::2], strict=False):
-            bundle.extend(more)
-        joined = joined[::2]
-    return joined[0]
+    if not bundles:
+        return Bundle()
+    first, *others = bundles
+    if others:
+        first.extend(*others)
+    return first
 
 
 def windows_apart(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
@@ -59,9 +59,10 @@ class Lane(Sequence[T_co]):
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Lane[T_co]:
         """Return the items at these places, in this order."""
 
+    @classmethod
     @abc.abstractmethod
-    def joined(self, other: Lane[Any]) -> Lane[T_co] | None:
-        """Return its items followed by those of another lane; `None` if one lane cannot hold both."""
+    def joined(cls, lanes: Sequence[Self]) -> Lane[T_co] | None:
+        """Return the items of several lanes of this class as one lane; `None` if one lane cannot hold them."""
 
     @abc.abstractmethod
     def item(self, row: int) -> T_co:
@@ -123,10 +124,12 @@ class Repeated(Lane[T_co]):
         """Return the item, once for each place."""
         return Repeated(self.value, len(rows))
 
-    def joined(self, other: Lane[Any]) -> Lane[T_co] | None:
-        """Return the item, as often as in both lanes together."""
-        if isinstance(other, Repeated) and (other.value is self.value or other.value == self.value):
-            return Repeated(self.value, self._count + len(other))
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> Lane[T_co] | None:
+        """Return the item, as often as in all lanes together; `None` if their items differ."""
+        value = lanes[0].value
+        if all(lane.value is value or lane.value == value for lane in lanes):
+            return Repeated(value, sum(map(len, lanes)))
         return None
 
 
@@ -168,9 +171,10 @@ class Integers(Lane[int]):
         """Return the numbers at these places."""
         return Integers(self.array[np.asarray(rows, np.int64)])
 
-    def joined(self, other: Lane[Any]) -> Integers | None:
-        """Return the numbers of both."""
-        return Integers(np.concatenate([self.array, other.array])) if isinstance(other, Integers) else None
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> Integers:
+        """Return the numbers of all."""
+        return Integers(np.concatenate([lane.array for lane in lanes]))
 
 
 class Intervals(Lane["tuple[Window, ...]"]):
@@ -209,12 +213,14 @@ class Intervals(Lane["tuple[Window, ...]"]):
         places = np.asarray(rows, np.int64)
         return Intervals(self.starts[places], self.ends[places], is_global=self.is_global)
 
-    def joined(self, other: Lane[Any]) -> Intervals | None:
-        """Return the windows of both."""
-        if not isinstance(other, Intervals) or other.is_global != self.is_global:
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> Intervals | None:
+        """Return the windows of all; `None` if only some are global."""
+        is_global = lanes[0].is_global
+        if any(lane.is_global != is_global for lane in lanes):
             return None
-        starts, ends = np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends])
-        return Intervals(starts, ends, is_global=self.is_global)
+        starts = np.concatenate([lane.starts for lane in lanes])
+        return Intervals(starts, np.concatenate([lane.ends for lane in lanes]), is_global=is_global)
 
     def _windows(self, start: int, end: int) -> tuple[Window, ...]:
         return (GLOBAL_WINDOW,) if self.is_global else (interval_of(start, end),)
@@ -250,10 +256,12 @@ class RowValues(Lane[Any]):
         """Return the rows at these places."""
         return RowValues(self.table.take(pa.array(np.asarray(rows, np.int64))))
 
-    def joined(self, other: Lane[Any]) -> RowValues | None:
-        """Return the rows of both."""
-        if isinstance(other, RowValues) and other.table.schema.equals(self.table.schema):
-            return RowValues(pa.concat_tables([self.table, other.table]))
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> RowValues | None:
+        """Return the rows of all; `None` if their columns differ."""
+        tables = [lane.table for lane in lanes]
+        if all(table.schema.equals(tables[0].schema) for table in tables):
+            return RowValues(pa.concat_tables(tables))
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -318,13 +326,11 @@ class Pairs(Lane["tuple[Any, Any]"]):
             return np.asarray(self.values.to_numpy(), np.int64)
         return _values(self.values)
 
-    def joined(self, other: Lane[Any]) -> Pairs | None:
-        """Return the pairs of both."""
-        if not isinstance(other, Pairs) or (other.keys.type, other.values.type) != (self.keys.type, self.values.type):
-            return None
-        columns = ((self.keys, other.keys), (self.values, other.values))
-        keys, values = (pa.chunked_array([*mine.chunks, *theirs.chunks], mine.type) for mine, theirs in columns)
-        return Pairs(keys, values)
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> Pairs | None:
+        """Return the pairs of all; `None` if their types differ."""
+        keys, values = _chunked([lane.keys for lane in lanes]), _chunked([lane.values for lane in lanes])
+        return None if keys is None or values is None else Pairs(keys, values)
 
 
 class ColumnValues(Lane[Any]):
@@ -364,11 +370,11 @@ class ColumnValues(Lane[Any]):
         """Return the values at these places."""
         return ColumnValues(self.column.take(pa.array(np.asarray(rows, np.int64))))
 
-    def joined(self, other: Lane[Any]) -> ColumnValues | None:
-        """Return the values of both."""
-        if not isinstance(other, ColumnValues) or other.column.type != self.column.type:
-            return None
-        return ColumnValues(pa.chunked_array([*self.column.chunks, *other.column.chunks], self.column.type))
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> ColumnValues | None:
+        """Return the values of all; `None` if their types differ."""
+        column = _chunked([lane.column for lane in lanes])
+        return None if column is None else ColumnValues(column)
 
 
 def columns_of(values: Sequence[Any]) -> pa.Table | None:
@@ -404,8 +410,8 @@ def taken(items: Sequence[T], rows: Sequence[int] | NDArray[np.int64]) -> Sequen
     return [items[row] for row in (rows.tolist() if isinstance(rows, np.ndarray) else rows)]
 
 
-def joined(items: Sequence[T], more: Sequence[T]) -> Sequence[T]:
-    """Return the items of both; if the first is a list, it is extended and returned.
+def joined(items: Sequence[T], *others: Sequence[T]) -> Sequence[T]:
+    """Return the items of all; if the first is a list, it is extended and returned.
 
     Example:
         >>> joined(Integers(np.array([1])), Integers(np.array([2])))
@@ -413,17 +419,17 @@ def joined(items: Sequence[T], more: Sequence[T]) -> Sequence[T]:
         >>> joined([1], Repeated(2, 2))
         [1, 2, 2]
     """
-    if not len(more):
-        return items
-    if not len(items):
-        return more if isinstance(more, Lane) else list(more)
-    if isinstance(items, Lane) and isinstance(more, Lane):
-        together = items.joined(more)
-        if together is not None:
-            return together
-    items = items if isinstance(items, list) else list(items)
-    items.extend(more)
-    return items
+    parts = [part for part in (items, *others) if len(part)] or [items]
+    first = parts[0]
+    if isinstance(first, Lane) and all(type(part) is type(first) for part in parts):
+        lane = first if len(parts) == 1 else first.joined(cast("list[Lane[T]]", parts))
+        if lane is not None:
+            return lane
+    together = items if isinstance(items, list) else []
+    for part in parts:
+        if part is not together:
+            together.extend(part)
+    return together
 
 
 def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
@@ -441,6 +447,14 @@ def ranks_of(items: Sequence[Any]) -> NDArray[np.int64]:
     ranks = np.empty(len(items), np.int64)
     ranks[sorted(range(len(items)), key=items.__getitem__)] = np.arange(len(items))
     return ranks
+
+
+def _chunked(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray | None:
+    """Return the values of several columns as one column; `None` if their types differ."""
+    kind = columns[0].type
+    if any(column.type != kind for column in columns):
+        return None
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], kind)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

@@ -148,7 +148,7 @@ def distinct(ticks: NDArray[np.int64]) -> NDArray[np.int64]:
         >>> distinct(np.array([7, 3, 3])).tolist()
         [3, 7]
     """
-    rising = np.sort(ticks, kind="stable")
+    rising = np.sort(ticks, kind="stable") if (ticks[1:] < ticks[:-1]).any() else ticks
     return rising[np.concatenate([[True], rising[1:] != rising[:-1]])] if len(rising) else rising
 
 
@@ -209,8 +209,9 @@ class Observer:
         return Observations(self._label, self._origin, distinct(ticks), tuple(parts))
 
     def _part(self, name: str, ticks: NDArray[np.int64], times: NDArray[np.int64], marks: NDArray[np.int64]) -> Part:
-        order = np.argsort(ticks, kind="stable")
-        ticks, times, marks = ticks[order], times[order], marks[order]
+        if (ticks[1:] < ticks[:-1]).any():
+            order = np.argsort(ticks, kind="stable")
+            ticks, times, marks = ticks[order], times[order], marks[order]
         starts = np.flatnonzero(np.concatenate([[True], ticks[1:] != ticks[:-1]]))
         counts = np.add.reduceat((times > _NONE).astype(np.int64), starts)
         sorted_times = None

@@ -11,7 +11,7 @@ import numpy as np
 from dataflow_model.runners.engine.lanes import Lane, ranks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -82,11 +82,11 @@ class InstantLane(Lane["tuple[int, int]"]):
         is_here[is_here] = ranks[places[is_here]] == ranks[count:][is_here]
         return np.where(is_here, places, -1)
 
-    def joined(self, other: Lane[Any]) -> InstantLane | None:
-        """Return the instants of both."""
-        if not isinstance(other, InstantLane):
-            return None
-        return InstantLane(np.concatenate([self.clocks, other.clocks]), np.concatenate([self.steps, other.steps]))
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> InstantLane:
+        """Return the instants of all."""
+        clocks = np.concatenate([lane.clocks for lane in lanes])
+        return InstantLane(clocks, np.concatenate([lane.steps for lane in lanes]))
 
 
 class OrderLane(Lane[Any]):
@@ -217,26 +217,35 @@ class RowOrders(OrderLane):
         return self.names[int(self.codes[row])], int(self.sequences[row])
 
     def keys(self) -> list[NDArray[np.int64]]:
-        """Return the places, and where the origins stand by name."""
-        return [self.sequences, ranks_of(self.names)[self.codes]]
+        """Return the places, and where the origins stand by name if there are several."""
+        return [self.sequences, *([ranks_of(self.names)[self.codes]] if len(self.names) > 1 else [])]
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
         """Keep some."""
         self.codes, self.sequences = self.codes[places], self.sequences[places]
 
-    def joined(self, other: Lane[Any]) -> RowOrders | None:
-        """Return the orders of both, if they are of one form."""
-        if not isinstance(other, RowOrders) or self.form != other.form:
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> RowOrders | None:
+        """Return the orders of all; `None` if they differ in form."""
+        first = lanes[0]
+        if any(lane.form != first.form for lane in lanes):
             return None
-        names = tuple(dict.fromkeys((*self.names, *other.names)))
-        recoded = np.array([names.index(name) for name in other.names], np.int64)[other.codes]
-        together = copy.copy(self)
-        together.names = names
-        together.codes = np.concatenate([self.codes, recoded])
-        together.sequences = np.concatenate([self.sequences, other.sequences])
-        if self.numbers is not None and other.numbers is not None:
-            together.numbers = np.concatenate([self.numbers, other.numbers])
+        together = copy.copy(first)
+        together.names = tuple(dict.fromkeys(name for lane in lanes for name in lane.names))
+        places = {name: place for place, name in enumerate(together.names)}
+        together.codes = np.concatenate([lane.codes_among(places) for lane in lanes])
+        together.sequences = np.concatenate([lane.sequences for lane in lanes])
+        numbers = [lane.numbers for lane in lanes if lane.numbers is not None]
+        if numbers:  # all have them: they are of one form
+            together.numbers = np.concatenate(numbers)
         return together
+
+    def codes_among(self, places: Mapping[str, int]) -> NDArray[np.int64]:
+        """Return the codes when the names of origins have other places."""
+        recoded = [places[name] for name in self.names]
+        if recoded == list(range(len(recoded))):
+            return self.codes
+        return np.array(recoded, np.int64)[self.codes]
 
     @property
     def form(self) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 import numpy as np
@@ -181,13 +181,12 @@ class WatermarkLane(Lane[Watermarks]):
         places = np.asarray(rows, np.int64)
         return WatermarkLane(self.low[places], self.percentiles[places])
 
-    def joined(self, other: Lane[Any]) -> WatermarkLane | None:
-        """Return the values of both."""
-        if not isinstance(other, WatermarkLane):
-            return None
-        width = max(self.percentiles.shape[1], other.percentiles.shape[1])
-        further = np.concatenate([self.further(width), other.further(width)])
-        return WatermarkLane(np.concatenate([self.low, other.low]), further)
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> WatermarkLane:
+        """Return the values of all."""
+        width = max(lane.percentiles.shape[1] for lane in lanes)
+        further = np.concatenate([lane.further(width) for lane in lanes])
+        return WatermarkLane(np.concatenate([lane.low for lane in lanes]), further)
 
     def further(self, count: int) -> NDArray[np.int64]:
         """Return so many further percentiles: those that are left out are at the low watermark."""

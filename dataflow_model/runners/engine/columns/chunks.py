@@ -143,10 +143,11 @@ def partials_by_instant(
     batch = pa.record_batch({"key": values.keys.combine_chunks(), "value": values.values.combine_chunks()})
     lift = attrs.evolve(lift, key="key", value=None if lift.kernel == "count" else "value")
     partials: dict[int, tuple[pa.Table, int]] = {}
-    for place in np.unique(due).tolist():
+    for place in np.flatnonzero(np.bincount(due)).tolist():
         rows = np.flatnonzero(due == place)
-        rows_batch = batch if len(rows) == len(due) else batch.take(pa.array(rows))
-        table = chunk_partials(lift, window_fn, Chunk([rows_batch], times.array[rows]))
+        is_all = len(rows) == len(due)
+        part = Chunk([batch], times.array) if is_all else Chunk([batch.take(pa.array(rows))], times.array[rows])
+        table = chunk_partials(lift, window_fn, part)
         if table is None:
             return None
         partials[place] = table, len(rows)

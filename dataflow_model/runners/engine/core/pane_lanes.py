@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -98,15 +98,17 @@ class PaneInfos(Lane[PaneInfo]):
         """Return the infos at these places."""
         return self._at(np.asarray(rows, np.int64))
 
-    def joined(self, other: Lane[Any]) -> PaneInfos | None:
-        """Return the infos of both, if they have the same trigger."""
-        if not isinstance(other, PaneInfos) or other.trigger != self.trigger:
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> PaneInfos | None:
+        """Return the infos of all; `None` if their triggers differ."""
+        trigger = lanes[0].trigger
+        if any(lane.trigger != trigger for lane in lanes):
             return None
         return PaneInfos(
-            np.concatenate([self.flags, other.flags]),
-            np.concatenate([self.indexes, other.indexes]),
-            np.concatenate([self.on_time_indexes, other.on_time_indexes]),
-            self.trigger,
+            np.concatenate([lane.flags for lane in lanes]),
+            np.concatenate([lane.indexes for lane in lanes]),
+            np.concatenate([lane.on_time_indexes for lane in lanes]),
+            trigger,
         )
 
     def timings(self) -> list[str]:
@@ -177,10 +179,10 @@ class PaneOrders(OrderLane):
         self._phases, self._causes = self._phases[places], self._causes[places]
         self._numbers, self._ranks = self._numbers[places], self._ranks[places]
 
-    def joined(self, other: Lane[Any]) -> PaneOrders | None:
+    @classmethod
+    def joined(cls, lanes: Sequence[Self]) -> None:
         """Return `None`: panes of different chunks can be compared only one by one."""
-        del other
-        return None
+        del lanes
 
     @functools.cached_property
     def _timers(self) -> list[Cause]:
