@@ -20,6 +20,7 @@ from dataflow_model.io.shapes import (
     fit_places,
     infer_schema_of_columns,
     infer_schema_of_values,
+    pane_arrays,
 )
 from dataflow_model.plan.sinks import Record, SinkWriter, columns_of, values_of
 from dataflow_model.time import MIN_TIMESTAMP
@@ -136,10 +137,9 @@ class FileSinkWriter(SinkWriter):
     def _inferred(self, unseen: Sequence[Sequence[Record]]) -> pa.Schema | None:
         """Return the schema of some records; those in columns are not looked at one by one if their types tell it."""
         sink = self._sink
-        tables = [] if sink.panes else [columns_of(records) for records in unseen]
-        schemas = [
-            None if table is None else infer_schema_of_columns(table, retractions=sink.retractions) for table in tables
-        ]
+        added = {"panes": sink.panes, "retractions": sink.retractions}
+        tables = [columns_of(records) for records in unseen]
+        schemas = [None if table is None else infer_schema_of_columns(table, **added) for table in tables]
         if schemas and schemas[0] is not None and all(schema == schemas[0] for schema in schemas):
             return schemas[0]
         values = [value for records in unseen for value in values_of(records)]
@@ -148,10 +148,13 @@ class FileSinkWriter(SinkWriter):
     def _add_columns(self, records: Sequence[Record]) -> bool:
         """Write records whose values are columns of the schema's types; tell whether they are."""
         sink = self._sink
-        table = None if sink.panes else columns_of(records)
+        table = columns_of(records)
         if table is None or (sink.retractions and RETRACTION_FIELD.name in table.column_names):
             return False
-        cast = _cast(_not_retracted(table) if sink.retractions else table, self._schema)
+        values = dict(zip(table.column_names, table.columns, strict=True))
+        cast = _cast(
+            pa.table(values | pane_arrays(records, panes=sink.panes, retractions=sink.retractions)), self._schema
+        )
         batches = [] if cast is None else cast.to_batches()
         if cast is None or any(map(sink.misfits, batches)):
             return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 import pyarrow as pa
 
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, full_schema
@@ -18,7 +17,15 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sinks import Record
 
-__all__ = ["Misfit", "fit", "fit_places", "infer_schema", "infer_schema_of_columns", "infer_schema_of_values"]
+__all__ = [
+    "Misfit",
+    "fit",
+    "fit_places",
+    "infer_schema",
+    "infer_schema_of_columns",
+    "infer_schema_of_values",
+    "pane_arrays",
+]
 
 
 @attrs.frozen
@@ -53,7 +60,7 @@ def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool 
     return full_schema(schema, panes=panes, retractions=retractions)
 
 
-def infer_schema_of_columns(columns: pa.Table, *, retractions: bool = False) -> pa.Schema | None:
+def infer_schema_of_columns(columns: pa.Table, *, panes: bool = False, retractions: bool = False) -> pa.Schema | None:
     """Return the schema that `infer_schema_of_values` gives for the values of columns; `None` if that has to look.
 
     Example:
@@ -65,7 +72,7 @@ def infer_schema_of_columns(columns: pa.Table, *, retractions: bool = False) -> 
     unclear = any(kind is None for kind in types.values())
     if unclear or any(column.null_count == len(column) for column in columns.columns):
         return None
-    return full_schema(pa.schema(types), panes=False, retractions=retractions)
+    return full_schema(pa.schema(types), panes=panes, retractions=retractions)
 
 
 def fit(
@@ -94,7 +101,9 @@ def fit_places(
     columns, kept, shapeless = columns_of_values(values_of(records))
     misfits = [_misfit(records[place], reason) for place, reason in shapeless]
     bad: dict[int, str] = {}
-    made = _pane_arrays(records, kept, panes=panes, retractions=retractions)
+    made = pane_arrays(records, panes=panes, retractions=retractions) if kept else {}
+    if shapeless:
+        made = {name: array.take(pa.array(kept, pa.int64())) for name, array in made.items()}
     if RETRACTION_FIELD.name in made:
         name = RETRACTION_FIELD.name
         for row, value in enumerate(columns.get(name, ())):
@@ -107,6 +116,30 @@ def fit_places(
         batch = batch.take(pa.array(good, pa.int64()))
         kept = [kept[row] for row in good]
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema), kept, misfits
+
+
+def pane_arrays(records: Sequence[Record], *, panes: bool, retractions: bool) -> dict[str, pa.Array]:
+    """Return the columns of the records' windows and panes by name, and the one that marks retractions.
+
+    Args:
+        records: the records.
+        panes: whether window and pane are wanted.
+        retractions: whether `is_retraction` is.
+    """
+    if not (panes or retractions):
+        return {}
+    of_records = PaneColumns.of(records)
+    arrays = {RETRACTION_FIELD.name: pa.array(of_records.retractions)} if retractions else {}
+    if not panes:
+        return arrays
+    bounds = [
+        pa.array(column, mask=column == int(infinite)).cast(field.type)
+        for field, column, infinite in zip(
+            PANE_FIELDS[:2], (of_records.starts, of_records.ends), (MIN_TIMESTAMP, MAX_TIMESTAMP), strict=True
+        )
+    ]
+    of_pane = [pa.array(of_records.indexes), of_records.timings]
+    return arrays | dict(zip([field.name for field in PANE_FIELDS], [*bounds, *of_pane], strict=True))
 
 
 def _type_of_values(kind: pa.DataType) -> pa.DataType | None:
@@ -122,22 +155,3 @@ def _type_of_values(kind: pa.DataType) -> pa.DataType | None:
 
 def _misfit(record: Record, reason: str) -> Misfit:
     return Misfit(record.value, reason, record.is_retraction)
-
-
-def _pane_arrays(records: Sequence[Record], kept: list[int], *, panes: bool, retractions: bool) -> dict[str, pa.Array]:
-    """Return the columns of window and pane for the records at some places, and the one that marks retractions."""
-    if not kept or not (panes or retractions):
-        return {}
-    places = np.array(kept, np.int64)
-    of_records = PaneColumns.of(records)
-    arrays = {RETRACTION_FIELD.name: pa.array(of_records.retractions[places])} if retractions else {}
-    if not panes:
-        return arrays
-    bounds = [
-        pa.array(column, mask=column == int(infinite)).cast(field.type).take(pa.array(places))
-        for field, column, infinite in zip(
-            PANE_FIELDS[:2], (of_records.starts, of_records.ends), (MIN_TIMESTAMP, MAX_TIMESTAMP), strict=True
-        )
-    ]
-    of_pane = [pa.array(of_records.indexes[places]), pa.array(of_records.timings).take(pa.array(places))]
-    return arrays | dict(zip([field.name for field in PANE_FIELDS], [*bounds, *of_pane], strict=True))

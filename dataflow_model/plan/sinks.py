@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import numpy as np
+import pyarrow as pa
 
 from dataflow_model.display import brief_repr
 from dataflow_model.errors import SupersededRun
@@ -17,7 +18,6 @@ from dataflow_model.time import EventTime, ProcessingTime, format_instant
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from dataflow_model.plan.record_columns import KeptRecords
@@ -108,14 +108,14 @@ class PaneColumns:
     Attributes:
         starts, ends: the windows' bounds, in microseconds.
         indexes: the panes' indexes.
-        timings: the panes' timings, by name.
+        timings: the names of the panes' timings.
         retractions: whether each record takes a value back.
     """
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     indexes: NDArray[np.int64]
-    timings: Sequence[str]
+    timings: pa.Array
     retractions: NDArray[np.bool_]
 
     @classmethod
@@ -147,7 +147,7 @@ class PaneColumns:
             np.array([int(window.start) for window in windows], np.int64),
             np.array([int(window.end) for window in windows], np.int64),
             np.array([pane.index for pane in panes], np.int64),
-            [pane.timing.value for pane in panes],
+            pa.array([pane.timing.value for pane in panes], pa.string()),
             retractions,
         )
 
@@ -158,13 +158,13 @@ class PaneColumns:
             np.concatenate([columns.starts for columns in several]),
             np.concatenate([columns.ends for columns in several]),
             np.concatenate([columns.indexes for columns in several]),
-            [timing for columns in several for timing in columns.timings],
+            pa.concat_arrays([columns.timings for columns in several]),
             np.concatenate([columns.retractions for columns in several]),
         )
 
 
 def columns_of(records: Sequence[Record]) -> pa.Table | None:
-    """Return the records' values as columns, `None` where they are Python objects or some take values back."""
+    """Return the records' values as columns, `None` where they are Python objects."""
     columns: pa.Table | None = getattr(records, "columns", None)
     return columns
 

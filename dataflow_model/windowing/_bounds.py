@@ -35,17 +35,17 @@ def inside_many(event_times: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def minus(times: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Subtract lengths ≥ 0 from instants, stopping at −∞ where int64 would wrap round."""
-    stops = times < _MIN + lengths
-    if not stops.any():
+    if not len(times) or times.min() >= _MIN + lengths.max():
         return times - lengths
+    stops = times < _MIN + lengths
     return np.where(stops, np.int64(_MIN), times - np.where(stops, 0, lengths))
 
 
 def plus(times: NDArray[np.int64], lengths: NDArray[np.int64] | int) -> NDArray[np.int64]:
     """Add lengths ≥ 0 to instants, stopping at +∞ where int64 would wrap round."""
-    stops = times > _MAX - lengths
-    if not stops.any():
+    if not len(times) or times.max() <= _MAX - np.max(lengths):
         return times + lengths
+    stops = times > _MAX - lengths
     return np.where(stops, np.int64(_MAX), times + np.where(stops, 0, lengths))
 
 

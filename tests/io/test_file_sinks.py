@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
@@ -18,7 +20,12 @@ from dataflow_model.io import WriteJson, WriteParquet
 from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
 from dataflow_model.plan.nodes import Write as WriteNode
 from dataflow_model.plan.sinks import Record
-from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime
+from dataflow_model.runners.engine.bundle import Bundle, Update
+from dataflow_model.runners.engine.core.operations import PANE_LATE, PANE_ON_TIME
+from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
+from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, Repeated
+from dataflow_model.runners.engine.records import BundleRecords
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.transforms.endpoints import Create
 from dataflow_model.transforms.pipeline import Pipeline
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, IntervalWindow, PaneInfo, PaneTiming, Window
@@ -148,6 +155,37 @@ def test_panes_add_window_and_pane_with_null_for_infinite_bounds(tmp_path: Path)
         assert actual[1]["window_start"] is None
         if kind is ParquetSink:
             assert actual[0]["window_end"] == dt.datetime(1970, 1, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize("schema", [PAIRS, None])
+@pytest.mark.parametrize(("panes", "retractions"), [(True, False), (True, True), (False, True)])
+def test_panes_in_columns_are_written_as_their_records_are(
+    tmp_path: Path, schema: pa.Schema | None, panes: bool, retractions: bool
+) -> None:
+    starts = np.array([0, 10, int(MIN_TIMESTAMP)])
+    ends = np.array([10, int(MAX_TIMESTAMP), 5])
+    flags = np.array([0, PANE_ON_TIME, PANE_LATE])
+    orders: Any = [("rows", place) for place in range(3)]
+    bundle = Bundle(
+        values=Pairs(pa.chunked_array([["UA", "AA", "B6"]]), pa.chunked_array([[1, 2, 3]])),
+        times=Integers(ends - 1),
+        windows=Intervals(starts, ends),
+        panes=PaneInfos(flags, np.array([0, 0, 1]), np.array([-1, 0, 1]), "Always()"),
+        orders=orders,
+        produced=Integers(np.zeros(3, np.int64)),
+        updates={2: Update(("rows", 2), is_retraction=True)},
+    )
+    records = BundleRecords(bundle, Repeated((0, 0), 3))
+    files = []
+    for name, given in (("columns", records), ("records", list(records))):
+        sink = ParquetSink(path=tmp_path / name, schema=schema, panes=panes, retractions=retractions)
+        writer = sink.open("0", "0")
+        writer.write(given)
+        sink.commit("0", [writer.close()])
+        [path] = visible(Path(sink.path))
+        files.append(pq.read_table(Path(sink.path, path)))
+    assert files[0].equals(files[1])
+    assert files[0].num_rows == 3
 
 
 class Flight(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +61,7 @@ class Lane(Sequence[T_co]):
 
     @classmethod
     @abc.abstractmethod
-    def joined(cls, lanes: Sequence[Self]) -> Lane[T_co] | None:
+    def joined(cls, lanes: Sequence[Any]) -> Lane[T_co] | None:
         """Return the items of several lanes of this class as one lane; `None` if one lane cannot hold them."""
 
     @abc.abstractmethod
@@ -125,7 +125,7 @@ class Repeated(Lane[T_co]):
         return Repeated(self.value, len(rows))
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> Lane[T_co] | None:
+    def joined(cls, lanes: Sequence[Any]) -> Lane[T_co] | None:
         """Return the item, as often as in all lanes together; `None` if their items differ."""
         value = lanes[0].value
         if all(lane.value is value or lane.value == value for lane in lanes):
@@ -172,7 +172,7 @@ class Integers(Lane[int]):
         return Integers(self.array[np.asarray(rows, np.int64)])
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> Integers:
+    def joined(cls, lanes: Sequence[Any]) -> Integers:
         """Return the numbers of all."""
         return Integers(np.concatenate([lane.array for lane in lanes]))
 
@@ -214,7 +214,7 @@ class Intervals(Lane["tuple[Window, ...]"]):
         return Intervals(self.starts[places], self.ends[places], is_global=self.is_global)
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> Intervals | None:
+    def joined(cls, lanes: Sequence[Any]) -> Intervals | None:
         """Return the windows of all; `None` if only some are global."""
         is_global = lanes[0].is_global
         if any(lane.is_global != is_global for lane in lanes):
@@ -257,7 +257,7 @@ class RowValues(Lane[Any]):
         return RowValues(self.table.take(pa.array(np.asarray(rows, np.int64))))
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> RowValues | None:
+    def joined(cls, lanes: Sequence[Any]) -> RowValues | None:
         """Return the rows of all; `None` if their columns differ."""
         tables = [lane.table for lane in lanes]
         if all(table.schema.equals(tables[0].schema) for table in tables):
@@ -327,7 +327,7 @@ class Pairs(Lane["tuple[Any, Any]"]):
         return _values(self.values)
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> Pairs | None:
+    def joined(cls, lanes: Sequence[Any]) -> Pairs | None:
         """Return the pairs of all; `None` if their types differ."""
         keys, values = _chunked([lane.keys for lane in lanes]), _chunked([lane.values for lane in lanes])
         return None if keys is None or values is None else Pairs(keys, values)
@@ -371,7 +371,7 @@ class ColumnValues(Lane[Any]):
         return ColumnValues(self.column.take(pa.array(np.asarray(rows, np.int64))))
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> ColumnValues | None:
+    def joined(cls, lanes: Sequence[Any]) -> ColumnValues | None:
         """Return the values of all; `None` if their types differ."""
         column = _chunked([lane.column for lane in lanes])
         return None if column is None else ColumnValues(column)
@@ -422,7 +422,7 @@ def joined(items: Sequence[T], *others: Sequence[T]) -> Sequence[T]:
     parts = [part for part in (items, *others) if len(part)] or [items]
     first = parts[0]
     if isinstance(first, Lane) and all(type(part) is type(first) for part in parts):
-        lane = first if len(parts) == 1 else first.joined(cast("list[Lane[T]]", parts))
+        lane = first if len(parts) == 1 else first.joined(parts)
         if lane is not None:
             return lane
     together = items if isinstance(items, list) else []

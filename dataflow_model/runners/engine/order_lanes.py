@@ -83,7 +83,7 @@ class InstantLane(Lane["tuple[int, int]"]):
         return np.where(is_here, places, -1)
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> InstantLane:
+    def joined(cls, lanes: Sequence[Any]) -> InstantLane:
         """Return the instants of all."""
         clocks = np.concatenate([lane.clocks for lane in lanes])
         return InstantLane(clocks, np.concatenate([lane.steps for lane in lanes]))
@@ -150,6 +150,10 @@ class OrderLane(Lane[Any]):
         places = np.arange(len(causes))
         begins = np.ones(len(causes), np.bool_)
         begins[1:] = causes[1:] != causes[:-1]
+        if len(causes) == len(self) and begins.all():  # each is the only one of its cause
+            numbered = copy.copy(self)
+            numbered.numbers = np.zeros(len(self), np.int64)
+            return numbered
         numbered = self._selected(causes)
         numbered.numbers = places - np.maximum.accumulate(np.where(begins, places, 0))
         return numbered
@@ -225,9 +229,9 @@ class RowOrders(OrderLane):
         self.codes, self.sequences = self.codes[places], self.sequences[places]
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> RowOrders | None:
+    def joined(cls, lanes: Sequence[Any]) -> RowOrders | None:
         """Return the orders of all; `None` if they differ in form."""
-        first = lanes[0]
+        first: RowOrders = lanes[0]
         if any(lane.form != first.form for lane in lanes):
             return None
         together = copy.copy(first)

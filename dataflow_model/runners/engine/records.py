@@ -86,8 +86,8 @@ class BundleRecords(LazyRecords):
 
     @property
     def columns(self) -> pa.Table | None:
-        """The elements as columns, if they are columns and none takes a value back."""
-        return None if self._bundle.updates else lanes.columns_of(self._bundle.values)
+        """The elements as columns, if they are columns."""
+        return lanes.columns_of(self._bundle.values)
 
     def __len__(self) -> int:
         return len(self._bundle)
@@ -151,7 +151,7 @@ class JoinedRecords(LazyRecords):
 
     @functools.cached_property
     def columns(self) -> pa.Table | None:
-        """The elements as columns, if all are columns of the same types and none takes a value back."""
+        """The elements as columns, if all are columns of the same types."""
         tables = [table for table in map(columns_of, self.chunks) if table is not None]
         if not tables or len(tables) < len(self.chunks):
             return None

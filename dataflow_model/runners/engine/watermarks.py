@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 import numpy as np
@@ -182,7 +182,7 @@ class WatermarkLane(Lane[Watermarks]):
         return WatermarkLane(self.low[places], self.percentiles[places])
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> WatermarkLane:
+    def joined(cls, lanes: Sequence[Any]) -> WatermarkLane:
         """Return the values of all."""
         width = max(lane.percentiles.shape[1] for lane in lanes)
         further = np.concatenate([lane.further(width) for lane in lanes])

@@ -8,7 +8,7 @@ give the same answers.
 * `cells`, `deadlines`, `log` (compiled): the state of a grouping's windows, its timers, and what it did.
 * `evaluation` (compiled): one event through the tree of one cell.
 * `machine` (compiled): elements, clocks, watermarks and signals, in order.
-* `keys`: which number stands for which key.
+* `keys`, `integers` (the latter compiled): which number stands for which key.
 * `folding`, `sums` (the latter compiled): values from the log.
 * `grouping`: all of it together, for one grouping on one shard.
 """

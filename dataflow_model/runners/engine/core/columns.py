@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["column", "lengthened", "taken"]
+__all__ = ["column", "column_of", "lengthened", "taken"]
 
 _BYTES = 8
 
@@ -23,6 +23,13 @@ def column(length: int, value: int = 0) -> array[int]:
         array('q', [7, 7, 7])
     """
     return array("q", [value]) * length
+
+
+def column_of(values: NDArray[np.int64]) -> array[int]:
+    """Return an array as a column, whose elements are Python numbers if the core runs uncompiled."""
+    column = array("q")
+    column.frombytes(np.ascontiguousarray(values, np.int64).view(np.uint8).data)
+    return column
 
 
 def lengthened(values: array[int], length: int, value: int = 0) -> array[int]:

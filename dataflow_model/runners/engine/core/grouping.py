@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.core.columns import column, lengthened
+from dataflow_model.runners.engine.core.columns import column, column_of, lengthened
 from dataflow_model.runners.engine.core.columns import taken as _taken
 from dataflow_model.runners.engine.core.folding import PythonFold
 from dataflow_model.runners.engine.core.keys import KeyTable
@@ -32,6 +31,7 @@ from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, Window, encode_window, interval
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -186,9 +186,9 @@ class CoreGrouping:
         live = self._live()
         self.machine.run(
             elements,
-            _column(chunk.elements.replaced),
-            list(map(_column, instants)),
-            _column(names),
+            column_of(chunk.elements.replaced),
+            list(map(column_of, instants)),
+            column_of(names),
             self._shown_values(),
             hold,
         )
@@ -203,8 +203,8 @@ class CoreGrouping:
         elements = self._begin(chunk)
         self.machine.run_by_key(
             elements,
-            _column(chunk.elements.replaced),
-            list(map(_column, (chunk.watermark, chunk.closes, chunk.until))),
+            column_of(chunk.elements.replaced),
+            list(map(column_of, (chunk.watermark, chunk.closes, chunk.until))),
             self._shown_values(),
         )
         return self._panes(chunk, {}, np.empty(0, np.int64))
@@ -216,7 +216,7 @@ class CoreGrouping:
         self._sent, self._summed = column(0), -1
         numbers = self._admit(chunk.keys)
         of = chunk.elements
-        return list(map(_column, (numbers[of.row], of.start, of.end, of.kind, of.time, of.row, of.replaces)))
+        return list(map(column_of, (numbers[of.row], of.start, of.end, of.kind, of.time, of.row, of.replaces)))
 
     def _shown_values(self) -> Sequence[Any]:
         """Return the values of a chunk as functions in Python are given them; nothing where none is called."""
@@ -345,7 +345,7 @@ class CoreGrouping:
             if numbers is None or not self._fit(numbers, self._rows):
                 self._leave_arrays()
             else:
-                self._numbers_in_sums, self._summed = _column(numbers), 0
+                self._numbers_in_sums, self._summed = column_of(numbers), 0
         if self._sums is None:
             values: Any = self._values
             if isinstance(values, np.ndarray):
@@ -473,10 +473,3 @@ def _whole_numbers(values: Sequence[Any] | NDArray[np.int64]) -> NDArray[np.int6
         return np.array(values, np.int64)
     except OverflowError:
         return None
-
-
-def _column(values: NDArray[np.int64]) -> array[int]:
-    """Return an array as a column, whose elements are Python numbers if the core runs uncompiled."""
-    column = array("q")
-    column.frombytes(np.ascontiguousarray(values, np.int64).view(np.uint8).data)
-    return column

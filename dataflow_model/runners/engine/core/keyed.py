@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from dataflow_model.errors import UserCodeError
 from dataflow_model.metrics.collecting import SlowestKeys, current, enter, took_several
@@ -45,7 +46,6 @@ from dataflow_model.values import PaneTiming, as_pair, encode_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
@@ -184,7 +184,8 @@ class CoreMachine:
         output.orders = [order for begin, end in pairs for order in rising(orders[begin:end])]
         seconds = (time.perf_counter() - began) / len(elements)
         for first, until in bounds:
-            slowest.offer(elements.values[first][0], seconds * (until - first), until - first)
+            key = self._core.keys.shown[int(self._core.numbers[first])]
+            slowest.offer(key, seconds * (until - first), until - first)
         self._core.recycle()
         return output
 
@@ -228,11 +229,9 @@ class CoreMachine:
             inputs: where each row of the input stands.
         """
         core = self._core
-        values = panes.values.tolist() if isinstance(panes.values, np.ndarray) else panes.values
-        keys = panes.shown or list(map(core.keys.shown.__getitem__, panes.key.tolist()))
         orders = PaneOrders(panes, inputs, core.window, core.keys.encoded)
         output = Bundle(
-            values=list(zip(keys, values, strict=True)),
+            values=self._shown(panes),
             times=Integers(panes.time),
             windows=self._windows(panes),
             panes=PaneInfos(panes.flags & ~PANE_RETRACTION, panes.index, panes.on_time_index, core.trigger),
@@ -243,6 +242,17 @@ class CoreMachine:
             output.updates = PaneUpdates(self.label, orders, panes.emission, (panes.flags & PANE_RETRACTION) != 0)
         self._count_panes(panes.flags)
         return output
+
+    def _shown(self, panes: Panes) -> Sequence[tuple[Any, Any]]:
+        """Return the key and value of each pane, as columns where both are numbers or texts of one type."""
+        table, values = self._core.keys, panes.values
+        if isinstance(values, np.ndarray):
+            column = None if panes.shown else table.shown_as_column(panes.key)
+            if column is not None:
+                return Pairs(pa.chunked_array([column]), pa.chunked_array([pa.array(values)]))
+            values = values.tolist()
+        keys = panes.shown or list(map(table.shown.__getitem__, panes.key.tolist()))
+        return list(zip(keys, values, strict=True))
 
     def _windows(self, panes: Panes) -> Sequence[tuple[Window, ...]]:
         """Return the window of each pane."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.runners.engine.core.columns import column, column_of, taken
+from dataflow_model.runners.engine.core.integers import IntegerNumbers
 from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT, TAKE_BACK
 from dataflow_model.runners.engine.lanes import ranks_of
 from dataflow_model.values import encode_key
@@ -22,8 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyTable"]
 
-_PLAIN: Final = frozenset({int, str, bytes})
-"""Types for which two values are the same key exactly if they are equal."""
+_PLAIN: Final = frozenset({str, bytes})
+"""Types for which two values are the same key exactly if they are equal; integers are too, but have their own table."""
+_SMALLEST: Final = -(2**63)
+_LARGEST: Final = 2**63 - 1
+_COLUMNS: Final = {int: pa.int64(), str: pa.string()}
+"""The types of columns by that of keys."""
 _ONE_WAY: Final = frozenset({int, str, bytes, bool, type(None)})
 """Types for which equal values have the same representation."""
 
@@ -51,9 +58,13 @@ class KeyTable:
         self.shown: list[Any] = []
         self.encoded: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
+        self._integers = IntegerNumbers()
         self._plain: dict[type, dict[Any, int]] = {kind: {} for kind in _PLAIN}
+        self._looked_up_as: dict[int, Any] = {}
+        """By number, the key in the table of integers or in that of its plain type."""
         self._free: list[int] = []
         self._ranks: NDArray[np.int64] | None = None
+        self._column: pa.Array | None = None
 
     def __len__(self) -> int:
         """Return how many numbers have been assigned, including those that can be reused."""
@@ -71,10 +82,16 @@ class KeyTable:
         """
         if isinstance(keys, pa.ChunkedArray):
             chunked: Any = keys
-            column = chunked.combine_chunks().dictionary_encode()
-            places: NDArray[np.int32] = column.indices.to_numpy()
-            return self.numbers(column.dictionary.to_pylist())[places]
+            kind = chunked.type
+            if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
+                return self._numbers_of_integers(chunked.to_numpy())
+            encoded = chunked.combine_chunks().dictionary_encode()
+            places: NDArray[np.int32] = encoded.indices.to_numpy()
+            return self.numbers(encoded.dictionary.to_pylist())[places]
         kinds = set(map(type, keys))
+        if kinds == {int}:
+            with contextlib.suppress(OverflowError):
+                return self._numbers_of_integers(np.array(keys, np.int64))
         plain = self._plain.get(kinds.pop()) if len(kinds) == 1 else None
         if plain is None:
             return np.fromiter(map(self.number, keys), np.int64, len(keys))
@@ -82,12 +99,20 @@ class KeyTable:
             self.number(key)
         return np.fromiter(map(plain.__getitem__, keys), np.int64, len(keys))
 
+    def _numbers_of_integers(self, keys: NDArray[Any]) -> NDArray[np.int64]:
+        integers, numbers = column_of(keys), column(len(keys))
+        if self._integers.find(integers, numbers):
+            for key in dict.fromkeys(keys[taken(numbers, len(keys)) < 0].tolist()):
+                self.number(key)
+            self._integers.find(integers, numbers)
+        return taken(numbers, len(keys))
+
     def number(self, key: Any) -> int:
         """Return the number of a key."""
         encoded = encode_key(key)
         number = self._numbers.get(encoded)
         if number is None:
-            self._ranks = None
+            self._ranks = self._column = None
             if self._free:
                 number = self._free.pop()
                 self.shown[number], self.encoded[number] = shown_key(key), encoded
@@ -100,8 +125,12 @@ class KeyTable:
                 self.fresh.append(number)
         elif not self.varied:
             self.varied = not _looks_one_way(key)
-        if type(key) in _PLAIN:
+        if type(key) is int and _SMALLEST <= key <= _LARGEST:
+            self._integers.put(key, number)
+            self._looked_up_as[number] = key
+        elif type(key) in _PLAIN:
             self._plain[type(key)][key] = number
+            self._looked_up_as[number] = key
         return number
 
     def find(self, encoded: bytes) -> int | None:
@@ -111,6 +140,7 @@ class KeyTable:
     def show_as(self, number: int, key: Any) -> None:
         """Set the representation of a key to that of the element that opened the first of its cells."""
         self.shown[number] = key
+        self._column = None
         self.varied = self.varied or not _looks_one_way(key)
 
     def shown_by_pane(
@@ -157,11 +187,34 @@ class KeyTable:
         for number in np.unique(numbers).tolist():
             encoded = self.encoded[number]
             if self._numbers.pop(encoded, None) is not None:
-                key = self.shown[number]
-                if type(key) in _PLAIN:
-                    self._plain[type(key)].pop(key, None)
+                key = self._looked_up_as.pop(number, None)
+                if type(key) is int:
+                    self._integers.remove(key)
+                elif key is not None:
+                    self._plain[type(key)].pop(key)
                 self._free.append(number)
                 self.shown[number], self.encoded[number] = None, b""
+
+    def shown_as_column(self, numbers: NDArray[np.int64]) -> pa.Array | None:
+        """Return the keys with these numbers in a column; `None` unless all keys are 64-bit integers, or all texts.
+
+        Example:
+            >>> table = KeyTable()
+            >>> table.shown_as_column(table.numbers(["b", "a", "b"])).to_pylist()
+            ['b', 'a', 'b']
+        """
+        known = self._column
+        if known is None:
+            kind = _COLUMNS.get(type(self.shown[int(numbers[0])])) if len(numbers) else None
+            kinds = set(map(type, self.shown))
+            if kind is None or len(kinds - {type(None)}) > 1:
+                return None
+            try:
+                known = self._column = pa.array(self.shown, kind)
+            except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # beyond 64 bits, or surrogates
+                return None
+        keys = known.take(pa.array(numbers))
+        return None if keys.null_count else keys
 
     def ranks(self) -> NDArray[np.int64]:
         """Return the rank of each number's key among the encoded keys."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from dataflow_model.runners.engine.bundle import Update, UpdateColumns
 from dataflow_model.runners.engine.core.operations import (
@@ -59,7 +60,7 @@ class PaneInfos(Lane[PaneInfo]):
         >>> infos = PaneInfos(np.array([PANE_FIRST, PANE_ON_TIME]), np.array([0, 1]), np.array([-1, 0]), "Always()")
         >>> [(info.index, info.is_first, info.timing.value) for info in infos]
         [(0, True, 'EARLY'), (1, False, 'ON_TIME')]
-        >>> infos.timings()
+        >>> infos.timings().to_pylist()
         ['EARLY', 'ON_TIME']
     """
 
@@ -99,7 +100,7 @@ class PaneInfos(Lane[PaneInfo]):
         return self._at(np.asarray(rows, np.int64))
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> PaneInfos | None:
+    def joined(cls, lanes: Sequence[Any]) -> PaneInfos | None:
         """Return the infos of all; `None` if their triggers differ."""
         trigger = lanes[0].trigger
         if any(lane.trigger != trigger for lane in lanes):
@@ -111,10 +112,10 @@ class PaneInfos(Lane[PaneInfo]):
             trigger,
         )
 
-    def timings(self) -> list[str]:
-        """Return the timing of each pane, by name."""
-        names = {flag: timing.value for flag, timing in PANE_TIMINGS.items()}
-        return [names[flag] for flag in (self.flags & (PANE_ON_TIME | PANE_LATE)).tolist()]
+    def timings(self) -> pa.Array:
+        """Return the name of each pane's timing."""
+        names = pa.array([PANE_TIMINGS[flag].value for flag in range(len(PANE_TIMINGS))])
+        return names.take(pa.array(self.flags & (PANE_ON_TIME | PANE_LATE)))
 
     def _at(self, places: slice | NDArray[np.int64]) -> PaneInfos:
         return PaneInfos(self.flags[places], self.indexes[places], self.on_time_indexes[places], self.trigger)
@@ -180,7 +181,7 @@ class PaneOrders(OrderLane):
         self._numbers, self._ranks = self._numbers[places], self._ranks[places]
 
     @classmethod
-    def joined(cls, lanes: Sequence[Self]) -> None:
+    def joined(cls, lanes: Sequence[Any]) -> None:
         """Return `None`: panes of different chunks can be compared only one by one."""
         del lanes
 

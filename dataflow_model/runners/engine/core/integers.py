@@ -1,0 +1,98 @@
+"""Numbers for keys that are 64-bit integers, in a hash table without a Python object per key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.runners.engine.core.columns import column
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+
+__all__ = ["IntegerNumbers"]
+
+_FIRST_CAPACITY: Final = 16
+_NONE: Final = -1
+
+
+class IntegerNumbers:
+    """A number ≥ 0 by integer, with open addressing: an integer is in its bucket, or in one of the next ones.
+
+    Attributes:
+        count: how many integers have a number.
+
+    Example:
+        >>> table = IntegerNumbers()
+        >>> table.put(70, 0)
+        >>> found = column(3)
+        >>> table.find(column(3, 70), found), found.tolist()
+        (0, [0, 0, 0])
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.capacity = _FIRST_CAPACITY
+        self.integers: array[int] = column(self.capacity)
+        self.numbers: array[int] = column(self.capacity, _NONE)
+
+    def bucket(self, integer: int) -> int:
+        """Return where an integer is looked up first."""
+        mixed = integer
+        mixed ^= mixed >> 32
+        mixed *= 668265263
+        mixed ^= mixed >> 29
+        return mixed & (self.capacity - 1)
+
+    def place(self, integer: int) -> int:
+        """Return the place of an integer, or the free place for it."""
+        place = self.bucket(integer)
+        while self.numbers[place] >= 0 and self.integers[place] != integer:
+            place = (place + 1) & (self.capacity - 1)
+        return place
+
+    def find(self, integers: Sequence[int], found: array[int]) -> int:
+        """Write the number of each integer to `found`, −1 where it has none; return how many have none."""
+        missing = 0
+        for row in range(len(integers)):
+            number = self.numbers[self.place(integers[row])]
+            found[row] = number
+            missing += number < 0
+        return missing
+
+    def put(self, integer: int, number: int) -> None:
+        """Set the number of an integer."""
+        if 2 * self.count >= self.capacity:
+            self.grow()
+        place = self.place(integer)
+        self.count += self.numbers[place] < 0
+        self.integers[place] = integer
+        self.numbers[place] = number
+
+    def remove(self, integer: int) -> None:
+        """Remove an integer that has a number, and move those behind it that it kept from their buckets."""
+        free = self.place(integer)
+        self.count -= 1
+        place = free
+        while True:
+            place = (place + 1) & (self.capacity - 1)
+            if self.numbers[place] < 0:
+                break
+            bucket = self.bucket(self.integers[place])
+            if (place - bucket) & (self.capacity - 1) >= (place - free) & (self.capacity - 1):
+                self.integers[free] = self.integers[place]
+                self.numbers[free] = self.numbers[place]
+                free = place
+        self.numbers[free] = _NONE
+
+    def grow(self) -> None:
+        """Double the number of places."""
+        integers, numbers, before = self.integers, self.numbers, self.capacity
+        self.capacity = 2 * before
+        self.integers = column(self.capacity)
+        self.numbers = column(self.capacity, _NONE)
+        for row in range(before):
+            if numbers[row] >= 0:
+                place = self.place(integers[row])
+                self.integers[place] = integers[row]
+                self.numbers[place] = numbers[row]

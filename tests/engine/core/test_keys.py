@@ -1,0 +1,112 @@
+"""Keys have numbers: each key one, whatever it looks like, and none that another key has."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow_model.runners.engine.core.columns import column, column_of
+from dataflow_model.runners.engine.core.integers import IntegerNumbers
+from dataflow_model.runners.engine.core.keys import KeyTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_COLLIDING = st.integers(-20, 20).map(lambda number: number << 35) | st.integers(-20, 20)
+_KEYS = (
+    st.lists(st.integers(-5, 5) | st.sampled_from([2**63 - 1, -(2**63)]))
+    | st.lists(st.integers(-3, 3) | st.sampled_from([2**63, 2**70]))
+    | st.lists(st.sampled_from("abc"))
+    | st.lists(st.sampled_from([1, 2, "1", b"1", None, (1, "a"), 1.0, True]))
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), _COLLIDING), max_size=60))
+def test_a_table_of_integers_is_a_dict(changes: list[tuple[bool, int]]) -> None:
+    table, expected = IntegerNumbers(), dict[int, int]()
+    for number, (is_put, integer) in enumerate(changes):
+        if is_put:
+            table.put(integer, number)
+            expected[integer] = number
+        elif integer in expected:
+            table.remove(integer)
+            del expected[integer]
+        asked = sorted({integer for _, integer in changes})
+        found = column(len(asked))
+        missing = table.find(column_of(np.array(asked, np.int64)), found)
+        assert list(found) == [expected.get(integer, -1) for integer in asked]
+        assert missing == len(asked) - len(expected)
+        assert table.count == len(expected)
+
+
+@given(st.lists(st.tuples(_KEYS, st.booleans()), max_size=6), st.data())
+def test_equal_keys_share_a_number_until_it_is_released(
+    chunks: list[tuple[list[Any], bool]], data: st.DataObject
+) -> None:
+    table, known = KeyTable(), dict[tuple[type, Any], int]()
+    for keys, in_column in chunks:
+        numbers = table.numbers(_column(keys) if in_column else keys).tolist()
+        for key, number in zip(keys, numbers, strict=True):
+            assert known.setdefault((type(key), key), number) == number
+            assert table.shown[number] == key
+        assert len(set(known.values())) == len(known) == table.in_use()
+        gone = data.draw(st.lists(st.sampled_from(sorted(known.values())), unique=True)) if known else []
+        table.release(np.array(gone, np.int64))
+        known = {key: number for key, number in known.items() if number not in gone}
+
+
+def _column(keys: list[Any]) -> Sequence[Any] | pa.ChunkedArray:
+    """Return keys as a column if a column can hold them, and as they are otherwise."""
+    alike = {type(key) for key in keys} in ({int}, {str}) and all(
+        type(key) is str or -(2**63) <= key < 2**63 for key in keys
+    )
+    return pa.chunked_array([keys]) if alike else keys
+
+
+@pytest.mark.parametrize(("other", "plain"), [(np.int64(5), 5), (np.str_("a"), "a")])
+def test_a_key_that_was_a_scalar_of_numpy_first_does_not_keep_the_number_of_another(other: Any, plain: Any) -> None:
+    table = KeyTable()
+    numbers = [int(table.numbers([key])[0]) for key in (other, plain)]
+    assert numbers == [0, 0]
+    table.release(np.array([0]))
+    assert table.numbers(["another"]).tolist() == [0]
+    assert table.numbers([plain]).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ([3, 5, 3], pa.int64()),
+        (["b", "a", "b"], pa.string()),
+        ([1, 2**63], None),
+        ([1, "a"], None),
+        ([1, None], None),
+        ([1, True], None),
+        (["\ud800"], None),
+        ([(1, 2)], None),
+        ([0.5], None),
+        ([], None),
+    ],
+)
+def test_keys_are_shown_as_a_column_if_one_type_holds_them(keys: list[Any], kind: pa.DataType | None) -> None:
+    table = KeyTable()
+    table.release(table.numbers(["gone", 7]))
+    shown = table.shown_as_column(table.numbers(keys))
+    assert (None if shown is None else shown.type) == kind
+    assert shown is None or shown.to_pylist() == keys
+
+
+def test_a_column_of_keys_follows_the_keys() -> None:
+    table = KeyTable()
+    for keys in itertools.accumulate([[1], [2], [3]]):
+        shown = table.shown_as_column(table.numbers(keys))
+        assert shown is not None
+        assert shown.to_pylist() == keys
+    table.release(table.numbers([1, 2, 3]))
+    assert table.shown_as_column(table.numbers([4.5])) is None
