@@ -109,18 +109,14 @@ class Package:
         if name.startswith("__"):
             return
         for caller, call in self.calls.get(name, ()):
-            is_local = name.startswith("_") or self._is_own(call, caller)
-            is_visible = caller.path == place.path or not is_local
+            is_visible = caller.path == place.path or not (name.startswith("_") or self._is_ambiguous(call))
             if is_visible and caller.function is not place.function and _fits(call, place):
                 yield caller, call
 
-    def _is_own(self, call: ast.Call, caller: Place) -> bool:
-        """Return whether a call is of a method of `self` that the caller's own module defines."""
-        match call.func:
-            case ast.Attribute(value=ast.Name(id="self"), attr=name):
-                return any(place.path == caller.path for place in self.functions[name])
-            case _:
-                return False
+    def _is_ambiguous(self, call: ast.Call) -> bool:
+        """Return whether a call is of a method of which several modules define one of that name."""
+        is_of_method = isinstance(call.func, ast.Attribute)
+        return is_of_method and len({place.path for place in self.functions[name_of(call.func)]}) > 1
 
     # ------------------------------------------------------------------------------------------------------ texts
 
