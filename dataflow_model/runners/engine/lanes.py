@@ -269,7 +269,8 @@ class RowValues(Lane[Any]):
 
     def _made(self) -> list[Any]:
         if self._rows is None:
-            self._rows = [row for batch in self.table.to_batches() for row in rows_of(batch)]
+            batches = [rows_of(batch) for batch in self.table.to_batches()]
+            self._rows = batches[0] if len(batches) == 1 else list(itertools.chain.from_iterable(batches))
         return self._rows
 
 
