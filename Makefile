@@ -28,7 +28,8 @@ demo: set-up ## run the flights demo in process, as a stream in process, as a Sp
 test: set-up ## run the tests that a change must pass before review
 	@scripts/java.sh run $(VENV)/python -m pytest -m "not slow" $(TWO) $(ARGS)
 
-test-all: set-up ## run every test, including the slow ones
+test-all: export HYPOTHESIS_PROFILE := $(or $(HYPOTHESIS_PROFILE),$(if $(CI),ci,all))
+test-all: set-up ## run every test, including the slow ones, with more examples per property
 	@scripts/java.sh run $(VENV)/python -m pytest $(ARGS)
 
 test-uncompiled: set-up ## run the tests that need no Spark with the core as Python, as it is without a compiler

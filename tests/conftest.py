@@ -29,7 +29,8 @@ if sys.platform != "win32":
 
 # No deadlines and no complaint about slow draws: the machine's load is not what is tested.
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("dev", _CALM, max_examples=50)
+settings.register_profile("dev", _CALM, max_examples=30)
+settings.register_profile("all", _CALM, max_examples=100)
 # The same examples each time: a run on a server can't be looked into.
 settings.register_profile("ci", _CALM, max_examples=100, derandomize=True, database=None, print_blob=True)
 settings.register_profile("nightly", _CALM, max_examples=2_000, phases=tuple(Phase))
