@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from tests.support.pipelines import difference, run, seen
-from tests.support.upgrade.kept import FIXTURES, PIPELINES, SINKS, STEPS, history, kept, start
+from tests.support.upgrade.kept import PIPELINES, SINKS, STEPS, history, kept, start, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +23,7 @@ FORMATS = tuple(range(1, FORMAT + 1))
 @pytest.fixture(params=FORMATS)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return a copy of what a version with one format has kept."""
-    shutil.unpack_archive(FIXTURES / f"format-{request.param}.zip", tmp_path)
+    unpack(request.param, tmp_path)
     return tmp_path
 
 

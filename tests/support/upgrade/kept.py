@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -104,6 +105,18 @@ def joined(_rows: Path) -> Callable[[dm.Pipeline], None]:
 
 
 PIPELINES: Final = {"history": history, "joined": joined}
+
+
+def unpack(format_number: int, folder: Path) -> None:
+    """Unpack what a version with a format has kept.
+
+    Spark writes the absolute paths of its state's schemas into a checkpoint, so they are replaced.
+    """
+    shutil.unpack_archive(FIXTURES / f"format-{format_number}.zip", folder)
+    for metadata in (folder / "spark" / "spark" / "state").glob("*/_metadata/v2/[0-9]*"):
+        content = re.sub(r'file:[^"]*(?=/spark/spark/state/)', f"file:{folder}", metadata.read_text())
+        metadata.write_text(content)
+        metadata.with_name(f".{metadata.name}.crc").unlink(missing_ok=True)
 
 
 def write_rows(folder: Path) -> None:
