@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dataflow_model.runners.spark.worker_python import quick_python
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -16,7 +18,8 @@ __all__ = ["open_session"]
 def open_session(cores: int) -> SparkSession:
     """Return a local session with as many shuffle partitions as cores, state on RocksDB with a change log."""
     # Workers must find this very Python, and this folder, by which processors written here are unpickled.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # It starts as quickly for the alternatives as for this package, whose runner would see to that for itself only.
+    os.environ["PYSPARK_PYTHON"] = quick_python(sys.executable)
     root = str(Path(__file__).resolve().parent.parent)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
 
