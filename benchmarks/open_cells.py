@@ -7,7 +7,6 @@ number of cells is measured in a process of its own, so that its memory can be t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import multiprocessing
 import os
 import statistics
@@ -24,10 +23,11 @@ import pyarrow.parquet as pq
 
 import dataflow_model as dm
 from benchmarks.memory import resident
-from dataflow_model.runners.local.streaming import Options, open_stream
+from dataflow_model.runners.local.streaming import Options, opened_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -69,8 +69,7 @@ class Cost:
     restart: float
 
 
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[LocalStream]:
+def _opened(folder: Path) -> AbstractContextManager[LocalStream]:
     """Open a sum per key and window with an early pane for each element, where it was left."""
     p = dm.Pipeline()
     rows = p | dm.io.ReadParquet(
@@ -85,13 +84,7 @@ def _opened(folder: Path) -> Iterator[LocalStream]:
     )
     _ = sums | dm.io.WriteParquet(folder / "out", schema=pa.schema({"key": pa.int64(), "value": pa.int64()}))
     options = Options(str(folder / "checkpoint"), None, _AT_ONCE, dm.Duration(_SECOND))
-    lock, stream = open_stream(p.plan(), options)
-    try:
-        stream.roll_forward()
-        yield stream
-    finally:
-        stream.close()
-        lock.release()
+    return opened_stream(p.plan(), options)
 
 
 def _write(folder: Path, name: str, keys: NDArray[np.int64], windows: NDArray[np.int64]) -> None:

@@ -26,7 +26,7 @@ from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.runner import Clock
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.time import Duration
 
-__all__ = ["LocalStreamResult", "Options", "open_stream", "start"]
+__all__ = ["LocalStreamResult", "Options", "open_stream", "opened_stream", "start"]
 
 _LABELS = (0,)
 """The labels of the shards: one process gains nothing from several."""
@@ -96,6 +96,18 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
     except BaseException:
         lock.release()
         raise
+
+
+@contextlib.contextmanager
+def opened_stream(plan: Plan, options: Options, *, until: str | None = None) -> Iterator[LocalStream]:
+    """Open a stream that the caller steps through in the `with` block, as tests and benchmarks do."""
+    lock, stream = open_stream(plan, options, until=until)
+    try:
+        stream.roll_forward()
+        yield stream
+    finally:
+        stream.close()
+        lock.release()
 
 
 def _synced(staged: StagedPlan) -> StagedPlan:

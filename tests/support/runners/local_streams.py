@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 import dataflow_model as dm
 from dataflow_model.plan.rounds import in_rounds
-from dataflow_model.runners.local.streaming import Options, open_stream
+from dataflow_model.runners.local.streaming import Options, opened_stream
 from dataflow_model.runners.sharded.publishing import read_collected, read_counters, read_progress
 
 if TYPE_CHECKING:
@@ -52,13 +52,8 @@ class Stepped:
         plan = pipeline.plan()
         plan = plan if self.interval is None else in_rounds(plan, self.interval)
         options = Options(str(self.checkpoint), self.clock, self.rows, dm.Duration(10_000))
-        lock, stream = open_stream(plan, options, until=self.until)
-        try:
-            stream.roll_forward()
+        with opened_stream(plan, options, until=self.until) as stream:
             yield stream
-        finally:
-            stream.close()
-            lock.release()
 
     def steps(self, count: int | None = None) -> int:
         """Start the run, step until there is nothing to do, at most so often, and stop; return how many did something.

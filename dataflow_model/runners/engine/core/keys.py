@@ -206,8 +206,7 @@ class KeyTable:
         known = self._column
         if known is None:
             kind = _COLUMNS.get(type(self.shown[int(numbers[0])])) if len(numbers) else None
-            kinds = set(map(type, self.shown))
-            if kind is None or len(kinds - {type(None)}) > 1:
+            if kind is None or len(set(map(type, self.shown)) - {type(None)}) > 1:
                 return None
             try:
                 known = self._column = pa.array(self.shown, kind)
