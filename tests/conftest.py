@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -29,7 +30,7 @@ if sys.platform != "win32":
 
 # No deadlines and no complaint about slow draws: the machine's load is not what is tested.
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("dev", _CALM, max_examples=30)
+settings.register_profile("dev", _CALM, max_examples=20)
 settings.register_profile("all", _CALM, max_examples=100)
 # The same examples each time: a run on a server can't be looked into.
 settings.register_profile("ci", _CALM, max_examples=100, derandomize=True, database=None, print_blob=True)
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_collection_finish() -> None:
+    """Take what collecting has created out of garbage collection, which would go through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow_model.errors import KeyEncodingError
@@ -294,7 +294,6 @@ def test_a_sum_beyond_64_bits_raises(sign: int) -> None:
         kernels.session_partials(pa.array([1, 1]), values, at, 5, "mean")
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 3), INT64), min_size=1, max_size=12))
 def test_a_sum_is_exact_or_refused(elements: list[tuple[int, int]]) -> None:
     sums: dict[int, int] = {}

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -186,7 +186,6 @@ def _table(rows: list[tuple[str | None, int, int]]) -> pa.Table:
 
 
 @pytest.mark.parametrize("function", _FUNCTIONS)
-@settings(max_examples=40)
 @given(
     window=st.sampled_from(sorted(_WINDOWS)),
     rows=st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 9), st.integers(0, 5_000_000))),

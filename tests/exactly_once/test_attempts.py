@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -17,6 +17,7 @@ from dataflow_model.runners.sharded import in_process
 from dataflow_model.runners.sharded.keyed_stage import run_shard
 from dataflow_model.runners.sharded.task import Worker
 from tests.support.exactly_once.job import SCRIPT
+from tests.support.laws.examples import share_of_examples
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import seen
 
@@ -90,7 +91,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return seen(Streamed(build, tmp_path_factory.mktemp("calm"), rows=18).finish().collected("Collect"))
 
 
-@settings(max_examples=25)
+@share_of_examples(0.5)
 @given(TURNS)
 def test_attempts_that_fail_or_come_too_late_leave_no_trace(
     calm: list[Any], turns: list[tuple[list[Attempt], int]]

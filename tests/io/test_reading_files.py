@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
@@ -84,7 +84,6 @@ def read_all(source: FileSource, origin: str, start: int = 0, stop: int | None =
 
 
 @given(data=st.data(), kind=st.sampled_from(sorted(SOURCES)), clock=st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_reading_in_ranges_gives_what_reading_at_once_gives(
     files: dict[str, Path], data: st.DataObject, kind: str, clock: bool
 ) -> None:

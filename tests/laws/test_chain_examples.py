@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 TWOS, EACH_MINUTE = dm.Repeatedly(dm.AfterCount(2)), dm.Repeatedly(dm.AfterProcessingTime(60))
 TENS, SECONDS = dm.Window.into(dm.FixedWindows(10)), dm.Window.into(dm.FixedWindows(1))
-SCHEDULES = [Schedule(shards, cuts) for shards in (1, 2, 3, 5) for cuts in ((1,), (3,), (1_000,))]
+QUICK = [Schedule(1, (3,)), Schedule(2, (1,)), Schedule(3, (1_000,)), Schedule(5, (3,))]
+EVERY = [Schedule(shards, cuts) for shards in (1, 2, 3, 5) for cuts in ((1,), (3,), (1_000,))]
+SCHEDULES = [*QUICK, *(pytest.param(schedule, marks=pytest.mark.slow) for schedule in EVERY if schedule not in QUICK)]
 PAIRS: list[tuple[str, str]] = [("a", "b"), ("a", "d"), ("b", "a"), ("d", "a")]
 """Keys on the same shard and on different ones, whatever the number of shards."""
 
@@ -50,10 +52,9 @@ def outcomes(runner: Any, cases: Iterable[tuple[str, TestStream, Chain]]) -> dic
     return {name: outcome(result, name) for name, *_ in cases}
 
 
-def named(case: Any) -> str:
-    """Name a test's case by its schedule."""
-    schedule = getattr(case, "schedule", case)
-    return f"{schedule.shards} shards cut by {schedule.cuts[0]}" if isinstance(schedule, Schedule) else str(case)
+def named(schedule: Schedule) -> str:
+    """Name the case of a test by its schedule."""
+    return f"{schedule.shards} shards cut by {schedule.cuts[0]}"
 
 
 # Another shard's hold -------------------------------------------------------------------------------------------------
@@ -113,9 +114,14 @@ def bundled(*, together: bool) -> list[tuple[str, TestStream, Chain]]:
     return cases
 
 
-@pytest.mark.parametrize("runner", [dm.LocalRunner(), *map(MicroBatchRunner, SCHEDULES)], ids=named)
-def test_the_elements_of_a_bundle_are_felt_downstream_one_by_one(runner: Any) -> None:
-    assert outcomes(runner, bundled(together=True)) == outcomes(dm.LocalRunner(), bundled(together=False))
+def test_in_process_the_elements_of_a_bundle_are_felt_downstream_one_by_one() -> None:
+    assert outcomes(dm.LocalRunner(), bundled(together=True)) == outcomes(dm.LocalRunner(), bundled(together=False))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=named)
+def test_the_elements_of_a_bundle_are_felt_downstream_one_by_one(schedule: Schedule) -> None:
+    together, apart = bundled(together=True), bundled(together=False)
+    assert outcomes(MicroBatchRunner(schedule), together) == outcomes(dm.LocalRunner(), apart)
 
 
 # Event times of panes -------------------------------------------------------------------------------------------------
@@ -130,9 +136,13 @@ def arriving_late() -> list[tuple[str, TestStream, Chain]]:
     ]
 
 
-@pytest.mark.parametrize("runner", [dm.LocalRunner(), *map(MicroBatchRunner, SCHEDULES)], ids=named)
-def test_an_on_time_pane_with_late_elements_is_on_time_for_the_next_grouping(runner: Any) -> None:
-    assert set(map(repr, outcomes(runner, arriving_late()).values())) == {repr(([("k", 20, "ON_TIME")], 0))}
+def test_in_process_an_on_time_pane_with_late_elements_is_on_time_for_the_next_grouping() -> None:
+    assert list(outcomes(dm.LocalRunner(), arriving_late()).values()) == [([("k", 20, "ON_TIME")], 0)] * 2
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=named)
+def test_an_on_time_pane_with_late_elements_is_on_time_for_the_next_grouping(schedule: Schedule) -> None:
+    assert list(outcomes(MicroBatchRunner(schedule), arriving_late()).values()) == [([("k", 20, "ON_TIME")], 0)] * 2
 
 
 # The last tick -------------------------------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ def _content(pane: dm.Pane) -> Any:
 
 
 TestGrouping = Grouping.TestCase
-TestGrouping.settings = settings(max_examples=50, stateful_step_count=40)
+TestGrouping.settings = settings(max_examples=settings().max_examples, stateful_step_count=40)
 
 
 class GroupingAtLength(Grouping):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import find, given
+from hypothesis import Phase, find, given, settings
 
 import dataflow_model as dm
 from dataflow_model.plan.sources import AddStep, WatermarkStep
@@ -15,6 +15,10 @@ from dataflow_model.triggers import OrFinally
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
+
+
+# Whether something is drawn at all: shrinking it would take most of the time.
+DRAWS = settings(max_examples=2_000, phases=[Phase.generate], database=None)
 
 
 def depth(trigger: Any) -> int:
@@ -54,14 +58,14 @@ def test_trees_are_no_deeper_than_asked(trigger: dm.Trigger) -> None:
     ],
 )
 def test_every_trigger_is_drawn(kind: type) -> None:
-    assert isinstance(find(strategies.triggers(), lambda trigger: isinstance(trigger, kind)), kind)
+    assert isinstance(find(strategies.triggers(), lambda trigger: isinstance(trigger, kind), settings=DRAWS), kind)
 
 
 @pytest.mark.parametrize(
     "kind", [dm.FixedWindows, dm.SlidingWindows, dm.Sessions, dm.GlobalWindows, dm.CalendarWindows]
 )
 def test_every_window_function_is_drawn(kind: type) -> None:
-    assert isinstance(find(strategies.window_fns(), lambda fn: isinstance(fn, kind)), kind)
+    assert isinstance(find(strategies.window_fns(), lambda fn: isinstance(fn, kind), settings=DRAWS), kind)
 
 
 @given(strategies.window_fns(merging=True), strategies.window_fns(merging=False))

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.bounded import execution
+from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import counters, run, seen
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _rows = st.tuples(
 @pytest.mark.parametrize("combiner", _COMBINERS)
 @pytest.mark.parametrize("windows", _WINDOWS)
 @pytest.mark.parametrize("replay", [False, True])
-@settings(max_examples=25)
+@share_of_examples(0.3)  # for each of twenty combinations
 @given(rows=st.lists(_rows, min_size=1, max_size=30), files=st.integers(1, 2))
 def test_lifted_groupings_give_the_same_records_and_counters(
     tmp_path_factory: pytest.TempPathFactory,

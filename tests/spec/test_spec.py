@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tests.support.spec.spec import Live
     from tests.support.spec.spec_triggers import Event
 
-SHRINKING = int(os.environ.get("SPEC_CASES", "100"))
-FAST = int(os.environ.get("SPEC_FAST_CASES", "1000"))
+SHRINKING = int(os.environ.get("SPEC_CASES") or settings().max_examples)
+FAST = int(os.environ.get("SPEC_FAST_CASES", "300"))
 NIGHTLY = int(os.environ.get("SPEC_NIGHTLY_CASES", "50000"))
 PARTS = 10
 DAY = 86_400
@@ -74,14 +74,14 @@ def test_one_grouping_gives_what_the_specification_says(drawn: Case) -> None:
     check(drawn)
 
 
-@settings(max_examples=SHRINKING // 4)
+@settings(max_examples=max(1, SHRINKING // 4))
 @given(cases(chain))
 def test_two_groupings_in_sequence_give_what_the_specification_says(drawn: Case) -> None:
     note("\n".join(map(repr, drawn.script.steps)))
     check(drawn)
 
 
-def test_so_do_a_thousand_cases_that_are_drawn_fast() -> None:
+def test_so_do_hundreds_of_cases_that_are_drawn_fast() -> None:
     check_seeds(range(FAST))
 
 
@@ -152,7 +152,7 @@ def test_the_drawn_cases_see_everything_happen() -> None:
         by_specification(one, watched)
         for grouping in groupings:
             seen += grouping.seen + grouping.dropped
-    assert {event for event in EVENTS if seen[event] < 5} == set()
+    assert {event for event in EVENTS if seen[event] < FAST / 200} == set()
     assert {repr(one.strategies[0].window_fn) for one in drawn} == set(map(repr, WINDOW_FNS))
 
 
@@ -172,8 +172,11 @@ def test_periods_are_those_of_the_specification(period: str, reference: str, tim
     if timezone is None and "month" in period:
         pytest.skip("months need a zone")
     trigger = dm.AtPeriod(period, reference=reference, timezone=timezone)
-    for day in [*range(15_700, 16_200, 7), 15_774, 16_012]:
-        clock = day * DAY + 45_000
-        script = TestStream().processing_time(clock).add(1, 0, key="k").processing_time(clock + 70 * DAY)
-        case = Case(script, (dm.WindowingStrategy(trigger=trigger, may_lose_data=True),), dm.Sum())
-        assert on_runner(case).panes[0].processing_time == next_period(trigger, clock * 1_000_000)
+    clocks = [day * DAY + 45_000 for day in sorted({*range(15_700, 16_200, 7), 15_774, 16_012})]
+    script = TestStream()
+    for clock in clocks:
+        script = script.processing_time(clock).add(1, 0, key=clock)
+    script = script.processing_time(clocks[-1] + 70 * DAY)
+    drawn = Case(script, (dm.WindowingStrategy(trigger=trigger, may_lose_data=True),), dm.Sum())
+    fired = {pane.key: pane.processing_time for pane in reversed(on_runner(drawn).panes)}  # the first pane of each key
+    assert fired == {clock: next_period(trigger, clock * 1_000_000) for clock in clocks}

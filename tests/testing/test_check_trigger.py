@@ -63,6 +63,7 @@ class Every(dm.Trigger):
         return False
 
 
+@WAITS  # the page on testing, whose code runs in the quick suite, shows the same
 def test_a_good_trigger_of_ones_own_passes() -> None:
     check_trigger(Every(3), elements="abc")
 

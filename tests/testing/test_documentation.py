@@ -15,5 +15,6 @@ def test_the_first_block_of_the_section_runs_with_the_import_of_the_package_alon
     block = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert block is not None
     names: dict[str, Any] = {}
-    exec("import dataflow_model as dm\n" + block[1], names)
-    assert "prove(warmest, READINGS)" in block[1]
+    assert block[1].count("prove(warmest, READINGS)") == 1
+    few = block[1].replace("prove(warmest, READINGS)", "prove(warmest, READINGS, examples=3)")  # all when pages run
+    exec("import dataflow_model as dm\n" + few, names)

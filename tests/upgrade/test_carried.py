@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("events", [121, pytest.param(61, marks=pytest.mark.slow)])
 def test_another_number_of_shards_changes_no_pane_wherever_the_run_is_cut(
-    pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path
+    pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path, events: int
 ) -> None:
     build = pipeline(rows)
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     assert len(expected) >= 8
-    old = Run(build, tmp_path / "old", rows=61, shards=2)
+    old = Run(build, tmp_path / "old", rows=events, shards=2)
     while not old.steps(1).offset["last"]:
         new = old.upgraded(build, 3).finish()
         assert not difference(expected, seen(new.collected("panes"))), old.offset

@@ -168,14 +168,19 @@ class MergesIntoABystander(_Rule):
     [
         GlobalWindows(),
         FixedWindows("1 hour", "7 minutes"),
-        FixedWindows("1 hour", phase_shift=True),
         SlidingWindows("1 hour", "25 minutes"),
-        SlidingWindows("1 minute", "1 hour"),
         Sessions("1 minute"),
-        Sessions(Duration(1)),
         CalendarWindows.days(timezone="America/New_York"),
-        CalendarWindows.months(),
         ValidityWindows(),
+        *(
+            pytest.param(fn, marks=pytest.mark.slow)
+            for fn in (
+                FixedWindows("1 hour", phase_shift=True),
+                SlidingWindows("1 minute", "1 hour"),
+                Sessions(Duration(1)),
+                CalendarWindows.months(),
+            )
+        ),
     ],
     ids=repr,
 )
