@@ -141,7 +141,9 @@ class Watch:
     def _in_turn(self) -> list[str]:
         """Return the files whose turn it is: as many as can be looked at in their share of the time."""
         share = (self._clock() - self._looked) / SHARE
-        count = len(self._names) if share >= self._each * len(self._names) else int(share / self._each)
+        if share >= self._each * len(self._names):
+            return list(self._names)  # not the rest of a round and a part of the next: their order may have changed
+        count = int(share / self._each)
         turn = list(itertools.islice(self._turn, count))
         if len(turn) < count:
             self._turn = iter(list(self._names))

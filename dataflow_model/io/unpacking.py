@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import contextlib
 from pathlib import Path
@@ -153,6 +154,12 @@ def _unpacked_blocks(version: FileVersion, encoding: str, start: int) -> Iterato
             with contextlib.suppress(StopIteration, KeyError):  # other threads read too
                 while len(_open_files) > _MOST_OPEN:
                     _open_files.pop(next(iter(_open_files))).close()
+
+
+@atexit.register
+def _close_open_files() -> None:
+    while _open_files:
+        _open_files.popitem()[1].close()
 
 
 class _Unpacked:

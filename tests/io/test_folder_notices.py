@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dataflow_model.io import folder_notices, listing
 from dataflow_model.io.folder_notices import FolderNotices
 from dataflow_model.io.listing import FEW, Watch
+from tests.support.folders import tick
+from tests.support.os_calls import record_calls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,20 +75,9 @@ class Watched:
         for number in range(MANY):
             (folder / f"{number:03}").write_text("rows")
         self.watch = Watch(lambda: self.now)
-        self.listed: list[str] = []
         for _ in range(3):  # until the directory has settled
             self.look()
-        for name in ("scandir", "listdir"):
-            self._log(monkeypatch, name)
-
-    def _log(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        lists = getattr(os, name)
-
-        def logged(path: str) -> Any:
-            self.listed.append(path)
-            return lists(path)
-
-        monkeypatch.setattr(os, name, logged)
+        self.listed = record_calls(monkeypatch, folder, "scandir", "listdir")
 
     def look(self) -> tuple[set[str], set[str]]:
         """Return the names, and the suspects whose turn it is not."""
@@ -97,9 +88,10 @@ class Watched:
         return set(look.names), set(look.suspects)
 
     def arrive(self, name: str) -> None:
-        """Let a file appear whole."""
+        """Let a file appear whole, in a later tick of the file system's clock."""
         (self.folder / "_part").write_text("rows")
         (self.folder / "_part").rename(self.folder / name)
+        tick(self.folder)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -14,10 +14,10 @@ from dataflow_model.io import folder_notices, listing
 from dataflow_model.io.listing import FEW, SETTLED, SHARE, TICK, Watch, list_files
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.runners.sharded.feed.followed import Followed
-from tests.support.folders import SCHEMA, Folder
+from tests.support.folders import SCHEMA, Folder, tick
+from tests.support.os_calls import record_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from dataflow_model.io.file_source import FileSource
@@ -41,21 +41,9 @@ def no_notices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the directories that are listed."""
-    found: list[str] = []
-
-    def logged(listing: Callable[[str], Any]) -> Callable[[str], Any]:
-        def listed(path: str) -> Any:
-            found.append(path)
-            return listing(path)
-
-        return listed
-
-    monkeypatch.setattr(os, "scandir", logged(os.scandir))
-    monkeypatch.setattr(os, "listdir", logged(os.listdir))
-    yield found
-    monkeypatch.undo()
+    return record_calls(monkeypatch, tmp_path, "scandir", "listdir")
 
 
 @pytest.fixture
@@ -74,6 +62,13 @@ def keep_from_looking_at_everything(watch: Watch) -> None:
     watch._listing = watch._each = 1e9
 
 
+def replace(folder: Path, name: str) -> None:
+    """Let another file take the place of one, in a later tick of the file system's clock."""
+    (folder.parent / "new").write_text("other")
+    (folder.parent / "new").rename(folder / name)
+    tick(folder)
+
+
 def long_ago(path: Path) -> None:
     os.utime(path, ns=(10**9, 10**9))
 
@@ -85,8 +80,7 @@ def test_a_file_that_is_replaced_is_the_only_suspect(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     assert suspects(watch, tmp_path) == {"a", "b", "c"}
     keep_from_looking_at_everything(watch)
-    (tmp_path.parent / "new").write_text("other")
-    (tmp_path.parent / "new").rename(tmp_path / "b")
+    replace(tmp_path, "b")
     assert suspects(watch, tmp_path) == {"b"}
     assert suspects(watch, tmp_path) == set()
 
@@ -102,6 +96,7 @@ def test_a_file_that_is_replaced_just_when_others_come_and_go_is_found_in_the_en
     (tmp_path / "_new").rename(tmp_path / "b")
     (tmp_path / "d").write_text("d")
     (tmp_path / "c").unlink()
+    tick(tmp_path)
     look = watch.look((str(tmp_path),))
     assert (set(look.names), set(look.suspects)) == ({"a", "b", "d"}, set())
     watch._listing = 0.0
@@ -138,6 +133,25 @@ def test_files_take_turns_at_being_looked_at(tmp_path: Path) -> None:
         watch.looked()
     assert [len(turn) for turn in turns] == [3, 3, 3, 3]
     assert set().union(*turns) == set("abcdefghij")
+
+
+@pytest.mark.usefixtures("always_many")
+def test_a_file_that_was_replaced_since_its_turn_is_looked_at_again_with_all_the_others(tmp_path: Path) -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    for name in "abcdefghij":
+        (tmp_path / name).write_text(name)
+    suspects(watch, tmp_path)
+    clock.now += 10.0  # a second for each file
+    watch.looked()
+    clock.now += 3.01 * SHARE
+    for name in suspects(watch, tmp_path):
+        replace(tmp_path, name)
+    suspects(watch, tmp_path)
+    watch.looked()
+    watch._each = 1.0
+    clock.now += 11.0 * SHARE
+    assert suspects(watch, tmp_path) == set("abcdefghij")
 
 
 @pytest.mark.usefixtures("always_many")
@@ -178,6 +192,7 @@ def test_a_directory_that_has_settled_is_not_listed_until_it_changes(tmp_path: P
     assert listed == [str(tmp_path), str(tmp_path / "below")]
     suspects(watch, tmp_path)
     (tmp_path / "below" / "b").write_text("b")
+    tick(tmp_path / "below")
     assert set(watch.look((str(tmp_path),)).names) == {"below/a", "below/b"}
     assert listed[2:] == [str(tmp_path / "below")]
 
@@ -304,16 +319,9 @@ def test_a_poll_looks_at_new_files_only_however_many_are_known(
 ) -> None:
     folder, polls = poller
     keep_from_looking_at_everything(polls.source._watch)
-    looked_at: list[str] = []
-    stat: Callable[..., os.stat_result] = os.stat
-
-    def logged(path: Any, **options: Any) -> os.stat_result:
-        looked_at.append(str(path))
-        return stat(path, **options)
-
     folder.put("new", [1, 2])
     with monkeypatch.context() as patch:
-        patch.setattr(os, "stat", logged)
+        looked_at = record_calls(patch, folder.path, "stat")
         assert polls.poll() == {"new.parquet": 2}
     assert {path for path in looked_at if path.endswith(".parquet")} == {str(folder.file("new"))}
     folder.remove("7")

@@ -7,6 +7,8 @@ import datetime as dt
 import decimal
 import gzip
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -174,6 +176,18 @@ def test_lines_are_read_with_any_line_end_and_the_empty_ones_too(tmp_path: Path)
     assert read(dm.io.ReadText(tmp_path)) == ["a", "", "b", "", "c"]
     (tmp_path / "a.txt").write_bytes("ü\n".encode("utf-16"))
     assert read(dm.io.ReadText(tmp_path, encoding="utf-16")) == ["ü"]
+
+
+def test_a_file_that_was_read_in_part_is_closed_when_the_process_ends(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("line\n" * 50_000)
+    program = (
+        "import atexit, sys; files = []; atexit.register(lambda: print([file._file.closed for file in files])); "
+        "from dataflow_model.io import file_source, unpacking; "  # closes them before that
+        "parts = unpacking.blocks(file_source.FileVersion.of(sys.argv[1]), 'cp1252', 0); next(parts); parts.close(); "
+        "files += unpacking._open_files.values()"
+    )
+    run = [sys.executable, "-c", program, str(tmp_path / "a.txt")]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "[True]\n"
 
 
 def test_a_line_in_another_encoding_is_a_bad_row(tmp_path: Path) -> None:
