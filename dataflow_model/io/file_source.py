@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import operator
 import os
 from pathlib import Path
@@ -102,7 +103,7 @@ class _Compared:
             return
         known_names = known.names()
         self._names, self._known = names, known
-        self.new = {name for name in names if name not in known_names}
+        self.new = set(itertools.filterfalse(known_names.__contains__, names))
         are_all_there = len(names) - len(self.new) == len(known_names)
         self.removed = set() if are_all_there else known_names - names.keys()
 

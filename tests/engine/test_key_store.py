@@ -88,3 +88,29 @@ def test_an_entry_of_a_key_is_read_as_earlier_versions_have_pickled_it() -> None
     by_attribute = StoredKey.__new__(StoredKey)
     by_attribute.__setstate__(entry.__getstate__())  # type: ignore[attr-defined] # attrs adds both
     assert by_attribute == entry
+
+
+def test_the_deadlines_of_a_key_are_the_same_whether_it_is_kept_decoded_or_not() -> None:
+    decoded, stored = Lists(), Lists()
+    for key in (b"a", b"b", b"b"):
+        stored.apply(decoded.micro_batch(key))
+    assert decoded.next_dues() == stored.next_dues() == (2, None)
+    assert [entry[:2] for entry in decoded.take_due({0: 2})] == [(b"a", GLOBAL_WINDOW)]
+    assert [entry[:2] for entry in stored.take_due({0: 2})] == [(b"a", GLOBAL_WINDOW)]
+    assert decoded.next_dues() == stored.next_dues() == (2, None)
+    assert (decoded.decoded, stored.decoded) == (0, 1)
+    for store in (decoded, stored):
+        store.apply({b"a": None})
+        assert store.next_dues() == (3, None)
+        store.apply({b"b": None})
+        assert store.next_dues() == (None, None)
+
+
+def test_the_deadlines_of_a_key_that_is_no_longer_kept_decoded_remain() -> None:
+    store = Lists()
+    store.micro_batch(b"first")
+    for _ in range(2):
+        store.micro_batch(*map(number, range(KEPT_DECODED)))
+    assert store.next_dues() == (2, None)
+    assert [encoded for encoded, _, _ in store.take_due({0: 2})] == [b"first"]
+    assert store.decoded == 1

@@ -259,6 +259,17 @@ def test_json_holds_what_json_has_no_sign_for(tmp_path: Path) -> None:
     assert line == {"nan": "NaN", "at": "2013-01-01T00:00:00Z", "raw": "AA==", "for": 1.0}
 
 
+def test_lines_of_json_are_what_the_json_module_writes(tmp_path: Path) -> None:
+    lines = [
+        {"100 %s": 2**62, 'a "name"': -0.1, "is_late": True, "text": 'ü "%d"\n', "list": [1, None], "row": {"x": 1.5}},
+        {"100 %s": None, 'a "name"': 1e300, "is_late": False, "text": None, "list": [], "row": None},
+    ]
+    sink = JsonSink(path=tmp_path)
+    sink.commit("0", written(sink, "0", lines))
+    text = (tmp_path / "part-0-00000.json").read_text()
+    assert text == "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
 def test_a_sink_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file, no directory")
     with pytest.raises(SinkError, match=r"'Write' cannot write to .*out: .*\nHint: choose a directory"):

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
-from dataflow_model.runners.engine.stateful_cells import PendingTimer, StateCell, TimerSet
+import pytest
+
+from dataflow_model.runners.engine.stateful_cells import (
+    Hold,
+    KeyCells,
+    PendingTimer,
+    StateCell,
+    TimerSet,
+    _filled_cell,
+)
+from dataflow_model.values import GLOBAL_WINDOW, interval
 
 
 def test_a_cell_that_was_pickled_by_attribute_can_be_read() -> None:
@@ -22,3 +33,47 @@ def test_a_removed_or_marked_cell_is_stored_like_any_other() -> None:
     cell.is_open, cell.is_marked = False, True
     assert pickle.dumps(cell) == stored
     assert pickle.loads(stored).is_open
+
+
+def stored(keyed: KeyCells) -> dict[Any, tuple[Any, ...]]:
+    """Return what is stored of each window of a key."""
+    return {window: cell.contents() for window, cell in keyed.cells.items()}
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        StateCell(),
+        StateCell({"count": 3}),
+        StateCell(event_timers=TimerSet({("flush", ""): PendingTimer(5, 5, 1)}), count=1),
+        StateCell({"count": 3}, holds={"hold": Hold(4, None)}),
+    ],
+    ids=["empty", "values", "a timer", "a hold"],
+)
+def test_the_windows_of_a_key_are_stored_and_loaded(cell: StateCell) -> None:
+    keyed = KeyCells("key", {GLOBAL_WINDOW: cell, interval(0, 60): StateCell({"count": 1})})
+    loaded = pickle.loads(pickle.dumps(keyed))
+    assert (loaded.key, stored(loaded)) == ("key", stored(keyed))
+    assert loaded.cells[GLOBAL_WINDOW].event_timers.first() == cell.event_timers.first()
+    loaded.cells[GLOBAL_WINDOW].values["other"] = 1  # nothing is shared with other cells
+    assert "other" not in StateCell().values
+
+
+class KeyAsEarlierVersionsStoredIt:
+    """Pickles as a key did when each of its windows was an object of its own."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeyCells, ("key", {GLOBAL_WINDOW: CellAsEarlierVersionsStoredIt()})
+
+
+class CellAsEarlierVersionsStoredIt:
+    """Pickles as a cell did when all of its contents were written."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _filled_cell, ({"count": 3}, {("flush", ""): PendingTimer(5, 5, 1)}, {}, [], 1, {})
+
+
+def test_a_key_whose_windows_were_pickled_as_objects_can_be_read() -> None:
+    loaded = pickle.loads(pickle.dumps(KeyAsEarlierVersionsStoredIt()))
+    assert loaded.key == "key"
+    assert stored(loaded) == {GLOBAL_WINDOW: ({"count": 3}, {("flush", ""): PendingTimer(5, 5, 1)}, {}, [], 1, {})}

@@ -65,6 +65,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self._thaw = thaw
         self._settled: SettledKeys[StoredKey] = SettledKeys()
         self._decoded: dict[bytes, KeyT] = {}
+        """Settled keys that are also kept decoded; each of their windows keeps its deadlines."""
         self._stale: set[tuple[bytes, Window]] = set()
         self._lines = lines
         self._deadlines: Deadlines[_Place] = Deadlines(lines + 1)
@@ -99,8 +100,8 @@ class KeyStore(abc.ABC, Generic[KeyT]):
                 state = self._decoded.pop(encoded, None)
                 if state is None:
                     state = self._thaw(settled.state)
-                self._deadlines.remove((encoded, None))
-                self._stale.update([(encoded, window) for window in self._windows(state)])
+                    self._deadlines.remove((encoded, None))
+                    self._stale.update([(encoded, window) for window in self._windows(state)])
             self.keys[encoded] = state
         return state
 
@@ -186,7 +187,8 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         for encoded, entry in changes.items():
             self._forget(encoded)
             if entry is not None:
-                self._store(encoded, entry)
+                self._settled[encoded] = entry
+                self._set_dues(encoded, entry)
 
     def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
         """Return the changes since the last call, by encoded key; `None` for a key without state."""
@@ -198,14 +200,15 @@ class KeyStore(abc.ABC, Generic[KeyT]):
     def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
         """Return the changes, and keep all state as bytes from now on; that of the last keys is kept decoded too."""
         changes = self.take_touched(freeze)
-        for encoded, state in list(self.keys.items()):
+        for encoded, state in self.keys.items():
             entry = changes.get(encoded) or self._frozen(encoded, freeze)
-            self._forget(encoded)
             if entry is not None:
-                self._store(encoded, entry)
+                self._settled[encoded] = entry
                 self._decoded[encoded] = state
+        self.keys.clear()
         for encoded in list(itertools.islice(self._decoded, max(0, len(self._decoded) - KEPT_DECODED))):
-            del self._decoded[encoded]
+            self._remove_windows(encoded, self._decoded.pop(encoded))
+            self._set_dues(encoded, self._settled[encoded])
         return changes
 
     def stored(self, encoded: bytes) -> StoredKey | None:
@@ -216,19 +219,22 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         """Return the number of keys, and the number of bytes of the settled ones."""
         return len(self.keys) + len(self._settled), self._settled.bytes
 
-    def _store(self, encoded: bytes, entry: StoredKey) -> None:
-        self._settled[encoded] = entry
+    def _set_dues(self, encoded: bytes, entry: StoredKey) -> None:
+        """Set the deadlines of a settled key that is not kept decoded."""
         self._deadlines.set((encoded, None), (*entry.dues, entry.hold))
 
     def _forget(self, encoded: bytes) -> None:
         """Remove a key from memory and its deadlines."""
-        state = self.keys.pop(encoded, None)
-        if state is not None:
-            for window in self._windows(state):
-                self._deadlines.remove((encoded, window))
-        elif self._settled.pop(encoded, None) is not None:
-            self._decoded.pop(encoded, None)
-            self._deadlines.remove((encoded, None))
+        self._settled.pop(encoded, None)
+        for decoded in (self.keys, self._decoded):
+            if encoded in decoded:
+                self._remove_windows(encoded, decoded.pop(encoded))
+        self._deadlines.remove((encoded, None))
+
+    def _remove_windows(self, encoded: bytes, state: KeyT) -> None:
+        """Remove the deadlines of a key's windows."""
+        for window in self._windows(state):
+            self._deadlines.remove((encoded, window))
 
     def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> StoredKey | None:
         """Return the entry to store for a key whose deadlines are up to date; `None` if it has no state."""

@@ -9,9 +9,10 @@ import attrs
 
 from dataflow_model.runners.engine.key_store import KeyStore
 from dataflow_model.triggers import TimeDomain
+from dataflow_model.values import GLOBAL_WINDOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from dataflow_model.runners.engine.queues import Dues
     from dataflow_model.values import PaneInfo, Window
@@ -148,8 +149,8 @@ class StateCell:
         is_open: whether the cell is the state of its key and window; false once it has been removed.
         is_marked: whether the store has recorded that the cell may have changed.
 
-    The last two are not stored. The cell is pickled as its contents in this order (see `_filled_cell`), so that every
-    key can be read and written fast. Earlier versions pickled it by attribute, and such pickles can still be read.
+    The last two are not stored. A cell is stored as part of its key (see `KeyCells`). Earlier versions pickled it on
+    its own, by attribute or as a call of `_filled_cell`, and such pickles can still be read.
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
@@ -168,8 +169,15 @@ class StateCell:
             setattr(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        return _filled_cell, self.contents()
+
+    def contents(self) -> tuple[Any, ...]:
+        """Return what is stored, as the arguments of `_filled_cell`; those at the end that are empty are left out."""
+        waiting, count, holds = self.waiting, self.count, self.holds
         event, clock = self.event_timers.pending, self.clock_timers.pending
-        return _filled_cell, (self.values, event, clock, self.waiting, self.count, self.holds)
+        if event or clock or waiting or count or holds:
+            return self.values, event, clock, waiting, count, holds
+        return (self.values,)
 
     def restore(self, before: StateCell) -> None:
         """Replace what is stored by what another cell stores."""
@@ -206,25 +214,45 @@ _STORED: Final = tuple(field.name for field in attrs.fields(StateCell) if field.
 
 def _filled_cell(
     values: dict[str, Any],
-    event_timers: dict[_Name, PendingTimer],
-    clock_timers: dict[_Name, PendingTimer],
-    waiting: list[tuple[int, int, Arrived]],
-    count: int,
-    holds: dict[str, Hold],
+    event_timers: dict[_Name, PendingTimer] | None = None,
+    clock_timers: dict[_Name, PendingTimer] | None = None,
+    waiting: list[tuple[int, int, Arrived]] | None = None,
+    count: int = 0,
+    holds: dict[str, Hold] | None = None,
 ) -> StateCell:
     """Return a cell with these contents; pickles refer to this function, so its arguments must not change."""
-    return StateCell(values, TimerSet(event_timers), TimerSet(clock_timers), waiting, count, holds)
+    return StateCell(values, TimerSet(event_timers), TimerSet(clock_timers), waiting or [], count, holds or {})
 
 
 @attrs.define
 class KeyCells:
-    """The windows of one key."""
+    """The windows of one key.
+
+    A key is pickled whenever it changes, and what pickle refers to by name is what takes the time. So a key is pickled
+    as tuples of its windows' contents (see `_filled_key`), in which `None` stands for the global window.
+    """
 
     key: Any
     cells: dict[Window, StateCell] = attrs.field(factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KeyCells, (self.key, self.cells)
+        windows = self.cells.items()
+        return _filled_key, (
+            self.key,
+            [(None if window == GLOBAL_WINDOW else window, *cell.contents()) for window, cell in windows],
+        )
+
+
+def _filled_key(key: Any, windows: Iterable[tuple[Any, ...]]) -> KeyCells:
+    """Return a key with these windows; pickles refer to this function, so its arguments must not change.
+
+    Args:
+        key: the key.
+        windows: of each window the window, `None` for the global one, followed by the arguments of `_filled_cell`.
+    """
+    return KeyCells(
+        key, {GLOBAL_WINDOW if window is None else window: _filled_cell(*contents) for window, *contents in windows}
+    )
 
 
 @attrs.define(eq=False)
