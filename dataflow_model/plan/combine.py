@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
+import attrs
+
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CombineFn", "GroupFn"]
+__all__ = ["CombineFn", "GroupFn", "KernelForm"]
+
+
+@attrs.frozen
+class KernelForm:
+    """How a combiner is computed from kernels: a single one, or several side by side.
+
+    Attributes:
+        kernels: the name of each kernel; see `CombineFn.kernel`.
+        row: the type of the output, a tuple with a place for each kernel; `None` for the plain output of a single one.
+        by_place: whether an element is a tuple with an input for each kernel, rather than the input of all.
+    """
+
+    kernels: tuple[str, ...]
+    row: type[tuple[Any, ...]] | None = None
+    by_place: bool = False
 
 
 class CombineFn(Generic[InputT, AccumT, OutputT]):
@@ -62,6 +79,11 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
     def can_subtract(self) -> bool:
         """Whether the combiner defines `subtract_input`."""
         return type(self).subtract_input is not CombineFn.subtract_input
+
+    def kernel_form(self) -> KernelForm | None:
+        """Return how the combiner is computed from kernels; `None` if only its methods can compute it."""
+        kernel = vars(type(self)).get("kernel")  # a subclass may compute something else
+        return None if kernel is None else KernelForm((kernel,))
 
 
 class GroupFn(CombineFn[Any, list[Any], list[Any]]):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -48,8 +50,8 @@ class Sum(Combiner[Any, Any, Any]):
         return accumulator + element
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        """Add."""
-        return sum(accumulators)
+        """Add, one after the other: from Python 3.12 on, `sum` rounds floats differently."""
+        return functools.reduce(operator.add, accumulators, 0)
 
     def extract_output(self, accumulator: Any) -> Any:
         """Return the sum."""

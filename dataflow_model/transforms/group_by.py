@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.combine import CombineFn, KernelForm
 from dataflow_model.plan.rows import named_row_type
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
@@ -206,6 +206,9 @@ class _ByPlace(SideBySide, CombineFn[Any, tuple[Any, ...], tuple[Any, ...]]):
     def subtract_input(self, accumulator: tuple[Any, ...], element: tuple[Any, ...]) -> tuple[Any, ...]:
         places = zip(self.parts, accumulator, element, strict=True)
         return tuple([part.subtract_input(own, value) for part, own, value in places])
+
+    def kernel_form(self) -> KernelForm | None:
+        return self.side_by_side(tuple, by_place=True)
 
     def title(self) -> str:
         return ", ".join(part.title() for part in self.parts)

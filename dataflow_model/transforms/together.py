@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.combine import CombineFn, KernelForm
 from dataflow_model.plan.rows import named_row_type
 from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -58,6 +58,17 @@ class SideBySide(CombineFn[Any, tuple[Any, ...], Any]):
         """Whether every combiner can subtract an input."""
         return all(part.can_subtract for part in self.parts)
 
+    def side_by_side(self, row: type[tuple[Any, ...]], *, by_place: bool) -> KernelForm | None:
+        """Return how the combiners are computed from kernels; `None` if one of them is not a plain kernel.
+
+        Args:
+            row: the type of the output.
+            by_place: whether an element has an input for each combiner.
+        """
+        forms = [part.kernel_form() for part in self.parts]
+        kernels = [kernel for form in forms if form is not None and form.row is None for kernel in form.kernels]
+        return KernelForm(tuple(kernels), row, by_place) if len(kernels) == len(forms) else None
+
 
 class Together(SideBySide, Combiner[Any, tuple[Any, ...], Any]):
     """Run several combiners over the same inputs; the output is a named tuple with a field for each.
@@ -101,6 +112,10 @@ class Together(SideBySide, Combiner[Any, tuple[Any, ...], Any]):
     def subtract_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
         """Subtract the element from each accumulator."""
         return tuple([part.subtract_input(own, element) for part, own in zip(self.parts, accumulator, strict=True)])
+
+    def kernel_form(self) -> KernelForm | None:
+        """Return how the combiners are computed from kernels."""
+        return self.side_by_side(self._row, by_place=False) if type(self) is Together else None
 
     def output_type(self, value_type: Any) -> Any:
         """Return the type of the rows."""

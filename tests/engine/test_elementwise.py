@@ -5,10 +5,13 @@ import gc
 import pickle
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
+import pyarrow.parquet as pq
+import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.nodes import Write
@@ -171,3 +174,51 @@ def test_records_survive_pickling_and_those_of_earlier_versions_are_read() -> No
     earlier = copyreg.__newobj__(Record)  # type: ignore[attr-defined] # as pickles of attrs classes make them
     earlier.__setstate__({field.name: getattr(record, field.name) for field in attrs.fields(Record)})
     assert earlier == record
+
+
+def test_an_output_that_is_rejected_is_reported_before_what_the_function_raises_for_a_later_element() -> None:
+    def split(number: int) -> Iterator[Any]:
+        yield dm.TaggedOutput("unknown", 10 // (2 - number))
+
+    p = dm.Pipeline()
+    main, _ = p | "rows" >> dm.Create([0]) | dm.FlatMap(split).with_outputs("odd", main="main")
+    _ = main | "main sink" >> dm.io.Collect()
+    with pytest.raises(dm.UserCodeError, match="no output tagged 'unknown'"):
+        run(p, bundle_of([1, 2, 3]))
+    with pytest.raises(dm.UserCodeError, match="ZeroDivisionError"):
+        run(p, bundle_of([2, 3]))
+
+
+def test_outputs_of_one_element_keep_their_order_where_some_have_a_tag_or_an_event_time() -> None:
+    def split(number: int) -> list[Any]:
+        later = dm.TimestampedValue(number + 100, dm.EventTime(50_000_000))
+        return [number, dm.TaggedOutput("odd", later), later, number + 1]
+
+    p = dm.Pipeline()
+    main, odd = p | "rows" >> dm.Create([0]) | dm.FlatMap(split).with_outputs("odd", main="main")
+    _ = main | "main sink" >> dm.io.Collect()
+    _ = odd | "odd sink" >> dm.io.Collect()
+    arrived = run(p, bundle_of([1, 2]))
+    assert list(zip(arrived["main sink"].values, arrived["main sink"].times, strict=True)) == [
+        (1, 0), (101, 50_000_000), (2, 0), (2, 1_000_000), (102, 50_000_000), (3, 1_000_000)
+    ]  # fmt: skip
+    assert list(zip(arrived["odd sink"].values, arrived["odd sink"].times, strict=True)) == [
+        (101, 50_000_000), (102, 50_000_000)
+    ]  # fmt: skip
+
+
+def test_panes_of_several_combiners_reach_a_file_as_columns(tmp_path: Path) -> None:
+    with dm.Pipeline() as p:
+        both = (
+            p
+            | dm.Create([("a", 1.5), ("b", 2.0), ("a", 2.5)])
+            | dm.Together(count=dm.Count(), mean=dm.Mean()).per_key()
+        )
+        _ = both | dm.io.WriteParquet(tmp_path / "means")
+        _ = both | dm.io.Collect()
+    rows = pq.read_table(tmp_path / "means").sort_by("key").to_pylist()
+    assert rows == [{"key": "a", "count": 2, "mean": 2.0}, {"key": "b", "count": 1, "mean": 2.0}]
+    assert [repr(record.value) for record in p.result.collected("Collect")] == [
+        "('a', Row(count=2, mean=2.0))",
+        "('b', Row(count=1, mean=2.0))",
+    ]

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.plan.rows import named_row_type
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
 _SMALL = st.integers(-3, 3)
+_STRUCT = pa.struct({"n": pa.int64()})
+_ROW = named_row_type((("n", "Any"),))
 
 
 @st.composite
@@ -55,6 +58,9 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
         lambda: Intervals(numbers, numbers + 5),
         lambda: RowValues(pa.table({"number": numbers, "other": others})),
         lambda: Pairs(pa.chunked_array([numbers]), pa.chunked_array([others])),
+        lambda: Pairs(
+            pa.chunked_array([numbers]), pa.chunked_array([pa.array([{"n": int(n)} for n in others], _STRUCT)]), _ROW
+        ),
         lambda: ColumnValues(pa.chunked_array([numbers])),
         lambda: RowOrders.of_origin("origin", numbers),
         lambda: RowOrders(("b", "a"), np.abs(numbers) % 2, others).between((1,), (-1,)),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
+from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref
 from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep
 from dataflow_model.runners.engine.bundle import Bundle, Update
@@ -18,10 +19,11 @@ from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.transforms.group_by import _ByPlace
 from dataflow_model.values import NO_FIRING, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.runners.engine.chunk import Produced
@@ -30,6 +32,20 @@ if TYPE_CHECKING:
     from tests.support.spec.drawing import Pick
 
 FIRST, LATEST = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
+BY_PLACE = _ByPlace((dm.Sum(), dm.Mean(), dm.Max()))
+COMBINERS = [
+    dm.Sum(),
+    dm.Sum(),
+    dm.Count(),
+    dm.Mean(),
+    dm.Min(),
+    dm.Max(),
+    dm.Together(count=dm.Count(), mean=dm.Mean()),
+    dm.Together(total=dm.Sum(), least=dm.Min(), greatest=dm.Max()),
+    dm.Together(total=dm.Sum(), values=GroupFn()),
+    GroupFn(),
+]
+"""Combiners, most of which the core folds in arrays; `with_numbers` makes their elements, tuples for `BY_PLACE`."""
 
 
 @attrs.frozen
@@ -131,6 +147,31 @@ def with_retractions(pick: Pick, instants: Sequence[Instant]) -> list[Instant]:
             arrived.append(attrs.evolve(element, update=None))
         result.append(attrs.evolve(now, elements=tuple(elements)))
     return result
+
+
+def with_numbers(pick: Pick, instants: Sequence[Instant], combine: Any) -> list[Instant]:
+    """Make the elements numbers that add up differently: whole or not, of any size, of one kind or of several."""
+    tenth, large, larger = 0.1, 2**52 - 1, 2**61 - 1
+    odd = [0.0, -0.0, tenth, -1e300, 1e300, float("inf"), float("-inf"), float("nan")]
+    # The combiners that cannot subtract keep their inputs by value, and NaN is no value.
+    odd = odd if combine.can_subtract else odd[:-1]
+    makers: dict[str, Callable[[Any], Any]] = {
+        "as they are": lambda value: value,
+        "tenths": lambda value: value * tenth,
+        "odd": lambda value: pick([value * tenth, *odd]),
+        "large": lambda value: pick([value, large, -large]),
+        "larger": lambda value: pick([value, larger, -larger, 2**70]),
+        "mixed": lambda value: pick([value, value, value * tenth, True]),
+    }
+    make = makers[pick(["as they are", "as they are", "tenths", "tenths", "odd", "large", "larger", "mixed"])]
+
+    def made(value: Any) -> Any:
+        return (make(value), value, make(value)) if combine is BY_PLACE else make(value)
+
+    return [
+        attrs.evolve(now, elements=tuple(attrs.evolve(one, value=made(one.value)) for one in now.elements))
+        for now in instants
+    ]
 
 
 def with_keys_that_vary(now: Instant) -> Instant:

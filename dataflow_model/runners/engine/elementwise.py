@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import operator
 from collections.abc import Iterable
@@ -70,6 +71,7 @@ _MARKED: Final = frozenset({TaggedOutput, TimestampedValue})
 """The classes of outputs that are not plain values."""
 _AROUND: Final = ("start_bundle", "finish_bundle")
 """The methods that are called at the beginning and the end of a bundle."""
+_LIST_HINT: Final = "return a list, or use Map for one output each"
 _WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
 
 
@@ -251,7 +253,10 @@ class Fragment:
             self._lifetimes[node.label] = lifetime
         if node.fn.takes_batches and not (node.fn.takes_elements and columns_of(flow.values) is None):
             return self._on_columns(node, flow)
-        plain = not (node.parameters or node.args or node.kwargs or node.tags or node.dead_letters)
+        bare = not (node.parameters or node.args or node.kwargs or node.dead_letters)
+        if bare and type(node.fn) is FlatMapFn:
+            return _flat_map(node, flow)
+        plain = bare and not node.tags
         if plain and isinstance(node.fn, MapFn):
             mapped = _map(node, flow)
             if mapped is not None:
@@ -286,14 +291,14 @@ class Fragment:
         ids: Iterable[tuple[Any, ...]] = itertools.repeat(())
         if RECORD_ID in parameters.values():
             ids = taken(list(record_ids(self._plan, self._producer, self._root, flow.causes)), rows)
-        process: Any = node.fn.fn if type(node.fn) is FlatMapFn else node.fn.process  # a call less for each element
+        process = node.fn.process
         values, causes = outputs[MAIN].values, outputs[MAIN].rows
         metadata = zip(seen.causes, seen.times, seen.windows, ids, strict=False)
         bare = not (parameters or node.args or node.kwargs)
         for row, value in enumerate(seen.values):
             try:
                 given = process(value) if bare else self._call(node, value, *next(metadata))
-                results = listed(given, node.label, "return a list, or use Map for one output each")
+                results = listed(given, node.label, _LIST_HINT)
                 if len(results) == 1 and type(results[0]) not in _MARKED:
                     values.append(results[0])
                     causes.append(row)
@@ -399,6 +404,53 @@ def _map(node: ParDo, flow: Flow) -> Flow | None:
     return Flow(values, flow.causes, flow.times, flow.windows)
 
 
+def _flat_map(node: ParDo, flow: Flow) -> dict[str, Flow]:
+    """Call the function for all elements, then sort out the outputs together."""
+    assert isinstance(node.fn, FlatMapFn)  # noqa: S101 - the caller has looked
+    fn = node.fn.fn
+    as_list: Callable[[Any], list[Any]] = functools.partial(listed, label=node.label, hint=_LIST_HINT)
+    if inspect.isgeneratorfunction(fn):
+        as_list = list
+    rest = iter(flow.values)
+    results: list[list[Any]] = []
+    failure: Exception | None = None
+    try:
+        results.extend(map(as_list, map(fn, rest)))
+    except Exception as error:  # noqa: BLE001 - it is raised below, unless an earlier output is rejected
+        failure = error
+    values = list(itertools.chain.from_iterable(results))
+    rows = np.repeat(np.arange(len(results)), np.fromiter(map(len, results), np.int64, len(results)))
+    outputs = {tag: Outputs() for tag in (MAIN, *node.tags)}
+    kept = np.ones(len(values), np.bool_)
+    times: dict[int, int] = {}
+    for place in _marked_places(values):
+        row = int(rows[place])
+        try:
+            tag, values[place], at = _unmarked(values[place], flow.times[row], node)
+            check_tag(tag, outputs, node.label)
+        except Exception as error:
+            raise user_error(error, node.label, flow.values[row]) from error
+        if tag != MAIN:
+            outputs[tag].add(values[place], row, at)
+            kept[place] = False
+        elif at is not None:
+            times[place] = at
+    if failure is not None:
+        raise user_error(failure, node.label, flow.values[len(results)]) from failure
+    if not kept.all():
+        values = list(itertools.compress(values, kept.tolist()))
+        moved = np.cumsum(kept) - 1
+        rows, times = rows[kept], {int(moved[place]): time for place, time in times.items()}
+    outputs[MAIN] = Outputs(values, rows.tolist(), times)
+    return {tag: output.flow(flow) for tag, output in outputs.items()}
+
+
+def _marked_places(values: Sequence[Any]) -> list[int]:
+    """Return the places of the outputs that are not plain values."""
+    kinds = list(map(type, values))
+    return [] if _MARKED.isdisjoint(kinds) else [place for place, kind in enumerate(kinds) if kind in _MARKED]
+
+
 def _filter(node: ParDo, flow: Flow) -> Flow:
     assert isinstance(node.fn, FilterFn)  # noqa: S101 - the caller has looked
     fn = node.fn.fn
@@ -444,16 +496,28 @@ def _file(node: ParDo, outputs: dict[str, Outputs], results: list[Any], row: int
     """
     filed: list[tuple[str, Any, int | None]] = []
     for result in results:
-        tag, value, at = MAIN, result, None
-        if isinstance(value, TaggedOutput):
-            tag, value = value.tag, value.value
-        if isinstance(value, TimestampedValue):
-            at = _checked_move(time, int(value.event_time), node)
-            value = value.value
+        tag, value, at = _unmarked(result, time, node)
         check_tag(tag, outputs, node.label)
         filed.append((tag, value, at))
     for tag, value, at in filed:
         outputs[tag].add(value, row, at)
+
+
+def _unmarked(result: Any, time: int, node: ParDo) -> tuple[str, Any, int | None]:
+    """Return the tag and the value of an output, and its event time if it was given one of its own.
+
+    Args:
+        result: the output.
+        time: the event time of the element that it was made of.
+        node: the transform.
+    """
+    tag, value, at = MAIN, result, None
+    if isinstance(value, TaggedOutput):
+        tag, value = value.tag, value.value
+    if isinstance(value, TimestampedValue):
+        at = _checked_move(time, int(value.event_time), node)
+        value = value.value
+    return tag, value, at
 
 
 def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:

@@ -7,6 +7,7 @@ and `joined` select and concatenate items of both lanes and lists.
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -35,6 +36,7 @@ __all__ = [
     "array_of",
     "columns_of",
     "joined",
+    "list_of",
     "part",
     "ranks_of",
     "taken",
@@ -279,20 +281,23 @@ class Pairs(Lane["tuple[Any, Any]"]):
 
     Attributes:
         keys, values: the columns.
+        row: the type of the values, if they are rows whose fields are those of the structs in `values`.
     """
 
-    def __init__(self, keys: pa.ChunkedArray, values: pa.ChunkedArray) -> None:
-        self.keys, self.values = keys, values
+    def __init__(
+        self, keys: pa.ChunkedArray, values: pa.ChunkedArray, row: type[tuple[Any, ...]] | None = None
+    ) -> None:
+        self.keys, self.values, self.row = keys, values, row
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (Pairs, to_ipc(pa.table({"key": self.keys, "value": self.values})))
+        return _unpacked, (Pairs, to_ipc(pa.table({"key": self.keys, "value": self.values})), self.row)
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Return an iterator over the pairs."""
-        return zip(_values(self.keys), _values(self.values), strict=True)
+        return zip(_values(self.keys), list_of(self.values, self.row), strict=True)
 
     def item(self, row: int) -> tuple[Any, Any]:
         """Return a pair."""
@@ -301,12 +306,12 @@ class Pairs(Lane["tuple[Any, Any]"]):
 
     def part(self, start: int, stop: int) -> Pairs:
         """Return the pairs `[start, stop)`."""
-        return Pairs(self.keys.slice(start, stop - start), self.values.slice(start, stop - start))
+        return Pairs(self.keys.slice(start, stop - start), self.values.slice(start, stop - start), self.row)
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Pairs:
         """Return the pairs at these places."""
         places = pa.array(np.asarray(rows, np.int64))
-        return Pairs(self.keys.take(places), self.values.take(places))
+        return Pairs(self.keys.take(places), self.values.take(places), self.row)
 
     def keys_are_alike(self) -> bool:
         """Return whether all keys are of one type for which equal values are the same key.
@@ -320,18 +325,24 @@ class Pairs(Lane["tuple[Any, Any]"]):
         tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
         return not self.keys.null_count and any(is_kind(kind) for is_kind in tests)
 
-    def numbers_or_values(self) -> NDArray[np.int64] | list[Any]:
-        """Return the values, as an array if all are 64-bit integers."""
+    def numbers_or_values(self) -> NDArray[Any] | list[Any]:
+        """Return the values, as an array if all are 64-bit integers, or all are floats."""
         kind = self.values.type
-        if pa.types.is_integer(kind) and not pa.types.is_uint64(kind) and not self.values.null_count:
-            return np.asarray(self.values.to_numpy(), np.int64)
-        return _values(self.values)
+        if not self.values.null_count:
+            if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
+                return np.asarray(self.values.to_numpy(), np.int64)
+            if pa.types.is_float32(kind) or pa.types.is_float64(kind):
+                return np.asarray(self.values.to_numpy(), np.float64)
+        return list_of(self.values, self.row)
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> Pairs | None:
         """Return the pairs of all; `None` if their types differ."""
+        row = lanes[0].row
         keys, values = _chunked([lane.keys for lane in lanes]), _chunked([lane.values for lane in lanes])
-        return None if keys is None or values is None else Pairs(keys, values)
+        if keys is None or values is None or any(lane.row is not row for lane in lanes):
+            return None
+        return Pairs(keys, values, row)
 
 
 class ColumnValues(Lane[Any]):
@@ -389,8 +400,12 @@ def columns_of(values: Sequence[Any]) -> pa.Table | None:
         return values.table
     if isinstance(values, ColumnValues):
         return pa.table({"value": values.column})
-    if isinstance(values, Pairs) and not pa.types.is_struct(values.values.type):  # a struct has columns of its own
-        return pa.table({"key": values.keys, "value": values.values})
+    if isinstance(values, Pairs):
+        if not pa.types.is_struct(values.values.type):
+            return pa.table({"key": values.keys, "value": values.values})
+        fields: tuple[str, ...] = getattr(values.row, "_fields", ())
+        if fields and "key" not in fields:  # other structs have columns of their own
+            return pa.table({"key": values.keys, **dict(zip(fields, values.values.flatten(), strict=True))})
     return None
 
 
@@ -438,6 +453,23 @@ def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
     return numbers.array if isinstance(numbers, Integers) else np.fromiter(numbers, np.int64, len(numbers))
 
 
+def list_of(column: pa.ChunkedArray, row: type[tuple[Any, ...]] | None = None) -> list[Any]:
+    """Return a column's values as Python values.
+
+    Args:
+        column: the values.
+        row: the type of the values, if they are rows whose fields are those of the structs.
+
+    Example:
+        >>> list_of(pa.chunked_array([[{"a": 1, "b": 2.5}]]), tuple)
+        [(1, 2.5)]
+    """
+    if row is None:
+        return _values(column)
+    fields = [_values(field) for field in column.flatten()]
+    return list(map(functools.partial(tuple.__new__, row), zip(*fields, strict=True)))
+
+
 def ranks_of(items: Sequence[Any]) -> NDArray[np.int64]:
     """Return the place of each item among all of them in order; equal items rank as they stand.
 
@@ -467,7 +499,7 @@ def _equal(mine: object, other: object) -> bool:
     return bool(mine == other)
 
 
-def _unpacked(kind: type[Any], content: bytes) -> Any:
+def _unpacked(kind: type[Any], content: bytes, *further: Any) -> Any:
     """Restore a lane of columns from its pickle."""
     table = from_ipc(content)
-    return kind(table) if kind is RowValues else kind(*table.columns)
+    return kind(table) if kind is RowValues else kind(*table.columns, *further)

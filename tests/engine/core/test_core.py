@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.runners.engine.bundle import Update
 from dataflow_model.runners.engine.lanes import Pairs
 from dataflow_model.testing import strategies
 from tests.support import scripting
 from tests.support.core_driving import (
+    BY_PLACE,
+    COMBINERS,
     FIRST,
     LATEST,
     Element,
@@ -32,6 +33,7 @@ from tests.support.core_driving import (
     joined,
     machines,
     with_keys_that_vary,
+    with_numbers,
     with_retractions,
 )
 from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
@@ -46,20 +48,20 @@ if TYPE_CHECKING:
     from tests.support.spec.drawing import Pick
 
 LATE = st.sampled_from(dm.LateData)
-COMBINERS = [dm.Sum(), dm.Max(), dm.Mean(), GroupFn()]
 PERCENTILES = tuple(sorted(float(one) for one in strategies.PERCENTILES))
 FAST = int(os.environ.get("CORE_CASES", "200"))
 MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
 PARTS = 10
 
 
-def check(pick: Pick, script: TestStream, strategy: WindowingStrategy) -> None:
+def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners: Sequence[Any] = COMBINERS) -> None:
     """Run a script through both machines: in chunks, and as one bucket of a bounded job."""
     assert why_strategy_not_compiled(strategy) is None
-    combine = pick(COMBINERS)
+    combine = pick(combiners)
     instants = list(instants_of(script, strategy, PERCENTILES))
     instants = [attrs.evolve(now, closes=pick([now.closes, True, False])) for now in instants]
     instants = joined(instants, [pick([False, False, True]) for _ in instants])
+    instants = with_numbers(pick, instants, combine)
     if pick([False, False, True]):
         instants = [with_keys_that_vary(now) for now in instants]
     takes_back = not strategy.merges and pick([False, True])
@@ -87,7 +89,7 @@ def check_seeds(seeds: range) -> None:
         strategy = windowing_strategy(pick, WINDOW_FNS, [*MORE_LEAVES, RESTLESS])
         script = drawn_script(pick, [*STEPS, "percentile", "signal"])
         try:
-            check(pick, script, strategy)
+            check(pick, script, strategy, [*COMBINERS, BY_PLACE])
         except BaseException as error:
             error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
             raise

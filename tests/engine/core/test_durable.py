@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
@@ -24,7 +23,17 @@ from dataflow_model.testing import strategies
 from dataflow_model.time import EventTime
 from dataflow_model.triggers.composites import MET
 from tests.support import scripting
-from tests.support.core_driving import by_instant, chunk_of, instants_of, joined, with_keys_that_vary, with_retractions
+from tests.support.core_driving import (
+    BY_PLACE,
+    COMBINERS,
+    by_instant,
+    chunk_of,
+    instants_of,
+    joined,
+    with_keys_that_vary,
+    with_numbers,
+    with_retractions,
+)
 from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 
@@ -41,7 +50,6 @@ if TYPE_CHECKING:
 
     Machine = GroupingEngine | DurableMachine
 
-COMBINERS = [dm.Sum(), dm.Sum(), dm.Max(), dm.Mean(), GroupFn()]
 PERCENTILES = tuple(sorted(float(one) for one in strategies.PERCENTILES))
 FAST = int(os.environ.get("CORE_CASES", "200"))
 MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
@@ -150,20 +158,29 @@ def plain(entry: StoredKey) -> tuple[Any, ...]:
 
 
 def _plain(cell: Cell) -> Cell:
-    store = {place: value for place, value in cell.tree.store.items() if not _says_nothing(place[1], value)}
-    return attrs.evolve(cell, tree=attrs.evolve(cell.tree, store=store))
+    store = {place: _in_full(value) for place, value in cell.tree.store.items() if not _says_nothing(place[1], value)}
+    standing = tuple(attrs.evolve(one, value=_in_full(one.value)) for one in cell.standing)
+    tree = attrs.evolve(cell.tree, store=store)
+    return attrs.evolve(cell, tree=tree, accumulator=_in_full(cell.accumulator), standing=standing)
+
+
+def _in_full(value: Any) -> Any:
+    """Return numbers as text, which tells apart 0 and 0.0, and not NaN and NaN."""
+    return repr(value) if isinstance(value, int | float | tuple) else value
 
 
 def _says_nothing(tag: str, value: Any) -> bool:
     return (tag == MET and not value) or (type(value) is int and value == 0)
 
 
-def check(pick: Pick, script: TestStream, strategy: WindowingStrategy) -> None:
+def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners: Sequence[Any] = COMBINERS) -> None:
     """Run a script cut into micro-batches, by the object engine alone and by machines that take turns."""
-    node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=pick(COMBINERS))
+    combine = pick(combiners)
+    node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=combine)
     instants = list(instants_of(script, strategy, PERCENTILES))
     instants = [attrs.evolve(now, closes=pick([now.closes, True, False])) for now in instants]
     instants = joined(instants, [pick([False, False, True]) for _ in instants])
+    instants = with_numbers(pick, instants, combine)
     if pick([False, False, True]):
         instants = [with_keys_that_vary(now) for now in instants]
     takes_back = not strategy.merges and pick([False, True])
@@ -208,7 +225,7 @@ def check_seeds(seeds: range) -> None:
         strategy = windowing_strategy(pick, WINDOW_FNS, [*MORE_LEAVES, RESTLESS])
         script = drawn_script(pick, [*STEPS, "percentile", "signal"])
         try:
-            check(pick, script, strategy)
+            check(pick, script, strategy, [*COMBINERS, BY_PLACE])
         except BaseException as error:
             error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
             raise

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def one_in_three(element: Any) -> bool:
     """Tell whether a power of two is one of every third."""
-    return bool(element % 7 == 1)
+    number = element[0] if isinstance(element, tuple) else element
+    return bool(number % 7 == 1)
 
 
 @attrs.frozen
@@ -35,8 +36,10 @@ class OddResult(dm.Trigger):
 
     def on_element(self, context: Any) -> None:
         result = context.peek_value()
-        if isinstance(result, float):  # a mean, NaN of no elements
-            result = 0 if math.isnan(result) else int(result)
+        if isinstance(result, tuple):  # of several combiners
+            result = result[0]
+        if isinstance(result, float):  # such as a mean, NaN of no elements
+            result = int(result) if math.isfinite(result) else 0
         if (len(result) if isinstance(result, list) else (result or 0).bit_count()) % 2:
             context.trigger()
 

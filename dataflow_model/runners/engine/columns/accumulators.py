@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "finish", "fits", "supports"]
+__all__ = ["COLUMNS", "finish", "fits", "means", "supports"]
 
 COLUMNS: Final = ("key", "window_start", "window_end", "accumulator", "count", "earliest", "latest", "first_sequence")
 """The columns of a table of partials, in order.
@@ -82,13 +82,23 @@ def finish(table: pa.Table, kernel: str) -> pa.Array:
         return table["count"].combine_chunks()
     if kernel != "mean":
         return table["accumulator"].combine_chunks()
-    sums, counts = column(table, "accumulator"), column(table, "count")
-    means = sums / counts
+    return pa.array(means(column(table, "accumulator"), column(table, "count")))
+
+
+def means(sums: Column, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return sums divided by counts as Python divides them; NaN where the count is 0.
+
+    Example:
+        >>> means(np.array([5, 0]), np.array([2, 0])).tolist()
+        [2.5, nan]
+    """
+    with np.errstate(all="ignore"):
+        quotients = np.where(counts == 0, np.nan, sums / counts)
     if sums.dtype == np.int64 and len(sums) and _magnitude(sums) > _EXACT_IN_FLOAT:
         # Python divides integers exactly and rounds once; NumPy would round the sum first.
-        for row in np.flatnonzero((sums > _EXACT_IN_FLOAT) | (sums < -_EXACT_IN_FLOAT)):
-            means[row] = int(sums[row]) / int(counts[row])
-    return pa.array(means)
+        for row in np.flatnonzero(((sums > _EXACT_IN_FLOAT) | (sums < -_EXACT_IN_FLOAT)) & (counts != 0)):
+            quotients[row] = int(sums[row]) / int(counts[row])
+    return quotients
 
 
 def number_column(values: pa.Array | pa.ChunkedArray) -> Column:

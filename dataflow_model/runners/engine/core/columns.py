@@ -39,9 +39,10 @@ def lengthened(values: array[int], length: int, value: int = 0) -> array[int]:
         >>> lengthened(column(2, 1), 4)
         array('q', [1, 1, 0, 0])
     """
-    longer = array("q")
+    held: Any = values  # compiled code passes a view, which has no type code
+    longer: array[Any] = array(getattr(held, "typecode", "q"))
     longer.frombytes(memoryview(values).cast("B"))
-    longer.extend(column(length - len(values), value))
+    longer.extend(array(longer.typecode, [value]) * (length - len(values)))
     return longer
 
 

@@ -32,28 +32,24 @@ class PythonFold:
 
     Attributes:
         place: behind the operation at hand in the log, for whoever reports what the combiner raises; 0 if none is.
+        emitted: the value of each pane since `begin`.
     """
 
     def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
         self.place = 0
         self._folded = 0
-        self._emitted: list[Any] = []
+        self.emitted: list[Any] = []
         self._combine = combine
         self._accumulators: dict[int, Any] = {}
         self._standing: dict[int, Any] = {}
 
-    def take_over(self, accumulators: Sequence[Any], standing: Sequence[Any]) -> None:
-        """Continue from the values of another fold, by slot and by standing entry; 0 is an empty accumulator."""
-        self._accumulators = {slot: accumulator for slot, accumulator in enumerate(accumulators) if accumulator}
-        self._standing = dict(enumerate(standing))
-
     def begin(self) -> None:
         """Begin a new log."""
         self.place = self._folded = 0
-        self._emitted = []
+        self.emitted = []
 
-    def fold(self, log: OperationLog, values: Sequence[Any], panes: int) -> list[Any]:
-        """Fold the operations since the last call; return the value of each pane since `begin`.
+    def fold(self, log: OperationLog, values: Sequence[Any], panes: int) -> None:
+        """Fold the operations since the last call.
 
         Args:
             log: the operations of a chunk.
@@ -63,7 +59,7 @@ class PythonFold:
         combine, accumulators, standing = self._combine, self._accumulators, self._standing
         begin, end = self._folded, log.count
         kinds, slots, arguments = (list(of[begin:end]) for of in (log.kind, log.slot, log.argument))
-        emitted = self._emitted
+        emitted = self.emitted
         emitted.extend([None] * (panes - len(emitted)))
         place, count = 0, end - begin
         while place < count:
@@ -94,7 +90,6 @@ class PythonFold:
             else:
                 emitted[argument] = standing.pop(slot)
         self.place, self._folded = 0, end
-        return emitted
 
     def accumulator(self, slot: int) -> Any:
         """Return the accumulator of a slot."""

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.core.columns import column, column_of, lengthened
+from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.columns import taken as _taken
 from dataflow_model.runners.engine.core.folding import PythonFold
+from dataflow_model.runners.engine.core.kernel_fold import KernelFold
 from dataflow_model.runners.engine.core.keys import KeyTable
 from dataflow_model.runners.engine.core.machine import GroupingMachine
 from dataflow_model.runners.engine.core.operations import (
@@ -23,7 +24,6 @@ from dataflow_model.runners.engine.core.operations import (
 )
 from dataflow_model.runners.engine.core.program import USER, compile_tree
 from dataflow_model.runners.engine.core.rules import Rules
-from dataflow_model.runners.engine.core.sums import SumFold
 from dataflow_model.runners.engine.core.users import UserTriggers
 from dataflow_model.runners.engine.order import ELEMENT
 from dataflow_model.runners.engine.uncombining import MultisetFn, subtracting
@@ -43,8 +43,6 @@ __all__ = ["Chunk", "CoreGrouping", "Panes"]
 
 _FIRST: Final = int(MIN_TIMESTAMP)
 _LATEST: Final = int(MAX_TIMESTAMP)
-_BOUND: Final = 2.0**61
-"""The bound of sums, with a margin for the error of computing it in floating point."""
 
 
 @attrs.frozen(eq=False)
@@ -53,7 +51,7 @@ class Chunk:
 
     Attributes:
         keys: the keys by row; a column if all are alike, see `Pairs.keys_are_alike`.
-        values: the values by row; an array if all are 64-bit integers.
+        values: the values by row; an array if all are 64-bit integers, or all are floats.
         elements: the rows in each of their windows.
         clock, watermark, closes, until: by instant: the clocks, whether its tick is complete, and the number of
             elements up to its end.
@@ -62,7 +60,7 @@ class Chunk:
     """
 
     keys: Sequence[Any] | pa.ChunkedArray
-    values: Sequence[Any] | NDArray[np.int64]
+    values: Sequence[Any] | NDArray[Any]
     elements: Placements
     clock: NDArray[np.int64]
     watermark: NDArray[np.int64]
@@ -77,7 +75,7 @@ class Panes:
     """The panes that a grouping has emitted, in columns, in the total order of events.
 
     Attributes:
-        values: the value of each pane.
+        values: the value of each pane; an array of integers or floats, or of structs if all are rows.
         instant: the place of each pane's instant in the chunk.
         phase, at, number: its cause, as in `order.Order`; `at` is a row if the cause is an element, else a deadline.
         cause_start, cause_end, cause_kind: the window whose timer is the cause.
@@ -87,7 +85,7 @@ class Panes:
         shown: the representation of each pane's key, if equal keys may differ in it; otherwise see `KeyTable.shown`.
     """
 
-    values: Sequence[Any] | NDArray[np.int64]
+    values: Sequence[Any] | NDArray[Any] | pa.StructArray
     instant: NDArray[np.int64]
     phase: NDArray[np.int64]
     at: NDArray[np.int64]
@@ -127,6 +125,7 @@ class CoreGrouping:
         percentiles: the percentiles of the watermark below 100 that the trigger waits for, lowest first.
         numbers: the number of each row's key, until `recycle`.
         fold: the object that calls the combiner.
+        row: the type of the rows that the combiner outputs, if it is computed from kernels.
     """
 
     def __init__(
@@ -146,15 +145,12 @@ class CoreGrouping:
         self._windows: list[Window] = []
         self._kinds: dict[Window, int] = {}
         self.fold = PythonFold(self._combine)
-        self._sums = SumFold() if vars(type(self._combine)).get("kernel") == "sum" else None
-        self._values: Sequence[Any] | NDArray[np.int64] = ()
-        self._rows = np.empty(0, np.int64)
-        self._numbers_in_sums = column(0)
-        self._sent = column(0)
-        self._summed = -1
+        form = self._combine.kernel_form()
+        self.row = None if form is None else form.row
+        self._kernels = None if form is None else KernelFold(form, self.machine)
+        self._values: Sequence[Any] | NDArray[Any] = ()
         if USER in self.program.operation:
             self.machine.trees.users = UserTriggers(self, node.strategy.trigger, node.label)
-        self._largest = 0.0
         self._several_signals = False
 
     # Windows -------------------------------------------------------------------------------------------------------
@@ -212,10 +208,10 @@ class CoreGrouping:
     def _begin(self, chunk: Chunk) -> list[array[int]]:
         """Return a chunk's elements in the form for the machine."""
         self.fold.begin()
-        self._values, self._rows = chunk.values, chunk.elements.rows()
-        self._sent, self._summed = column(0), -1
+        self._values, of = chunk.values, chunk.elements
         numbers = self._admit(chunk.keys)
-        of = chunk.elements
+        if self._kernels is not None and not self._kernels.take(chunk.values, of.rows()):
+            self._leave_arrays()
         return list(map(column_of, (numbers[of.row], of.start, of.end, of.kind, of.time, of.row, of.replaces)))
 
     def _shown_values(self) -> Sequence[Any]:
@@ -271,37 +267,22 @@ class CoreGrouping:
 
     def accumulators(self, slots: Sequence[int]) -> list[Any]:
         """Return the accumulators of cells."""
-        if self._sums is None:
-            return list(map(self.fold.accumulator, slots))
-        self._admit_sums()
-        sums: list[Any] = _taken(self._sums.sums, self.machine.cells.used)[slots].tolist()
-        return sums
+        if self._kernels is not None:
+            return self._kernels.accumulators(slots)
+        return list(map(self.fold.accumulator, slots))
 
     def standing_values(self, entries: Sequence[int]) -> list[Any]:
         """Return the emitted values that have not been retracted."""
-        if self._sums is None:
-            return list(map(self.fold.standing_value, entries))
-        self._admit_sums()
-        sums: list[Any] = _taken(self._sums.standing, self.machine.standing.panes.count)[entries].tolist()
-        return sums
+        if self._kernels is not None:
+            return self._kernels.standing_values(entries)
+        return list(map(self.fold.standing_value, entries))
 
     def restore_values(self, accumulators: Mapping[int, Any], standing: Mapping[int, Any]) -> None:
         """Restore accumulators by slot and emitted values by standing entry from durable state."""
-        if self._sums is not None:
-            sums = _whole_numbers([*accumulators.values(), *standing.values()])
-            if sums is None or not self._fit(sums, np.arange(len(sums))):
-                self._leave_arrays()
-        if self._sums is None:
+        if self._kernels is not None and not self._kernels.restore(accumulators, standing):
+            self._leave_arrays()
+        if self._kernels is None:
             self.fold.restore(accumulators, standing)
-            return
-        self._admit_sums()
-        _taken(self._sums.sums, len(self._sums.sums))[list(accumulators)] = list(accumulators.values())
-        _taken(self._sums.standing, len(self._sums.standing))[list(standing)] = list(standing.values())
-
-    def _admit_sums(self) -> None:
-        """Make room for a sum in each cell and standing entry."""
-        assert self._sums is not None  # noqa: S101 - called only where there are sums in arrays
-        self._sums.admit(self.machine.cells.used, self.machine.standing.panes.count)
 
     def _live(self) -> dict[int, int]:
         """Return the key of each slot in use, if equal keys may have different representations."""
@@ -325,61 +306,41 @@ class CoreGrouping:
             if isinstance(looks, pa.ChunkedArray):
                 looks = looks.to_pylist()
             shown = self.keys.shown_by_pane(self.machine.log, self.numbers, looks, live, panes)
-        return self._ordered(self._folded(), shown, hold)
+        self._fold()
+        values = self.fold.emitted if self._kernels is None else self._kernels.values()
+        return self._ordered(values, shown, hold)
 
     def peek(self, slot: int) -> Any:
         """Return the value of a pane of a cell if it were emitted now."""
-        self._folded()
+        self._fold()
         return self._combine.extract_output(self.accumulators([slot])[0])
 
     def _keeps(self, slot: int) -> bool:
         """Return whether a combiner that keeps its inputs has an input of a cell."""
-        self._folded()
+        self._fold()
         return bool(self.fold.accumulator(slot))
 
-    def _folded(self) -> Sequence[Any] | NDArray[np.int64]:
-        """Fold what has been logged; return the value of each pane so far, in the order of the log."""
-        log, panes = self.machine.log, self.machine.panes.count
-        if self._sums is not None and self._summed < 0:
-            numbers = _whole_numbers(self._values)
-            if numbers is None or not self._fit(numbers, self._rows):
-                self._leave_arrays()
-            else:
-                self._numbers_in_sums, self._summed = column_of(numbers), 0
-        if self._sums is None:
-            values: Any = self._values
-            if isinstance(values, np.ndarray):
-                values = self._values = values.tolist()
-            return self.fold.fold(log, values, panes)
-        self._admit_sums()
-        if panes > len(self._sent):
-            self._sent = lengthened(self._sent, max(panes, 2 * len(self._sent)))
-        self._sums.fold(log, self._summed, self._numbers_in_sums, self._sent)
-        self._summed = log.count
-        return _taken(self._sent, panes)
-
-    def _fit(self, values: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
-        """Return whether the sums in arrays remain within their bound, in whatever windows these elements are.
-
-        Merging and clearing sums does not increase their total. All values ever added are counted until the bound is
-        reached; only then the total of the existing sums is computed again.
-        """
-        added = float(np.abs(values.astype(np.float64))[rows].sum())
-        if self._largest + added >= _BOUND:
-            assert self._sums is not None  # noqa: S101 - asked only where there are sums in arrays
-            used = min(self.machine.cells.used, len(self._sums.sums))
-            self._largest = float(np.abs(_taken(self._sums.sums, used).astype(np.float64)).sum())
-        self._largest += added
-        return self._largest < _BOUND
+    def _fold(self) -> None:
+        """Fold what has been logged since the last call."""
+        if self._kernels is not None:
+            self._kernels.fold()
+            return
+        values: Any = self._values
+        if isinstance(values, np.ndarray):
+            values = self._values = values.tolist()
+        self.fold.fold(self.machine.log, values, self.machine.panes.count)
 
     def _leave_arrays(self) -> None:
         """Continue with Python's numbers, which have no bound and may be of any type."""
-        assert self._sums is not None  # noqa: S101 - called only where there are sums in arrays
-        self.fold.take_over(list(self._sums.sums), list(self._sums.standing))
-        self._sums = None
+        assert self._kernels is not None  # noqa: S101 - called only where there are arrays
+        self.fold.restore(*self._kernels.everything())
+        self._kernels = self.row = None
 
     def _ordered(
-        self, values: Sequence[Any] | NDArray[np.int64], shown: list[Any] | None, hold: NDArray[np.int64]
+        self,
+        values: Sequence[Any] | NDArray[Any] | pa.StructArray,
+        shown: list[Any] | None,
+        hold: NDArray[np.int64],
     ) -> Panes:
         """Return the panes in the total order of events, those of one event in the order of their causes."""
         panes, causes = self.machine.panes, self.machine.causes
@@ -390,8 +351,8 @@ class CoreGrouping:
             ranks = self._cause_ranks()
             order = np.argsort(ranks[cause], kind="stable")
             cause = cause[order]
-            values = values[order] if isinstance(values, np.ndarray) else [values[place] for place in order.tolist()]
-            shown = None if shown is None else [shown[place] for place in order.tolist()]
+            values = _selected(values, order)
+            shown = None if shown is None else _selected(shown, order)
 
         def by_pane(values: Any) -> NDArray[np.int64]:
             taken = _taken(values, panes.count)
@@ -463,13 +424,8 @@ class CoreGrouping:
         return ranks
 
 
-def _whole_numbers(values: Sequence[Any] | NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return values as an array, if all are Python ints of 64 bits."""
-    if isinstance(values, np.ndarray):
-        return values if values.dtype == np.int64 else None
-    if not set(map(type, values)) <= {int}:
-        return None
-    try:
-        return np.array(values, np.int64)
-    except OverflowError:
-        return None
+def _selected(values: Any, order: NDArray[np.int64]) -> Any:
+    """Return values in another order."""
+    if isinstance(values, pa.Array):
+        return values.take(pa.array(order))
+    return values[order] if isinstance(values, np.ndarray) else [values[place] for place in order.tolist()]

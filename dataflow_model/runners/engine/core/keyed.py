@@ -35,7 +35,7 @@ from dataflow_model.runners.engine.core.operations import (
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
 from dataflow_model.runners.engine.core.placing import count_retractions, placed
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of
+from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of, list_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import ELEMENT, rising
 from dataflow_model.runners.engine.user_code import at_window, user_error
@@ -208,7 +208,7 @@ class CoreMachine:
             self._count(name, getattr(machine, name) - dropped)
         return panes
 
-    def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | pa.ChunkedArray, Sequence[Any] | NDArray[np.int64]]:
+    def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | pa.ChunkedArray, Sequence[Any] | NDArray[Any]]:
         """Return keys and values of the elements, if all are pairs."""
         assert self._takes_back or not bundle.updates, f"{self.label!r} takes nothing back"  # noqa: S101 - see the plan
         elements = bundle.values
@@ -244,13 +244,14 @@ class CoreMachine:
         return output
 
     def _shown(self, panes: Panes) -> Sequence[tuple[Any, Any]]:
-        """Return the key and value of each pane, as columns where both are numbers or texts of one type."""
+        """Return the key and value of each pane, as columns where keys are of one type and values are in arrays."""
         table, values = self._core.keys, panes.values
-        if isinstance(values, np.ndarray):
+        if isinstance(values, np.ndarray | pa.Array):
             column = None if panes.shown else table.shown_as_column(panes.key)
+            in_column = pa.chunked_array([values if isinstance(values, pa.Array) else pa.array(values)])
             if column is not None:
-                return Pairs(pa.chunked_array([column]), pa.chunked_array([pa.array(values)]))
-            values = values.tolist()
+                return Pairs(pa.chunked_array([column]), in_column, self._core.row)
+            values = list_of(in_column, self._core.row)
         keys = panes.shown or list(map(table.shown.__getitem__, panes.key.tolist()))
         return list(zip(keys, values, strict=True))
 
