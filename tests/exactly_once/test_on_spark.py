@@ -70,7 +70,7 @@ def test_a_table_is_changed_once_by_a_commit_that_comes_again(
     spark: SparkSession, tmp_path: Path, expected: dict[str, Any], point: str
 ) -> None:
     def runner() -> dm.SparkRunner:
-        return streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=18)
+        return streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=30)  # three micro-batches
 
     with CrashPoint(point, micro_batch=1) as crash:
         with contextlib.suppress(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from typing import TYPE_CHECKING, Final
 
 from scripts.errors import CLASSES, PACKAGE, PAGE, page, sites
@@ -42,8 +43,14 @@ WITHOUT_VALUE: Final = {
 """Messages without a value of the user's, and why; beside those that say that they got none, or something empty."""
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a module, which several tests walk."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def raises(path: Path) -> Iterator[tuple[int, ast.expr]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Raise) and node.exc is not None:
             yield node.lineno, node.exc
 
@@ -52,7 +59,7 @@ def makers() -> set[str]:
     """Return the functions and methods of the package that return an exception."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef) and node.returns is not None:
                 kind = ast.unparse(node.returns).split(" | ")[0]
                 if kind in {*CLASSES, *OTHERS, "DataflowError", "Exception", "BaseException"}:
@@ -92,15 +99,14 @@ def test_each_error_shows_the_value() -> None:
 
 def test_what_is_raised_is_an_error_of_this_package_or_known_to_be_none() -> None:
     known = {*CLASSES, *OTHERS, *makers()}
+    bare = {name.removeprefix("_") for name in known}
     unknown = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for line, raised in raises(path):
             if not isinstance(raised, ast.Call):
                 continue  # raised again, or made before by one of the calls
             name = ast.unparse(raised.func)
-            if name not in known and name.rpartition(".")[2].removeprefix("_") not in {
-                n.removeprefix("_") for n in known
-            }:
+            if name not in known and name.rpartition(".")[2].removeprefix("_") not in bare:
                 unknown.append(f"{path}:{line}: {name}")
     assert unknown == []
 
@@ -109,7 +115,7 @@ def test_there_is_one_logger() -> None:
     calls = [
         (path.relative_to(PACKAGE).as_posix(), ast.unparse(node))
         for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logging.")
     ]
     assert calls == [("errors.py", "logging.getLogger('dataflow_model')")]

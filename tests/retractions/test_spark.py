@@ -86,13 +86,16 @@ def _look(element: Any, side: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("number", "shards", "rows"),
-    [(1, 2, 150), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 2, 60), (2, 3, 25)])],
+    ("count", "number", "shards", "rows"),
+    [
+        (3, 1, 2, 60),
+        *(pytest.param(8, *case, marks=pytest.mark.slow) for case in [(1, 2, 150), (1, 2, 60), (2, 3, 25)]),
+    ],
 )
 def test_a_stream_takes_back_what_the_local_runner_takes_back(
-    spark: SparkSession, tmp_path: Path, number: int, shards: int, rows: int
+    spark: SparkSession, tmp_path: Path, count: int, number: int, shards: int, rows: int
 ) -> None:
-    cases: list[Case] = draw(st.tuples(strategies.test_streams(max_steps=10), FIRST, LATER, LATER), 8, number)
+    cases: list[Case] = draw(st.tuples(strategies.test_streams(max_steps=10), FIRST, LATER, LATER), count, number)
     build = every_way(cases)
     expected = run(dm.LocalRunner(), build)
     actual = run(streaming(spark, tmp_path, max_rows_per_batch=rows, shards=shards), build)

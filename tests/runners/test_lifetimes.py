@@ -287,7 +287,7 @@ def runner(spark: SparkSession, mode: str, tmp_path: pathlib.Path) -> dm.SparkRu
     return dm.SparkRunner(spark, mode="streaming", checkpoint=str(tmp_path / "checkpoint"))
 
 
-@pytest.mark.parametrize("mode", [pytest.param("batch", marks=pytest.mark.slow), "streaming"])
+@pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])
 def test_on_spark_each_setup_has_its_teardown(spark: SparkSession, tmp_path: pathlib.Path, mode: str) -> None:
     steps = tmp_path / "steps"
     steps.mkdir()

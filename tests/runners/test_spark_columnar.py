@@ -137,7 +137,7 @@ def test_batch_gives_the_local_runners_answers(spark: SparkSession, events: str)
 def test_streaming_gives_the_local_runners_answers_in_any_micro_batches(
     spark: SparkSession, events: str, tmp_path: Path
 ) -> None:
-    assert_same(streaming(spark, tmp_path, max_rows_per_batch=700), events)
+    assert_same(streaming(spark, tmp_path, max_rows_per_batch=1_000), events)
 
 
 @pytest.mark.slow

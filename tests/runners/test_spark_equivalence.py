@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("number", "count", "shards"),
-    [(0, 30, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 100, 2), (2, 100, 3)])],
+    [(0, 15, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 100, 2), (2, 100, 3)])],
 )
 def test_drawn_scripts_give_the_panes_of_the_local_runner(
     spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int

@@ -18,6 +18,7 @@ from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.waiting import PATIENCE, wait_for_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -38,23 +39,34 @@ class Meter:
             self.changed.notify_all()
 
 
+SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.stateStore.providerClass")
+
+
+@pytest.fixture
+def settings_that_come_back(spark: SparkSession) -> Iterator[None]:
+    """Check that the session's own settings are after a test what they were before it."""
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    yield
+    assert {name: spark.conf.get(name, None) for name in SETTINGS} == before
+
+
+@pytest.mark.usefixtures("settings_that_come_back")  # among them the number of shards, which is another one here
 def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
     build = summing(tmp_path / "rows")
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
-    runner = streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20)
-    first = start(runner, build)
+    first = start(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=30, shards=1), build)
     wait_for_batch(first, 1)
     first.stop()
     before = seen(first.collected("panes"))
     assert first.state in {dm.RunnerState.STOPPED, dm.RunnerState.DONE}
     assert before
     assert before == expected[: len(before)]
-    second = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=50), build)
+    second = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=80, shards=1), build)
     assert second.state is dm.RunnerState.DONE
     assert not difference(expected, seen(second.collected("panes")))
     assert second.metrics()["rows"]["elements_out"] == 120
-    third = run(streaming(spark, tmp_path / "checkpoint"), build)  # it is over; nothing comes twice
+    third = run(streaming(spark, tmp_path / "checkpoint", shards=1), build)  # it is over; nothing comes twice
     assert third.state is dm.RunnerState.DONE
     assert not difference(expected, seen(third.collected("panes")))
 
@@ -161,13 +173,3 @@ def test_the_trigger_interval_is_sparks(spark: SparkSession, tmp_path: Path) -> 
         # One that took too long is followed at once; its duration leaves out some of what the query does around it.
         assert began - due < 1 or ended > due - 0.5, (before, after)
     assert not difference(seen(run(dm.LocalRunner(), build).collected("panes")), seen(result.collected("panes")))
-
-
-def test_the_sessions_own_settings_come_back(spark: SparkSession, tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows" / "a.parquet", 0, 3)
-    before = {name: spark.conf.get(name, None) for name in SETTINGS}
-    run(streaming(spark, tmp_path / "checkpoint", shards=3), summing(tmp_path / "rows"))
-    assert {name: spark.conf.get(name, None) for name in SETTINGS} == before
-
-
-SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.stateStore.providerClass")

@@ -107,7 +107,7 @@ def _with_sizes(pair: Any, sizes: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("shards", "rows"), [(2, 700), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(3, 350), (1, 97)])]
+    ("shards", "rows"), [(2, 600), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(3, 350), (1, 97)])]
 )
 def test_every_shape_gives_in_streaming_what_it_gives_locally(
     spark: SparkSession, tmp_path: Path, shards: int, rows: int

@@ -16,17 +16,18 @@ from tests.support.pipelines import difference, draw, run, seen
 if TYPE_CHECKING:
     from pathlib import Path
 
-CASES = 40
-
 
 @pytest.mark.parametrize(
-    ("number", "shards", "more"),
-    [(2, 3, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 2, 3), (3, 1, 4)])],
+    ("count", "number", "shards", "more"),
+    [
+        (15, 2, 3, 1),
+        *(pytest.param(40, *case, marks=pytest.mark.slow) for case in [(2, 3, 1), (1, 2, 3), (3, 1, 4)]),
+    ],
 )
 def test_drawn_scripts_give_the_same_panes_wherever_their_state_is_carried_over(
-    tmp_path: Path, number: int, shards: int, more: int
+    tmp_path: Path, count: int, number: int, shards: int, more: int
 ) -> None:
-    cases = draw(st.tuples(strategies.test_streams(max_steps=10), strategies.windowing_strategies()), CASES, number)
+    cases = draw(st.tuples(strategies.test_streams(max_steps=10), strategies.windowing_strategies()), count, number)
 
     def build(p: dm.Pipeline) -> None:
         for case, (stream, strategy) in enumerate(cases):
