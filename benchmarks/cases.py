@@ -169,6 +169,15 @@ BENCHMARKS: Final = {
             arrivals=True,
             least_share=0.15,
         ),
+        _local(
+            "local_workers",
+            "the pipeline of local_python with two workers, the same with one",
+            "python_with_workers",
+            "python",
+            0.67,
+            arrivals=True,
+            least_share=0.15,
+        ),
         _local("local_group_by_key", "GroupByKey, a dict of lists", "group_by_key", "lists", 3),
         _local(
             "local_sessions",

@@ -26,6 +26,7 @@ __all__ = [
     "on_time",
     "one_by_one",
     "python",
+    "python_with_workers",
     "sessions",
     "stateful",
     "triggered",
@@ -113,14 +114,19 @@ def on_time(events: Events, out: Path) -> None:
         _ = pairs | dm.Window.into(WINDOWS) | dm.Sum.per_key() | _write(out)
 
 
-def python(events: Events, out: Path) -> None:
+def python(events: Events, out: Path, workers: int = 1) -> None:
     """Combine tuples in Python behind two functions, with early and late panes."""
     schema = pa.schema({"key": pa.int64(), **{name: pa.int64() for name in Summary._fields}})
-    with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
+    with dm.Pipeline(runner=dm.LocalRunner(workers=workers)) as pipeline:
         rows = pipeline | arriving_rows(events)
         pairs = rows | "pair" >> dm.Map(as_pair) | "double" >> dm.Map(doubled)
         combined = pairs | windowing().accumulating() | dm.CombinePerKey(Statistics())
         _ = combined | dm.io.WriteParquet(str(out), schema=schema, panes=True)
+
+
+def python_with_workers(events: Events, out: Path) -> None:
+    """Do the same in two processes."""
+    python(events, out, workers=2)
 
 
 def group_by_key(events: Events, out: Path) -> None:

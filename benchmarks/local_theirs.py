@@ -2,7 +2,7 @@
 
 Each takes the events and the folder to write Parquet to. A loop reads the same file, calls the same functions and
 writes the final answer of each key and window, once. A function on columns is compared with our own pipeline one
-element at a time.
+element at a time, and two workers with our own pipeline in one process.
 """
 
 # Neither Polars nor Beam need be installed.
@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled
-from benchmarks.local_ours import one_by_one
+from benchmarks.local_ours import one_by_one, python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,6 +36,7 @@ __all__ = [
     "lists",
     "one_by_one",
     "polars_sums",
+    "python",
     "session_sums",
     "sums",
 ]

@@ -27,6 +27,7 @@ from dataflow_model.errors import (
     SupersededRun,
     UnsupportedOnRunner,
     UserCodeError,
+    WorkerLost,
 )
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
@@ -304,6 +305,7 @@ __all__ = [
     "WindowingStrategy",
     "WithKeys",
     "WithTimestamps",
+    "WorkerLost",
     "Write",
     "__version__",
     "duration",

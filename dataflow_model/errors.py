@@ -27,6 +27,7 @@ __all__ = [
     "SupersededRun",
     "UnsupportedOnRunner",
     "UserCodeError",
+    "WorkerLost",
     "encodable",
     "explain",
     "shown",
@@ -162,3 +163,7 @@ class SupersededRun(DataflowError, RuntimeError):
 
 class StateCorruption(DataflowError, RuntimeError):
     """Durable state that fails its checksum or its chain of tokens."""
+
+
+class WorkerLost(DataflowError, RuntimeError):
+    """A worker process that ended before its work was done; raised by a run on `LocalRunner(workers=n)`."""

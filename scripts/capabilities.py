@@ -34,7 +34,7 @@ def tables() -> str:
 
     Example:
         >>> tables().splitlines()[2]
-        '| `Create` | yes | yes | yes | yes |'
+        '| `Create` | yes | yes | yes | yes | yes |'
     """
     head = ["", *(f"`{table.runner}`" for table in TABLES)]
     matrix = [[feature.value, *(_cell(table.answers[feature]) for table in TABLES)] for feature in Feature]

@@ -107,7 +107,7 @@ def test_a_function_that_cannot_be_pickled_is_refused_with_its_label_before_the_
     locked(p)
     with pytest.raises(
         dm.PlanError,
-        match=r"^'guarded' cannot be sent to Spark's workers: TypeError: cannot pickle '_thread\.lock' object\n"
+        match=r"^'guarded' cannot be sent to workers: TypeError: cannot pickle '_thread\.lock' object\n"
         r"Hint: a lock, an open file, a connection or a SparkSession belongs to one process: create it in DoFn\.setup",
     ):
         p.run()
@@ -117,7 +117,7 @@ def test_a_function_that_cannot_be_pickled_is_refused_with_its_label_before_the_
 def test_an_element_that_cannot_be_pickled_is_refused_with_the_source_s_label() -> None:
     p = dm.Pipeline(runner=dm.SparkRunner(SPARK, mode="batch"))
     _ = p | "locks" >> dm.Create([1, threading.Lock()]) | dm.io.Collect()
-    with pytest.raises(dm.PlanError, match="'locks' cannot be sent to Spark's workers: TypeError"):
+    with pytest.raises(dm.PlanError, match="'locks' cannot be sent to workers: TypeError"):
         p.run()
 
 

@@ -44,7 +44,7 @@ def test_an_error_with_a_lone_surrogate_ends_the_run(spark: SparkSession, tmp_pa
 def test_a_function_that_refers_to_the_session_is_refused_with_its_label(spark: SparkSession) -> None:
     p = dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch"))
     _ = p | dm.Create([1]) | "query" >> dm.Map(lambda x: spark.range(x).count()) | dm.io.Collect()
-    with pytest.raises(dm.PlanError, match=r"^'query' cannot be sent to Spark's workers: (?s:.*)Hint: .*SparkSession"):
+    with pytest.raises(dm.PlanError, match=r"^'query' cannot be sent to workers: (?s:.*)Hint: .*SparkSession"):
         p.run()
 
 

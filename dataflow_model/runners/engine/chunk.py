@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.lanes import Repeated, array_of, joined, taken
+from dataflow_model.runners.engine.lanes import Integers, Repeated, array_of, joined, taken
 from dataflow_model.runners.engine.order import sorting
 
 if TYPE_CHECKING:
@@ -85,6 +85,12 @@ class PlacedBundle:
         """Return the elements sorted by instant, and by order within it; the bundle itself if sorted already."""
         rows = sorting(self.bundle.orders, self.places)
         return self if rows is None else PlacedBundle(self.bundle.take(rows), taken(self.places, rows))
+
+    def part(self, start: int, stop: int) -> PlacedBundle:
+        """Return the elements of the instants `[start, stop)`, with places from 0; they must be sorted by instant."""
+        places = array_of(self.places)
+        first, last = np.searchsorted(places, [start, stop]).tolist()
+        return PlacedBundle(self.bundle.part(first, last), Integers(places[first:last] - start))
 
     def runs(self) -> Iterator[tuple[int, Bundle]]:
         """Yield the place of each instant with its elements, which must be sorted by instant."""

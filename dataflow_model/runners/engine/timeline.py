@@ -14,7 +14,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.chunk import Instants
 from dataflow_model.runners.engine.estimation import NOTHING_YET, SourceProgress
-from dataflow_model.runners.engine.lanes import Integers, Repeated
+from dataflow_model.runners.engine.lanes import Integers, Repeated, part
 from dataflow_model.runners.engine.observing import distinct
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.watermarks import WatermarkLane
@@ -69,6 +69,15 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.at)
+
+    def part(self, start: int, stop: int) -> Timeline:
+        """Return the instants `[start, stop)`."""
+        return Timeline(
+            self.at.part(start, stop),
+            part(self.closes, start, stop),
+            {label: lane.part(start, stop) for label, lane in self.watermarks.items()},
+            {place - start: names for place, names in self.signals.items() if start <= place < stop},
+        )
 
     @property
     def instants(self) -> Instants:

@@ -21,10 +21,10 @@ from dataflow_model.plan.runner import Clock, RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.engine.records import JoinedRecords
-from dataflow_model.runners.local.support import BOUNDED, STREAMING
+from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
+from dataflow_model.runners.local.writing import write_task
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.time import (
     Duration,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Write
     from dataflow_model.plan.runner import PipelineResult
-    from dataflow_model.plan.sinks import Record, Sink, SinkWriter
+    from dataflow_model.plan.sinks import Record
     from dataflow_model.time import DurationLike
 
 __all__ = ["LocalResult", "LocalRunner"]
@@ -75,10 +75,14 @@ class LocalRunner:
             default 10 milliseconds. In the first second after a micro-batch it waits a quarter of that.
         max_rows_per_batch: with a checkpoint, the maximum number of rows of files (or steps of a script) that a
             micro-batch reads; by default 400,000.
+        workers: the number of processes that run the pipeline, each with a shard of the keys; by default 1, which is
+            this process. The results are the same for any number. With several, users' functions are pickled and run in
+            processes of their own, which see none of this process's objects; each file sink writes a file per process.
+            Only without a checkpoint.
 
     Raises:
-        InvalidArgument: for an unknown mode, an interval that does not fit the mode, numbers out of range, or options
-            of a stream without a checkpoint.
+        InvalidArgument: for an unknown mode, an interval that does not fit the mode, numbers out of range, options of a
+            stream without a checkpoint, or several workers with one.
 
     Source: Beam's DirectRunner, which has no checkpoints.
 
@@ -114,6 +118,7 @@ class LocalRunner:
         checkpoint: str | os.PathLike[str] | None = None,
         poll_interval: DurationLike | None = None,
         max_rows_per_batch: int | None = None,
+        workers: int = 1,
     ) -> None:
         if mode not in _MODES:
             raise InvalidArgument(
@@ -133,6 +138,7 @@ class LocalRunner:
                 hint="use max_rows_per_batch=10_000, for example",
             )
         self._rows = rows
+        self._workers = _number_of_workers(workers, checkpoint)
         self._poll = duration(_POLL if poll_interval is None else poll_interval)
         if self._poll <= Duration(0):
             raise InvalidArgument(
@@ -151,18 +157,26 @@ class LocalRunner:
 
         Raises:
             PlanError: with a checkpoint, for a sink that does not accept a stream.
+                With several workers, for a function or a side input that cannot be pickled.
             UnsupportedOnRunner: for a feature that the runner does not support; see `runners.local.support`.
             CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
             SinkError: for an output or a checkpoint that cannot be written.
         """
-        support = BOUNDED if self._checkpoint is None else STREAMING
+        bounded = BOUNDED if self._workers == 1 else WORKERS
+        support = bounded if self._checkpoint is None else STREAMING
         support.check(plan)
         check_sinks(plan)
         rounds = plan if self._interval is None else in_rounds(plan, self._interval)
         if self._checkpoint is not None:
             return self._stream(rounds, self._checkpoint, until)
         clock = self._clock.now() if isinstance(self._clock, Clock) else self._clock
-        return LocalResult(Execution(rounds, None if clock is None else int(clock)))
+        wall = None if clock is None else int(clock)
+        if self._workers > 1:
+            from dataflow_model.runners.local.workers.job import Job
+            from dataflow_model.runners.local.workers.result import WorkersResult
+
+            return WorkersResult(Job.of(rounds, self._workers, wall))
+        return LocalResult(Execution(rounds, wall))
 
     def _stream(self, plan: Plan, checkpoint: str, until: str | None) -> PipelineResult:
         from dataflow_model.runners.local.streaming import Options, start
@@ -173,6 +187,7 @@ class LocalRunner:
     def __repr__(self) -> str:
         options = [] if self._interval is None else ["mode='microbatch'", f"interval={duration_text(self._interval)!r}"]
         options += [] if self._checkpoint is None else [f"checkpoint={self._checkpoint!r}"]
+        options += [] if self._workers == 1 else [f"workers={self._workers}"]
         return f"LocalRunner({', '.join(options)})"
 
 
@@ -194,6 +209,20 @@ def _path(checkpoint: object) -> str:
             hint="pass a directory of this pipeline's own, such as checkpoint='checkpoints/delays'",
         )
     return os.fspath(checkpoint)
+
+
+def _number_of_workers(workers: object, checkpoint: object) -> int:
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise InvalidArgument(
+            f"`workers` must be a positive int, got {workers!r}", hint="use workers=os.cpu_count(), for example"
+        )
+    if workers > 1 and checkpoint is not None:
+        raise InvalidArgument(
+            f"a stream with a checkpoint runs in one process, got workers={workers}",
+            hint="leave out workers=, or leave out checkpoint= to run bounded input to its end; "
+            "dm.SparkRunner(spark, mode='streaming') runs streams in several processes",
+        )
+    return workers
 
 
 class LocalResult(BackgroundRun):
@@ -278,23 +307,7 @@ class LocalResult(BackgroundRun):
         if node.sink.keeps_records:  # they are here already
             self._collected[node.label] = records  # and are made when somebody asks for them
             return
-        writer = node.sink.open(self._run_id, _ONE_TASK)
-        try:
-            _write(writer, node.sink, records)
-            messages = [writer.close()]
-        except BaseException:
-            writer.abort()
-            raise
+        messages = [write_task(node.sink, self._run_id, _ONE_TASK, records)]
         node.sink.commit(self._run_id, messages)
         for name, count in node.sink.counts(messages).items():
             self._execution.counters[node.label][name] += count
-
-
-def _write(writer: SinkWriter, sink: Sink, records: JoinedRecords) -> None:
-    """Write all records at once; panes that are columns stay so where the sink takes them."""
-    panes = [chunk.panes for chunk in records.chunks if isinstance(chunk, PaneRecords)]
-    if not writer.takes_columns or len(panes) < len(records.chunks):
-        writer.write(records)
-        return
-    for table in panes:
-        writer.write_columns(table.in_order().columns(panes=sink.panes))

@@ -7,7 +7,7 @@ from typing import Final
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.support import Answer, Support, Supported, Unsupported
 
-__all__ = ["BOUNDED", "STREAMING", "TABLES"]
+__all__ = ["BOUNDED", "STREAMING", "TABLES", "WORKERS"]
 
 _NEEDS_SPARK: Final = Unsupported(
     "only Spark can read a DataFrame",
@@ -37,8 +37,19 @@ BOUNDED: Final = Support(
     },
 )
 
+WORKERS: Final = Support(
+    "LocalRunner(workers=n)",
+    {
+        **BOUNDED.answers,
+        Feature.SIGNALS: Unsupported(
+            "the workers are at different instants, so a signal has no single instant to take effect at",
+            "use dm.LocalRunner() without workers, or put the signal into a TestStream",
+        ),
+    },
+)
+
 STREAMING: Final = Support(
     "LocalRunner(checkpoint=…)", {**_ALL, Feature.STATIC_SIDE_INPUTS: Supported("computed before the run")}
 )
 
-TABLES: Final = (BOUNDED, STREAMING)
+TABLES: Final = (BOUNDED, WORKERS, STREAMING)

@@ -32,14 +32,12 @@ def check_functions(plan: Plan) -> None:
         try:
             cloudpickle.dumps(node)
         except Exception as error:
-            raise PlanError(
-                f"{node.label!r} cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD
-            ) from error
+            raise PlanError(f"{node.label!r} cannot be sent to workers: {_said(error)}", hint=_INSTEAD) from error
 
 
 def unpicklable_program(error: Exception) -> PlanError:
     """Return the error for a program that cannot be pickled although each of its transforms can."""
-    return PlanError(f"the values of a side input cannot be sent to Spark's workers: {_said(error)}", hint=_INSTEAD)
+    return PlanError(f"the values of a side input cannot be sent to workers: {_said(error)}", hint=_INSTEAD)
 
 
 def unpicklable_element(label: str, values: Iterable[Any], error: Exception) -> InvalidType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -35,13 +35,17 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.order_lanes import InstantLane
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.values import Window
 
-__all__ = ["Execution", "part_for", "side_values"]
+__all__ = ["CHUNK", "Execution", "Panes", "part_for", "records_at_sink", "side_values", "take_panes"]
 
-_MOST_ELEMENTS: Final = 20_000
-"""The number of elements at which a chunk ends."""
+Panes: TypeAlias = "dict[str, list[tuple[int, Sequence[Record]]]]"
+"""Panes in columns by sink, each table with the place of its instant."""
+
+CHUNK: Final = Size(instants=4_000, elements=20_000)
+"""The size at which a chunk ends."""
 
 
 class Execution:
@@ -58,10 +62,10 @@ class Execution:
         reached: the current value of the run's clock.
     """
 
-    def __init__(self, plan: Plan, clock: int | None = None, *, most: int = 4_000) -> None:
+    def __init__(self, plan: Plan, clock: int | None = None, *, most: int = CHUNK.instants) -> None:
         self.plan = plan
         self.clock = clock
-        self._size = Size(most, _MOST_ELEMENTS)
+        self._size = Size(most, CHUNK.elements)
         dynamic = dynamic_sides(plan)
         self.staged = cut_into_stages(plan, dynamic)
         self.watermarks: dict[str, Watermarks] = {}
@@ -91,34 +95,25 @@ class Execution:
 
     def _run(self, chunk: InputChunk) -> dict[str, Sequence[Record]]:
         """Run a chunk stage by stage, and return the records that reach each sink."""
-        arrivals, watermarks = chunk.arrivals, dict(chunk.watermarks)
-        panes: dict[str, list[tuple[int, Sequence[Record]]]] = {}
+        timeline, arrivals = chunk.timeline, chunk.arrivals
+        watermarks = dict(timeline.watermarks)
+        panes: Panes = {}
         for shard in self._shards:
-            passed, reports = shard.run(chunk.instants, arrivals, watermarks)
+            passed, reports = shard.run(timeline.instants, arrivals, watermarks)
             watermarks.update(reports)
-            for cut, tables in shard.take_panes().items():
-                stages = self.staged.depth_of(cut) - 1 - shard.depth
-                panes[cut] = [(place, PaneRecords(table, chunk.at[place], stages)) for place, table in tables]
+            panes.update(take_panes(shard, timeline.at))
             for cut, placed in passed.items():
                 add_arrived(arrivals, cut, placed)
         for label, reported in watermarks.items():
             before = self.watermarks.get(label, MIN_WATERMARKS)
             self.watermarks[label] = reported.advanced(before)[-1]
-        self.reached = chunk.at[-1][0]
-        records: dict[str, Sequence[Record]] = {}
-        for sink in self.staged.sinks:
-            placed, parts = arrivals.get(sink.label, PlacedBundle()).in_order(), panes.get(sink.label, [])
-            sizes = np.array([*np.bincount(array_of(placed.places)), *(len(part) for _, part in parts)], np.int64)
-            if parts:  # some panes of a grouping may be columns, and others rows
-                for place, bundle in placed.runs():
-                    parts.append((place, records_of(bundle, Repeated(chunk.at[place], len(bundle)))))
-                records[sink.label] = JoinedRecords([part for _, part in sorted(parts, key=_place_of)])
-            elif len(placed):
-                records[sink.label] = records_of(placed.bundle, placed.instants(chunk.at))
-            if len(sizes):
-                took_several(sink.label, sizes)
-                self.counters[sink.label]["elements_in"] += int(sizes.sum())
-        return records
+        self.reached = timeline.at[-1][0]
+        at, counters = timeline.at, self.counters
+        return {
+            label: records_at_sink(label, arrivals.get(label), panes.get(label, []), at, counters)
+            for label in (sink.label for sink in self.staged.sinks)
+            if label in arrivals or label in panes
+        }
 
     def metrics(self) -> dict[str, Counter[str]]:
         """Return the counters of each transform."""
@@ -147,6 +142,49 @@ class Execution:
         arrivals: Arrivals = {}
         route(self.staged, 0, self._fragments[label].run(bundle, tag), arrivals)
         return arrivals
+
+
+def take_panes(shard: StageShard, at: InstantLane) -> Panes:
+    """Return the panes in columns that a shard has produced for sinks since the last call.
+
+    Args:
+        shard: the shard.
+        at: the instants of the chunk.
+    """
+    staged = shard.staged
+    return {
+        cut: [(place, PaneRecords(table, at[place], staged.depth_of(cut) - 1 - shard.depth)) for place, table in tables]
+        for cut, tables in shard.take_panes().items()
+    }
+
+
+def records_at_sink(
+    label: str,
+    arrived: PlacedBundle | None,
+    panes: Sequence[tuple[int, Sequence[Record]]],
+    at: InstantLane,
+    counters: Mapping[str, Counter[str]],
+) -> Sequence[Record]:
+    """Return the records of a chunk that reach a sink, and count them.
+
+    Args:
+        label: the label of the sink.
+        arrived: its elements.
+        panes: its panes in columns.
+        at: the instants of the chunk.
+        counters: the counters of each transform.
+    """
+    placed = (arrived or PlacedBundle()).in_order()
+    sizes = np.array([*np.bincount(array_of(placed.places)), *(len(part) for _, part in panes)], np.int64)
+    if len(sizes):
+        took_several(label, sizes)
+        counters[label]["elements_in"] += int(sizes.sum())
+    if not panes:
+        return records_of(placed.bundle, placed.instants(at))
+    parts = list(panes)  # some panes of a grouping may be columns, and others rows
+    for place, bundle in placed.runs():
+        parts.append((place, records_of(bundle, Repeated(at[place], len(bundle)))))
+    return JoinedRecords([part for _, part in sorted(parts, key=_place_of)])
 
 
 _place_of = operator.itemgetter(0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -15,17 +17,16 @@ from dataflow_model.plan.sources import (
     SignalStep,
     WatermarkStep,
 )
-from dataflow_model.runners.engine.bounded.files import TickReader
-from dataflow_model.runners.engine.chunk import Instants, PlacedBundle
+from dataflow_model.runners.engine.bounded.files import RowReader, list_sources, timeline_of
+from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundle
-from dataflow_model.runners.engine.lanes import Integers, array_of, part
+from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
-from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited
+from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited, Timeline
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dataflow_model.plan.nodes import Read
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
-__all__ = ["InputChunk", "Instant", "Size", "chunks_of", "wall_clock"]
+__all__ = ["InputChunk", "Inputs", "Instant", "Size", "chunks_of", "cut_up", "inputs_of", "wall_clock", "whole_script"]
 
 
 @attrs.define
@@ -64,26 +65,15 @@ class InputChunk:
     """Consecutive instants of the sources.
 
     Attributes:
-        at: the position of each instant in the total order.
-        closes: whether each instant completes its tick.
-        watermarks: by source, its watermarks at each instant.
+        timeline: the instants, and the watermarks of the sources at each.
         arrivals: the elements that the sources emit for keyed nodes and sinks, by label.
-        signals: by place, the signals that take effect at the start of an instant.
     """
 
-    at: InstantLane
-    closes: Sequence[bool]
-    watermarks: Mapping[str, WatermarkLane]
+    timeline: Timeline
     arrivals: dict[str, PlacedBundle] = attrs.field(factory=dict)
-    signals: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
-        return len(self.at)
-
-    @property
-    def instants(self) -> Instants:
-        """The instants, in the form for stages."""
-        return Instants(Integers(self.at.clocks), self.closes, self.signals)
+        return len(self.timeline)
 
 
 @attrs.frozen
@@ -122,23 +112,88 @@ def chunks_of(
         clock: the fixed value of the wall clock, for sources without a replay clock.
         awaited: the percentiles that the plan's triggers wait for.
     """
+    inputs = inputs_of(staged)
+    if inputs.scripts:
+        instants = _instants(staged, inputs, through, awaited)
+        yield from _script_chunks([read.label for read in staged.sources], instants, signals, size)
+        return
+    tick = wall_clock() if clock is None else clock
+    reader = RowReader(tick, through, awaited)
+    listed = list_sources(inputs.rows, awaited)
+    by_label = {read.label: read for read in inputs.rows}
+    observations = [
+        reader.read(by_label[rows.label], origin.name) for rows in listed for origin in rows.origins[: rows.read]
+    ]
+    timeline = timeline_of([*inputs.rows, *inputs.static], listed, observations, tick, awaited)
+    for read in inputs.static:
+        reader.take(read.label, static_bundle(read, timeline.at[0][0]))
+    arrivals = {cut: placed.in_order() for cut, placed in reader.arrivals(timeline).items()}
+    yield from cut_up(InputChunk(timeline, arrivals), size, signals)
+
+
+@attrs.frozen
+class Inputs:
+    """The sources of a plan by how they are read.
+
+    Attributes:
+        static: the sources whose elements are in the program.
+        scripts: the scripts.
+        rows: the sources of rows.
+    """
+
+    static: tuple[Read, ...]
+    scripts: tuple[Read, ...]
+    rows: tuple[Read, ...]
+
+
+def inputs_of(staged: StagedPlan) -> Inputs:
+    """Return the sources of a plan.
+
+    Raises:
+        PlanError: for a plan that reads both scripts and rows.
+    """
     reads = staged.sources
-    static = [read for read in reads if read.source.as_elements is not None]
-    scripts = [read for read in reads if read.source.as_script is not None]
-    files = [read for read in reads if read.source.as_columns is not None]
-    if scripts and files:
+    inputs = Inputs(
+        tuple(read for read in reads if read.source.as_elements is not None),
+        tuple(read for read in reads if read.source.as_script is not None),
+        tuple(read for read in reads if read.source.as_columns is not None),
+    )
+    if inputs.scripts and inputs.rows:
+        script, rows = inputs.scripts[0].label, inputs.rows[0].label
         raise PlanError(
-            f"a pipeline must have one clock, but {scripts[0].label!r} scripts it and {files[0].label!r} has another",
+            f"a pipeline must have one clock, but {script!r} scripts it and {rows!r} has another",
             hint="add the rows to the script, or test the two separately",
         )
-    if scripts:
-        instants = itertools.chain(
-            _static_instants(static, through), _script_instants(staged, scripts, through, awaited)
-        )
-        yield from _script_chunks([read.label for read in reads], instants, signals, size)
-    else:
-        ticks = TickReader(files, static, wall_clock() if clock is None else clock, through, awaited)
-        yield from _file_chunks(ticks, signals, size)
+    return inputs
+
+
+def cut_up(whole: InputChunk, size: Size, signals: deque[str]) -> Iterator[InputChunk]:
+    """Cut the whole input into chunks.
+
+    Args:
+        whole: all instants, with the elements in order.
+        size: the size of a chunk.
+        signals: the signals that have arrived; they take effect at the start of the next chunk.
+    """
+    timeline = whole.timeline
+    places = {cut: array_of(placed.places) for cut, placed in whole.arrivals.items()}
+    counts = sum((np.bincount(at, minlength=len(timeline)) for at in places.values()), np.zeros(len(timeline), int))
+    until = np.cumsum(counts)
+    start = 0
+    while start < len(timeline):
+        before = int(until[start - 1]) if start else 0
+        filled = int(np.searchsorted(until, before + size.elements)) + 1
+        stop = min(filled, start + size.instants, len(timeline))
+        chunk = InputChunk(timeline.part(start, stop))
+        for cut, placed in whole.arrivals.items():
+            part_of_cut = placed.part(start, stop)
+            if len(part_of_cut):
+                chunk.arrivals[cut] = part_of_cut
+        taking_effect = _taken(signals)
+        if taking_effect:
+            chunk.timeline.signals[0] = (*taking_effect, *chunk.timeline.signals.get(0, ()))
+        yield chunk
+        start = stop
 
 
 def _taken(signals: deque[str]) -> tuple[str, ...]:
@@ -146,6 +201,19 @@ def _taken(signals: deque[str]) -> tuple[str, ...]:
 
 
 # TestStream -----------------------------------------------------------------------------------------------------------
+
+
+def whole_script(staged: StagedPlan, inputs: Inputs, through: Through, awaited: Awaited) -> InputChunk:
+    """Return all instants of the scripts of a plan as one chunk; the arguments are those of `chunks_of`."""
+    instants = list(_instants(staged, inputs, through, awaited))
+    [whole] = _script_chunks([read.label for read in staged.sources], instants, deque(), Size(sys.maxsize, sys.maxsize))
+    return whole
+
+
+def _instants(staged: StagedPlan, inputs: Inputs, through: Through, awaited: Awaited) -> Iterator[Instant]:
+    """Yield the instants of scripts, after those of static sources."""
+    yield from _static_instants(inputs.static, through)
+    yield from _script_instants(staged, inputs.scripts, through, awaited)
 
 
 def _script_instants(
@@ -233,49 +301,16 @@ def _chunk(
         reached: the watermarks by instant and source.
         taking_effect: the signals that take effect at the first instant.
     """
-    chunk = InputChunk(
+    timeline = Timeline(
         InstantLane.of([(instant.clock, instant.step) for instant in instants]),
         [instant.closes for instant in instants],
         {label: WatermarkLane.of([at[label] for at in reached]) for label in reached[0]},
     )
+    chunk = InputChunk(timeline)
     for place, instant in enumerate(instants):
         signals = (*(() if place else taking_effect), *instant.signals)
         if signals:
-            chunk.signals[place] = signals
+            timeline.signals[place] = signals
         for cut, bundle in instant.arrivals.items():
             chunk.arrivals.setdefault(cut, PlacedBundle()).add(place, bundle)
     return chunk
-
-
-# Files ----------------------------------------------------------------------------------------------------------------
-
-
-def _file_chunks(ticks: TickReader, signals: deque[str], size: Size) -> Iterator[InputChunk]:
-    """Yield, in chunks, an instant for each tick, and another if the tick is the last one of some sources.
-
-    All elements of static sources arrive at the first tick, where these sources and those without rows end.
-    """
-    timeline = ticks.timeline
-    places = {cut: array_of(placed.places) for cut, placed in ticks.arrivals.items()}
-    counts = sum((np.bincount(at, minlength=len(timeline)) for at in places.values()), np.zeros(len(timeline), int))
-    until = np.cumsum(counts)
-    start = 0
-    while start < len(timeline):
-        before = int(until[start - 1]) if start else 0
-        filled = int(np.searchsorted(until, before + size.elements)) + 1
-        stop = min(filled, start + size.instants, len(timeline))
-        chunk = InputChunk(
-            timeline.at.part(start, stop),
-            part(timeline.closes, start, stop),
-            {label: lane.part(start, stop) for label, lane in timeline.watermarks.items()},
-        )
-        for cut, at in places.items():
-            first, last = np.searchsorted(at, [start, stop]).tolist()
-            if first < last:
-                bundle = ticks.arrivals[cut].bundle
-                chunk.arrivals[cut] = PlacedBundle(bundle.part(first, last), Integers(at[first:last] - start))
-        taking_effect = _taken(signals)
-        if taking_effect:
-            chunk.signals[0] = taking_effect
-        yield chunk
-        start = stop

@@ -1,0 +1,134 @@
+"""A bounded run over several processes, prepared for its workers in the process that starts it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import uuid
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from dataflow_model.plan.lifting import lifts
+from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.runners.engine.bounded.execution import side_values
+from dataflow_model.runners.engine.bounded.files import list_sources
+from dataflow_model.runners.engine.bounded.inputs import inputs_of, wall_clock
+from dataflow_model.runners.local.workers.messages import Assignment, Part
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.rows import dump
+from dataflow_model.runners.sharded.unpicklable import check_functions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.runners.engine.bounded.files import ListedSource
+
+__all__ = ["Job", "divided"]
+
+_PROGRAM: Final = "program.pickle"
+
+
+@attrs.frozen
+class Job:
+    """What the workers of a run do.
+
+    Attributes:
+        program: the program.
+        folder: the folder of the run.
+        assignments: what each worker does.
+    """
+
+    program: Program
+    folder: str
+    assignments: tuple[Assignment, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, workers: int, clock: int | None) -> Job:
+        """Prepare a run.
+
+        Args:
+            plan: a checked plan.
+            workers: how many workers there are.
+            clock: the fixed value of the wall clock; `None` reads the wall clock.
+
+        Raises:
+            PlanError: for a plan that cannot be sent to workers.
+        """
+        check_functions(plan)
+        dynamic = dynamic_sides(plan)
+        staged = bound_plan(cut_into_stages(plan, dynamic))
+        inputs = inputs_of(staged)
+        program = Program(
+            staged,
+            side_values(plan, clock, but=dynamic),
+            tuple(range(workers)),
+            uuid.uuid4().hex[:12],
+            lifts=lifts(staged, streaming=True, by_instant=True),
+            wall=wall_clock() if clock is None else clock,
+        )
+        packed = program.pack()
+        listed = tuple(list_sources(inputs.rows, program.awaited))
+        folder = tempfile.mkdtemp(prefix="dataflow_model-workers-")
+        try:
+            pathlib.Path(folder, _PROGRAM).write_bytes(dump(packed))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return cls(
+            program,
+            folder,
+            tuple(
+                Assignment(
+                    number,
+                    workers,
+                    folder,
+                    _PROGRAM,
+                    listed,
+                    parts,
+                    tuple(sys.path),
+                    str(pathlib.Path.cwd()),
+                    dict(os.environ),
+                )
+                for number, parts in enumerate(divided(listed, workers))
+            ),
+        )
+
+    def remove_folder(self) -> None:
+        """Remove the folder of the run."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Part, ...]]:
+    """Divide the rows of sources among workers: each reads one range of all rows, and origins of unknown size whole.
+
+    Example:
+        >>> from dataflow_model.plan.sources import Origin
+        >>> from dataflow_model.runners.engine.bounded.files import ListedSource
+        >>> rows = ListedSource("rows", (Origin("a", 6), Origin("b", 4), Origin("c", None)), 3)
+        >>> for parts in divided([rows], 2):
+        ...     print([(part.origin, part.start, part.stop) for part in parts])
+        [('a', 0, 5), ('c', 0, None)]
+        [('a', 5, 6), ('b', 0, 4)]
+    """
+    shares: list[list[Part]] = [[] for _ in range(workers)]
+    origins = [(source.label, origin) for source in listed for origin in source.origins[: source.read]]
+    total = sum(origin.rows or 0 for _, origin in origins)
+    before = unknown = 0
+    for label, origin in origins:
+        if origin.rows is None:
+            shares[unknown % workers].append(Part(label, origin.name))
+            unknown += 1
+            continue
+        for number, share in enumerate(shares):
+            first, last = (total * bound // workers - before for bound in (number, number + 1))
+            start, stop = max(first, 0), min(last, origin.rows)
+            if start < stop:
+                share.append(Part(label, origin.name, start, stop))
+        before += origin.rows
+    return [tuple(share) for share in shares]

@@ -1,0 +1,160 @@
+"""What the parent and its workers tell each other over their connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+from dataflow_model.metrics.tally import Tally
+from dataflow_model.values.pickles import dump, load
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from multiprocessing.connection import Connection
+
+    from dataflow_model.runners.engine.bounded.files import ListedSource
+
+__all__ = [
+    "Arrived",
+    "Assignment",
+    "Began",
+    "Done",
+    "Failed",
+    "Go",
+    "Part",
+    "Progress",
+    "Report",
+    "Stop",
+    "receive",
+    "send",
+]
+
+
+@attrs.frozen
+class Part:
+    """Rows `[start, stop)` of one origin of a source; `None` reads to its end."""
+
+    label: str
+    origin: str
+    start: int = 0
+    stop: int | None = None
+
+
+@attrs.frozen
+class Assignment:
+    """What one worker does.
+
+    Attributes:
+        number: the number of the worker, which is also its shard.
+        workers: how many workers there are.
+        folder: the folder of the run, with the program and what the workers exchange.
+        program: the name of the file with the program.
+        listed: the sources of rows.
+        parts: the rows that this worker reads.
+        path, directory, environment: `sys.path`, the current directory and the environment of the parent.
+    """
+
+    number: int
+    workers: int
+    folder: str
+    program: str
+    listed: tuple[ListedSource, ...]
+    parts: tuple[Part, ...]
+    path: tuple[str, ...]
+    directory: str
+    environment: dict[str, str] = attrs.field(repr=False)
+
+
+@attrs.frozen
+class Began:
+    """A worker has begun.
+
+    Attributes:
+        process: the id of its process.
+    """
+
+    process: int
+
+
+@attrs.define
+class Progress:
+    """What one worker has counted so far.
+
+    Attributes:
+        counters: the counters by label.
+        tally: the tally.
+        state: the entries of each transform's state.
+        watermarks: the low watermark of each source and keyed node; the same on every worker.
+        clock: the clock.
+    """
+
+    counters: dict[str, Counter[str]] = attrs.field(factory=dict)
+    tally: Tally = attrs.field(factory=Tally)
+    state: dict[str, int] = attrs.field(factory=dict)
+    watermarks: dict[str, int] = attrs.field(factory=dict)
+    clock: int = 0
+
+
+@attrs.frozen
+class Arrived:
+    """A worker has done its part before a barrier, and waits for the others.
+
+    Attributes:
+        progress: what it has counted.
+        writes: whether it writes to sinks after the barrier.
+    """
+
+    progress: Progress
+    writes: bool = False
+
+
+@attrs.frozen
+class Done:
+    """A worker has written the output of its shard.
+
+    Attributes:
+        progress: what it has counted.
+        messages: the messages of the sinks' writers by label.
+    """
+
+    progress: Progress
+    messages: dict[str, bytes]
+
+
+@attrs.frozen
+class Failed:
+    """A worker has failed.
+
+    Attributes:
+        error: the exception, as `failures.pack_error` packs it.
+    """
+
+    error: bytes
+
+
+@attrs.frozen
+class Go:
+    """All workers have reached a barrier."""
+
+
+@attrs.frozen
+class Stop:
+    """A worker ends at once."""
+
+
+Report: TypeAlias = Began | Arrived | Done | Failed
+
+
+def send(connection: Connection, message: Report | Assignment | Go | Stop) -> None:
+    """Send a message; what plain pickle cannot refer to by name is sent by value."""
+    connection.send_bytes(dump(message))
+
+
+def receive(connection: Connection) -> Any:
+    """Return the next message.
+
+    Raises:
+        EOFError: if the other process has ended.
+    """
+    return load(connection.recv_bytes())

@@ -1,0 +1,186 @@
+"""The result of a bounded run over several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.metrics.collecting import collecting, enter
+from dataflow_model.metrics.tally import Tally
+from dataflow_model.plan.features import Feature
+from dataflow_model.plan.record_columns import KeptRecords
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.signals import check_signal
+from dataflow_model.runners.background import BackgroundRun
+from dataflow_model.runners.engine.records import JoinedRecords
+from dataflow_model.runners.local.support import WORKERS
+from dataflow_model.runners.local.workers.team import Stopped, Team
+from dataflow_model.runners.local.writing import write_task
+from dataflow_model.runners.reporting import Measured, make_report
+from dataflow_model.time import EventTime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dataflow_model.metrics.report import RunReport
+    from dataflow_model.plan.nodes import Write
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.runners.local.workers.job import Job
+    from dataflow_model.runners.local.workers.messages import Done, Progress
+
+__all__ = ["WorkersResult"]
+
+_PARENT: Final = "parent"
+
+
+class WorkersResult(BackgroundRun):
+    """A run of `LocalRunner(workers=n)`; see `PipelineResult`."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.program.staged, f"LocalRunner, {len(job.assignments)} workers")
+        self._job = job
+        self._began = time.time_ns() // 1_000
+        self._stops, self._stop_request = multiprocessing.Pipe(duplex=False)
+        self._is_stopping = threading.Event()
+        self._team = Team(job.assignments, self._stops, self._note)
+        self._progress_of: dict[int, Progress] = {}
+        self._published: dict[str, Counter[str]] = {}
+        self._tally = Tally()
+        self._kept: dict[str, list[bytes]] = {}
+        self._collected: dict[str, list[Record]] = {}
+        self._begin()
+        self._thread = threading.Thread(target=self._work, name="LocalRunner workers", daemon=True)
+        self._thread.start()
+
+    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
+        """Wait for the end of the run, at most `timeout` seconds; Ctrl-C stops the run."""
+        try:
+            return super().wait_until_finish(timeout)
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the workers, without output: a bounded run commits at its end."""
+        if not self._is_stopping.is_set():
+            self._is_stopping.set()
+            self._stop_request.send_bytes(b"")
+        self._thread.join()
+
+    def drain(self) -> None:
+        """Wait for the end: a bounded run drains by itself."""
+        self.wait_until_finish()
+
+    def signal(self, name: str) -> None:
+        """Raise an error: each worker is at another instant, so a signal could not take effect at one of them.
+
+        Raises:
+            InvalidArgument: for a name that no trigger waits for.
+            UnsupportedOnRunner: for any other name.
+        """
+        check_signal(self._staged.plan, name)
+        WORKERS.require(Feature.SIGNALS, f"signal({name!r})")
+
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return counters by transform label, as of the last stage that all workers have run."""
+        return {label: dict(counters) for label, counters in self._counters().items()}
+
+    def report(self) -> RunReport:
+        """Return what the workers had counted after their last stage; until the run commits, all is pending."""
+        workers = list(self._progress_of.values())
+        tally = self._tally.copy()
+        state: Counter[str] = Counter()
+        for progress in workers:
+            tally.merge(progress.tally)
+            state.update(progress.state)
+        running = self._state is RunnerState.RUNNING
+        measured = Measured(
+            counters=self._counters(),
+            watermarks=self._low_watermarks(),
+            tally=tally,
+            state={label: (entries, None) for label, entries in state.items()},
+            clock=max((progress.clock for progress in workers), default=0),
+            commits=int(self._state is RunnerState.DONE),
+            pending_since=self._began if running else None,
+        )
+        return make_report(self._staged, measured)
+
+    def watermarks(self) -> Mapping[str, EventTime]:
+        """Return the output watermark of each source and grouping by label."""
+        return {label: EventTime(low) for label, low in self._low_watermarks().items()}
+
+    def _records_of(self, label: str) -> list[Record]:
+        messages = self._kept.get(label)
+        if messages is None:
+            return []  # nothing before the end
+        if label not in self._collected:
+            sink = next(node.sink for node in self._staged.sinks if node.label == label)
+            records: list[Record] = []
+            for kept in sink.kept(messages):
+                records += kept.records() if isinstance(kept, KeptRecords) else [kept]
+            records.sort(key=lambda record: record.order)
+            self._collected[label] = records
+        return self._collected[label]
+
+    def _note(self, number: int, progress: Progress) -> None:
+        self._progress_of[number] = progress
+
+    def _counters(self) -> dict[str, Counter[str]]:
+        counters: dict[str, Counter[str]] = {node.label: Counter() for node in self._staged.plan.nodes}
+        for counted in [*(progress.counters for progress in list(self._progress_of.values())), self._published]:
+            for label, counts in counted.items():
+                counters[label].update(counts)
+        return counters
+
+    def _low_watermarks(self) -> dict[str, int]:
+        watermarks: dict[str, int] = {}
+        for progress in list(self._progress_of.values()):
+            for label, low in progress.watermarks.items():
+                watermarks[label] = min(low, watermarks.get(label, low))
+        return watermarks
+
+    def _work(self) -> None:
+        try:
+            self._run()
+        except Stopped:
+            self._state = RunnerState.STOPPED
+        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
+            self._fail(error)
+        finally:
+            self._end()
+
+    def _run(self) -> None:
+        try:
+            done = self._team.run()
+            with collecting(self._tally):
+                for node in self._staged.sinks:
+                    self._publish(node, done)
+            self._state = RunnerState.DONE
+        except BaseException:
+            self._abort(self._team.done())
+            raise
+        finally:
+            self._team.end()
+            self._job.remove_folder()
+
+    def _publish(self, node: Write, done: Sequence[Done]) -> None:
+        enter(node.label)
+        run_id = self._job.program.run_id
+        messages = [report.messages[node.label] for report in done if node.label in report.messages]
+        if node.sink.keeps_records:
+            self._kept[node.label] = messages
+            return
+        if not messages:  # the output is empty, which some sinks show
+            messages = [write_task(node.sink, run_id, _PARENT, JoinedRecords(()))]
+        node.sink.commit(run_id, messages)
+        self._published[node.label] = Counter(node.sink.counts(messages))
+
+    def _abort(self, done: Sequence[Done]) -> None:
+        """Remove the output that has not been published."""
+        for node in self._staged.sinks:
+            messages = [report.messages[node.label] for report in done if node.label in report.messages]
+            if messages and node.label not in self._published:
+                node.sink.abort(self._job.program.run_id, messages)

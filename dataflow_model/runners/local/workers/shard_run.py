@@ -1,0 +1,228 @@
+"""The run of one shard: it reads a part of the sources, and runs all stages over the keys that it owns."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.metrics.tally import Tally
+from dataflow_model.plan.nodes import MAIN, Write
+from dataflow_model.runners.engine.bounded.execution import CHUNK, Panes, records_at_sink, take_panes
+from dataflow_model.runners.engine.bounded.files import RowReader, timeline_of
+from dataflow_model.runners.engine.bounded.inputs import InputChunk, cut_up, inputs_of, whole_script
+from dataflow_model.runners.engine.bundle import all_joined
+from dataflow_model.runners.engine.chunk import PlacedBundle, add_arrived
+from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.in_program import static_bundle
+from dataflow_model.runners.engine.lanes import Integers, array_of, joined, taken
+from dataflow_model.runners.engine.lifetimes import torn_down
+from dataflow_model.runners.engine.records import JoinedRecords
+from dataflow_model.runners.engine.shard import StageShard, route
+from dataflow_model.runners.engine.sharding import rows_by_shard
+from dataflow_model.runners.engine.timeline import Timeline
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane
+from dataflow_model.runners.local.workers.exchange import PlacedElements
+from dataflow_model.runners.local.workers.messages import Progress
+from dataflow_model.runners.reporting import state_sizes
+from dataflow_model.runners.sharded.rows import Kind, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.runners.engine.shard import Arrivals
+    from dataflow_model.runners.local.workers.exchange import Exchange
+    from dataflow_model.runners.local.workers.messages import Assignment
+    from dataflow_model.runners.sharded.program import Program
+
+__all__ = ["ShardRun"]
+
+_NO_WATERMARKS: Final[Mapping[str, WatermarkLane]] = {}
+
+
+class ShardRun:
+    """Runs one shard of a program over the whole input, stage by stage.
+
+    Args:
+        program: the program.
+        assignment: what this worker does.
+        exchange: what carries elements and watermarks between the workers.
+
+    Attributes:
+        tally: the counts of the run, if the worker collects them.
+    """
+
+    def __init__(self, program: Program, assignment: Assignment, exchange: Exchange) -> None:
+        staged = program.staged
+        self._program, self._staged, self._assignment, self._exchange = program, staged, assignment, exchange
+        self._number, self._workers = exchange.number, exchange.workers
+        self.tally = Tally()
+        self._counters: dict[str, Counter[str]] = {node.label: Counter() for node in staged.plan.nodes}
+        self._fragments = {
+            read.label: Fragment(staged.plan, read.label, staged.cuts, program.side_values) for read in staged.sources
+        }
+        self._stages = [
+            StageShard(staged, depth + 1, program.side_values, lifts=program.lifts)
+            for depth in range(len(staged.stages))
+        ]
+        self._chunks: list[InputChunk] = []
+        self._panes: list[Panes] = []
+        self._watermarks: dict[str, WatermarkLane] = {}
+        self._clock = 0
+
+    def run(self) -> dict[str, JoinedRecords]:
+        """Return the records that reach each sink from this shard, in order."""
+        with torn_down(*self._stages, *self._fragments.values()):
+            self._chunks = list(cut_up(self._read(), CHUNK, deque()))
+            self._panes = [{} for _ in self._chunks]
+            for stage in self._stages:
+                self._run_stage(stage)
+        return {sink.label: JoinedRecords(list(self._records(sink))) for sink in self._staged.sinks}
+
+    def progress(self) -> Progress:
+        """Return what has been counted so far."""
+        engines = {label: engine for stage in self._stages for label, engine in stage.engines.items()}
+        return Progress(
+            {**self._counters, **{label: engine.counters for label, engine in engines.items()}},
+            self.tally,
+            {label: entries for label, (entries, _) in state_sizes(engines).items()},
+            {label: lane.advanced(MIN_WATERMARKS)[-1].low for label, lane in self._watermarks.items()},
+            self._clock,
+        )
+
+    # Sources ----------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> InputChunk:
+        """Return the whole timeline, with the elements that the sources emit for this shard."""
+        inputs = inputs_of(self._staged)
+        if inputs.scripts:
+            whole = self._read_script() if self._number == 0 else InputChunk(Timeline())
+            [timeline] = self._exchange.swap(self._to_all(Kind.TIMELINE, whole.timeline) if self._number == 0 else ())
+            arrivals = whole.arrivals
+        else:
+            reader = RowReader(self._program.wall, self._through, self._program.awaited)
+            timeline = self._read_rows(reader)
+            for read in inputs.static:
+                bundle = static_bundle(read, timeline.at[0][0])
+                first, last = (len(bundle) * number // self._workers for number in (self._number, self._number + 1))
+                if first < last:
+                    reader.take(read.label, bundle.part(first, last))
+            arrivals = reader.arrivals(timeline)
+        self._watermarks = dict(timeline.watermarks)
+        self._clock = timeline.at[-1][0]
+        self._exchange_elements(arrivals)
+        return InputChunk(timeline, {cut: placed.in_order() for cut, placed in arrivals.items()})
+
+    def _read_script(self) -> InputChunk:
+        """Read all scripts, which one worker does: each of their events is an instant of its own."""
+        return whole_script(self._staged, inputs_of(self._staged), self._through, self._program.awaited)
+
+    def _read_rows(self, reader: RowReader) -> Timeline:
+        """Read this worker's part of the rows, and return the timeline that the rows of all workers make."""
+        staged, assignment, program = self._staged, self._assignment, self._program
+        seen = [reader.read(staged.read(part.label), part.origin, part.start, part.stop) for part in assignment.parts]
+        observations: list[Observations] = []
+        for seen_by_worker in self._exchange.swap(self._to_all(Kind.SEEN, seen)):
+            observations += seen_by_worker
+        inputs = inputs_of(staged)
+        reads = [*inputs.rows, *inputs.static]
+        return timeline_of(reads, assignment.listed, observations, program.wall, program.awaited)
+
+    def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
+        """Run the transforms that are fused with a source."""
+        self._counters[label]["elements_out" if tag == MAIN else "dead_letters"] += len(bundle)
+        arrivals: Arrivals = {}
+        route(self._staged, 0, self._fragments[label].run(bundle, tag), arrivals)
+        return arrivals
+
+    # Stages -----------------------------------------------------------------------------------------------------------
+
+    def _run_stage(self, stage: StageShard) -> None:
+        """Run a stage over the whole timeline, and exchange its output."""
+        outputs: dict[str, list[PlacedBundle]] = {}
+        reports: dict[str, list[WatermarkLane]] = {}
+        start = 0
+        for chunk, panes in zip(self._chunks, self._panes, strict=True):
+            stop = start + len(chunk)
+            known = {label: lane.part(start, stop) for label, lane in self._watermarks.items()}
+            passed, reported = stage.run(chunk.timeline.instants, chunk.arrivals, known)
+            panes.update(take_panes(stage, chunk.timeline.at))
+            for label, lane in reported.items():
+                reports.setdefault(label, []).append(lane)
+            for cut, placed in passed.items():
+                if isinstance(self._staged.taker(cut), Write):
+                    add_arrived(chunk.arrivals, cut, placed)
+                else:
+                    places = Integers(array_of(placed.places) + start)
+                    outputs.setdefault(cut, []).append(PlacedBundle(placed.bundle, places))
+            for cut in [cut for cut in chunk.arrivals if self._staged.depth_of(cut) == stage.depth]:
+                del chunk.arrivals[cut]
+            start = stop
+        arrivals = {cut: _joined(parts) for cut, parts in outputs.items()}
+        lanes = self._exchange_elements(arrivals, {label: WatermarkLane.joined(own) for label, own in reports.items()})
+        self._watermarks.update((label, WatermarkLane.least(of_shards)) for label, of_shards in lanes.items())
+        start = 0
+        ordered = {cut: placed.in_order() for cut, placed in arrivals.items()}
+        for chunk in self._chunks:
+            stop = start + len(chunk)
+            for cut, placed in ordered.items():
+                part = placed.part(start, stop)
+                if len(part):
+                    add_arrived(chunk.arrivals, cut, part)
+            start = stop
+
+    def _records(self, sink: Write) -> Iterator[Sequence[Record]]:
+        """Yield the records of a sink, chunk by chunk."""
+        for chunk, panes in zip(self._chunks, self._panes, strict=True):
+            arrived, tables = chunk.arrivals.pop(sink.label, None), panes.pop(sink.label, [])
+            if arrived is not None or tables:
+                yield records_at_sink(sink.label, arrived, tables, chunk.timeline.at, self._counters)
+
+    # Other workers ----------------------------------------------------------------------------------------------------
+
+    def _exchange_elements(
+        self, arrivals: dict[str, PlacedBundle], watermarks: Mapping[str, WatermarkLane] = _NO_WATERMARKS
+    ) -> dict[str, list[WatermarkLane]]:
+        """Replace the elements for keyed nodes by those for this shard, and return the watermarks of all shards.
+
+        Args:
+            arrivals: the elements by cut; those for sinks stay.
+            watermarks: the output watermarks of this shard's keyed nodes at each instant.
+        """
+        rows = [row for label, lane in watermarks.items() for row in self._to_all(Kind.WATERMARK, (label, lane))]
+        for cut in [cut for cut in arrivals if not isinstance(self._staged.taker(cut), Write)]:
+            rows += self._shares(cut, arrivals.pop(cut))
+        received: dict[str, list[PlacedBundle]] = {}
+        lanes: dict[str, list[WatermarkLane]] = {}
+        for payload in self._exchange.swap(rows):
+            if isinstance(payload, PlacedElements):
+                received.setdefault(payload.cut, []).append(payload.placed)
+            else:
+                label, lane = payload
+                lanes.setdefault(label, []).append(lane)
+        arrivals.update((cut, _joined(parts)) for cut, parts in received.items())
+        return lanes
+
+    def _shares(self, cut: str, placed: PlacedBundle) -> Iterator[Row]:
+        """Yield the elements of a cut by the shard that owns them; every shard has the whole of a side input."""
+        if cut in self._staged.owners:
+            yield from self._to_all(Kind.DATA, PlacedElements(cut, placed))
+            return
+        node = self._staged.taker(cut)
+        assert not isinstance(node, Write)  # noqa: S101 - the caller keeps what goes to sinks
+        for shard, rows in rows_by_shard(node, placed.bundle, self._workers).items():
+            share = placed
+            if len(rows) < len(placed):
+                share = PlacedBundle(placed.bundle.take(rows), taken(placed.places, rows))
+            yield Row(shard, 0, Kind.DATA, PlacedElements(cut, share))
+
+    def _to_all(self, kind: str, payload: Any) -> Iterator[Row]:
+        return (Row(shard, 0, kind, payload) for shard in range(self._workers))
+
+
+def _joined(parts: Sequence[PlacedBundle]) -> PlacedBundle:
+    """Return the elements of all parts, which may be reused for it."""
+    first, *others = [part.places for part in parts]
+    return PlacedBundle(all_joined([part.bundle for part in parts]), joined(first, *others))

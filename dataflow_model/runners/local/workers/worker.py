@@ -1,0 +1,124 @@
+"""A worker: the process that runs one shard of a bounded run."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import queue
+import shutil
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from dataflow_model.metrics.collecting import collecting, enter
+from dataflow_model.runners.engine.garbage import collect_rarely
+from dataflow_model.runners.engine.kernels import keep_freed_memory
+from dataflow_model.runners.local.workers.exchange import Exchange
+from dataflow_model.runners.local.workers.failures import pack_error
+from dataflow_model.runners.local.workers.messages import (
+    Arrived,
+    Assignment,
+    Began,
+    Done,
+    Failed,
+    Go,
+    receive,
+    send,
+)
+from dataflow_model.runners.local.workers.shard_run import ShardRun
+from dataflow_model.runners.local.writing import write_task
+from dataflow_model.runners.sharded.rows import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+
+    from dataflow_model.runners.sharded.program import PackedProgram
+
+__all__ = ["run_assignment", "work"]
+
+
+def work(connection: Connection) -> None:
+    """Do what the parent assigns, and tell it how that ended."""
+    try:
+        assignment: Assignment = receive(connection)
+        send(connection, Began(os.getpid()))
+    except (EOFError, OSError):
+        return  # the parent has ended, or has stopped the run
+    parent = _Parent(connection, assignment.folder)
+    try:
+        _settle(assignment)
+        report: Done | Failed = run_assignment(assignment, parent.barrier)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it
+        report = Failed(pack_error(error))
+    send(connection, report)
+
+
+def run_assignment(assignment: Assignment, barrier: Callable[[Arrived], None]) -> Done:
+    """Run one shard, and write its output to where readers do not see it yet.
+
+    Args:
+        assignment: what to do.
+        barrier: returns when all workers have called it; takes what this one has counted.
+    """
+    folder = pathlib.Path(assignment.folder)
+    packed: PackedProgram = load(pathlib.Path(folder, assignment.program).read_bytes())
+    program = packed.unpack()
+    exchange = Exchange(folder, assignment.number, assignment.workers, lambda: barrier(Arrived(run.progress())))
+    run = ShardRun(program, assignment, exchange)
+    with collecting(run.tally):
+        records = run.run()
+        barrier(Arrived(run.progress(), writes=True))
+        messages: dict[str, bytes] = {}
+        for sink in program.staged.sinks:
+            enter(sink.label)
+            written = records.pop(sink.label)
+            if len(written):
+                messages[sink.label] = write_task(sink.sink, program.run_id, str(assignment.number), written)
+    return Done(run.progress(), messages)
+
+
+def _settle(assignment: Assignment) -> None:
+    """Make the process one in which users' functions find what they find in the parent."""
+    sys.path[:] = assignment.path
+    os.environ.clear()
+    os.environ.update(assignment.environment)
+    os.chdir(assignment.directory)
+    np.random.seed()  # noqa: NPY002 - workers are forks of one process; Python reseeds `random` itself
+    pa.set_cpu_count(max(1, (os.cpu_count() or 1) // assignment.workers))
+    keep_freed_memory()
+    collect_rarely()
+
+
+@attrs.define
+class _Parent:
+    """The parent as a worker sees it: a thread waits for its messages, and ends the process when it asks for that.
+
+    Args:
+        connection: the connection to the parent.
+        folder: the folder of the run, which the last process removes if the parent has died.
+    """
+
+    connection: Connection
+    folder: str
+    _passed: queue.SimpleQueue[Go] = attrs.field(init=False, factory=queue.SimpleQueue)
+
+    def __attrs_post_init__(self) -> None:
+        threading.Thread(target=self._listen, name="LocalRunner: parent", daemon=True).start()
+
+    def barrier(self, arrived: Arrived) -> None:
+        """Report to the parent, and wait until all workers have done so."""
+        send(self.connection, arrived)
+        self._passed.get()
+
+    def _listen(self) -> None:
+        try:
+            while isinstance(message := receive(self.connection), Go):
+                self._passed.put(message)
+        except (EOFError, OSError):
+            shutil.rmtree(self.folder, ignore_errors=True)  # the parent has died, so nobody else will
+        os._exit(1)
