@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataflow_model.values.keys import encode_key, shard_hash
-from dataflow_model.values.pairs import as_pair, is_pair
+from dataflow_model.values.pairs import as_pair, checked_pairs, is_pair
 from dataflow_model.values.panes import NO_FIRING, Pane, PaneInfo, PaneTiming
 from dataflow_model.values.windows import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Window, encode_window, interval
 
@@ -17,6 +17,7 @@ __all__ = [
     "PaneTiming",
     "Window",
     "as_pair",
+    "checked_pairs",
     "encode_key",
     "encode_window",
     "interval",

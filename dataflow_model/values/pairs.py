@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from dataflow_model.errors import InvalidType
 
-__all__ = ["as_pair", "is_pair"]
+__all__ = ["as_pair", "checked_pairs", "is_pair"]
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _PAIR = 2
 
@@ -43,3 +46,16 @@ def as_pair(value: Any, label: str) -> tuple[Any, Any]:
     if isinstance(value, tuple) and len(value) == _PAIR:
         return value
     raise InvalidType(f"{label!r} takes (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
+
+
+def checked_pairs(elements: Sequence[Any], label: str) -> Sequence[tuple[Any, Any]]:
+    """Return elements unchanged after checking that all are pairs; see `as_pair`.
+
+    Example:
+        >>> checked_pairs([("UA", 5), ("AA", 2)], "Sum.PerKey")
+        [('UA', 5), ('AA', 2)]
+    """
+    if set(map(type, elements)) != {tuple} or set(map(len, elements)) != {_PAIR}:
+        for element in elements:
+            as_pair(element, label)
+    return elements

@@ -28,6 +28,7 @@ from dataflow_model.runners.engine.lanes import (
     Pairs,
     Repeated,
     RowValues,
+    in_columns,
     joined,
     part,
     taken,
@@ -220,3 +221,36 @@ def test_functions_give_the_same_on_lanes_as_on_lists(
         list(lanes.produced),
     )
     assert Fragment(plan, "rows", cuts).run(lanes) == Fragment(plan, "rows", cuts).run(lists)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("a", 1), ("b", -(2**63))],
+        [(1, 1.5), (2, float("inf"))],
+        [(b"a", None), (b"", None)],
+        [("a", "x")],
+    ],
+)
+def test_pairs_of_plain_types_become_columns_and_read_as_before(pairs: list[Any]) -> None:
+    columns = in_columns(pairs)
+    assert isinstance(columns, Pairs)
+    assert list(map(repr, columns)) == list(map(repr, pairs))
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [],
+        [("a", 1), ("b", 1.0)],
+        [("a", True), ("b", 1)],
+        [("a", 1), (b"a", 1)],
+        [("a", 2**63)],
+        [("\ud800", 1)],
+        [(("a", "b"), 1)],
+        [("a", 1, 2)],
+        [["a", 1]],
+    ],
+)
+def test_other_pairs_are_left_as_they_are(pairs: list[Any]) -> None:
+    assert in_columns(pairs) is pairs

@@ -8,6 +8,7 @@ import pickle
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,8 +32,11 @@ from dataflow_model.runners.engine.order import (
     relayed,
     replayed,
     rising,
+    rising_by_key,
+    sorting,
     stood_in,
 )
+from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.time import EventTime
 from dataflow_model.values import IntervalWindow, Window, encode_window
 
@@ -286,3 +290,26 @@ def test_orders_pickle_as_plain_tuples() -> None:
     """So that state and shuffles that hold them can be read by whoever knows tuples."""
     (order,) = pass_stages([numbered(of_row("in:a.parquet", 7), 0)], 1)
     assert type(pickle.loads(pickle.dumps(order))) is tuple
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 1)), unique=True), st.data(), st.booleans()
+)
+def test_orders_in_columns_rise_by_key_as_those_in_a_list(
+    rows: list[tuple[int, int, int]], data: st.DataObject, passes: bool
+) -> None:
+    codes, sequences, numbers = np.array(rows, np.int64).reshape(len(rows), 3).T
+    lane = RowOrders(("b", "a"), codes, sequences)
+    lane.numbers = numbers
+    orders: Any = pass_stages(lane, 1) if passes else lane
+    later = data.draw(st.sets(st.integers(1, len(rows) - 1))) if len(rows) > 1 else set()
+    firsts = [0, *sorted(later)] if rows else []
+    expected = rising_by_key(list(orders), firsts)
+    columns = rising_by_key(orders, firsts)
+    assert list(columns) == expected == [columns[row] for row in range(len(rows))]
+    places = list(range(len(rows) - 1, -1, -2))
+    chosen: Any = columns
+    taken = chosen.taken(places)
+    assert list(taken) == [expected[place] for place in places]
+    in_order = sorting(taken)
+    assert [taken[row] for row in (range(len(taken)) if in_order is None else in_order)] == sorted(taken)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import abc
 import functools
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ __all__ = [
     "RowValues",
     "array_of",
     "columns_of",
+    "in_columns",
     "joined",
     "list_of",
     "part",
@@ -407,6 +408,40 @@ def columns_of(values: Sequence[Any]) -> pa.Table | None:
         if fields and "key" not in fields:  # other structs have columns of their own
             return pa.table({"key": values.keys, **dict(zip(fields, values.values.flatten(), strict=True))})
     return None
+
+
+def in_columns(pairs: Sequence[Any]) -> Sequence[Any]:
+    """Return pairs in columns if all keys are of one plain type, and all values too; otherwise the pairs themselves.
+
+    Example:
+        >>> isinstance(in_columns([("a", 1), ("b", 2)]), Pairs), in_columns([("a", 1), ("b", 2.5)])
+        (True, [('a', 1), ('b', 2.5)])
+    """
+    if isinstance(pairs, Lane) or set(map(type, pairs)) != {tuple} or set(map(len, pairs)) != {2}:
+        return pairs
+    keys = _plain_column([key for key, _ in pairs])
+    values = None if keys is None else _plain_column([value for _, value in pairs])
+    return pairs if keys is None or values is None else Pairs(keys, values)
+
+
+_PLAIN: Final[Mapping[type[Any], pa.DataType]] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    type(None): pa.null(),
+}
+
+
+def _plain_column(items: Sequence[Any]) -> pa.ChunkedArray | None:
+    """Return values of one plain type as a column; `None` if they are of several types, or too large for it."""
+    kind, *others = set(map(type, items))
+    if others or kind not in _PLAIN:
+        return None
+    try:
+        return pa.chunked_array([pa.array(items, _PLAIN[kind])])
+    except (OverflowError, ValueError):  # an integer of more than 64 bits, or text that UTF-8 cannot encode
+        return None
 
 
 def part(items: Sequence[T], start: int, stop: int) -> Sequence[T]:

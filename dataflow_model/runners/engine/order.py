@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NewType
 import numpy as np
 
 from dataflow_model.runners.engine.lanes import array_of
-from dataflow_model.runners.engine.order_lanes import OrderLane
+from dataflow_model.runners.engine.order_lanes import OrderLane, RowOrders
 from dataflow_model.values import encode_window
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ __all__ = [
     "relayed",
     "replayed",
     "rising",
+    "rising_by_key",
     "shard_by_order",
     "sorting",
     "stood_in",
@@ -315,6 +316,23 @@ def rising(orders: Sequence[Order]) -> list[Order]:
         [('a', 1, 0), ('b', 0, 1), ('b', 0, 2)]
     """
     return [Order((*top, rank)) for rank, top in enumerate(itertools.accumulate(orders, max))]
+
+
+def rising_by_key(orders: Sequence[Order], firsts: Sequence[int]) -> Sequence[Order]:
+    """Return the `rising` orders of several keys, one key after the other.
+
+    Args:
+        orders: the orders.
+        firsts: the place of each key's first element.
+
+    Example:
+        >>> rising_by_key([of_row("a", 2), of_row("a", 1), of_row("a", 0)], [0, 2])
+        [('a', 2, 0), ('a', 2, 1), ('a', 0, 0)]
+    """
+    if isinstance(orders, RowOrders):
+        return orders.rising(firsts)
+    bounds = itertools.pairwise([*firsts, len(orders)])
+    return [order for begin, end in bounds for order in rising(orders[begin:end])]
 
 
 # Causes ---------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["InstantLane", "OrderLane", "RowOrders"]
+__all__ = ["InstantLane", "OrderLane", "RisingOrders", "RowOrders"]
 
 
 class InstantLane(Lane["tuple[int, int]"]):
@@ -244,6 +244,25 @@ class RowOrders(OrderLane):
             together.numbers = np.concatenate(numbers)
         return together
 
+    def rising(self, firsts: Sequence[int]) -> RisingOrders:
+        """Return ascending orders for the elements of each key; see `order.rising_by_key`.
+
+        Example:
+            >>> RowOrders.of_origin("a", np.array([2, 1, 0])).rising([0, 2])
+            [('a', 2, 0), ('a', 2, 1), ('a', 0, 0)]
+        """
+        rows = np.arange(len(self))
+        in_order = self.sorting()
+        by_rank = rows if in_order is None else in_order
+        ranks = np.empty(len(self), np.int64)
+        ranks[by_rank] = rows
+        begins = np.zeros(len(self), np.int64)
+        begins[list(firsts)] = 1
+        behind = (np.cumsum(begins) - 1) * len(self)  # the ranks of a later key are greater
+        greatest = np.maximum.accumulate(ranks + behind) - behind
+        first = np.maximum.accumulate(np.where(begins == 1, rows, 0))
+        return RisingOrders(self.taken(by_rank[greatest]), rows - first)
+
     def codes_among(self, places: Mapping[str, int]) -> NDArray[np.int64]:
         """Return the codes when the names of origins have other places."""
         recoded = [places[name] for name in self.names]
@@ -255,3 +274,40 @@ class RowOrders(OrderLane):
     def form(self) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
         """What two columns have in common that can be one."""
         return self.numbers is None, self.before, self.behind
+
+
+class RisingOrders(OrderLane):
+    """Ascending orders for elements that are in another order than the total one.
+
+    Attributes:
+        tops: for each element, the greatest of the orders up to it.
+        ranks: for each element, its number among those of its key.
+    """
+
+    def __init__(self, tops: RowOrders, ranks: NDArray[np.int64]) -> None:
+        self.tops, self.ranks = tops, ranks
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def bare(self) -> Iterator[tuple[Any, ...]]:
+        """Return the greatest order and the number of each."""
+        return ((*top, rank) for top, rank in zip(self.tops, self.ranks.tolist(), strict=True))
+
+    def bare_item(self, row: int) -> tuple[Any, ...]:
+        """Return the same for one."""
+        return (*self.tops.item(row), int(self.ranks[row]))
+
+    def keys(self) -> list[NDArray[np.int64]]:
+        """Return the numbers, then what the greatest orders compare by."""
+        numbers = [] if self.tops.numbers is None else [self.tops.numbers]
+        return [self.ranks, *numbers, *self.tops.keys()]
+
+    def select(self, places: slice | NDArray[np.int64]) -> None:
+        """Keep only the orders at these places."""
+        self.tops, self.ranks = self.tops.taken(np.arange(len(self))[places]), self.ranks[places]
+
+    @classmethod
+    def joined(cls, lanes: Sequence[Any]) -> None:
+        """Return `None`: each bucket has its own."""
+        del lanes

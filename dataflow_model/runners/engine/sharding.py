@@ -15,7 +15,7 @@ from dataflow_model.runners.engine.lanes import Pairs
 from dataflow_model.runners.engine.order import shard_by_order
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
-from dataflow_model.values import as_pair, encode_key, shard_hash
+from dataflow_model.values import checked_pairs, encode_key, shard_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
         column = pairs.keys.combine_chunks().dictionary_encode()
         indices: NDArray[np.int32] = column.indices.to_numpy()
         return list(map(encode_key, column.dictionary.to_pylist())), indices.astype(np.int64)
-    keys = [pair[0] if type(pair) is tuple and len(pair) == _PAIR else as_pair(pair, label)[0] for pair in pairs]
+    keys = [key for key, _ in checked_pairs(pairs, label)]
     kinds = set(map(type, keys))
     if len(kinds) == 1 and kinds <= _PLAIN:
         place_of = {key: place for place, key in enumerate(dict.fromkeys(keys))}
@@ -93,6 +93,5 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
     return list(places), codes
 
 
-_PAIR: Final = 2
 _PLAIN: Final = frozenset({int, str, bytes, bool})
 """Types whose values are equal if and only if their encodings are; nested values may be equal but differ in type."""

@@ -16,7 +16,7 @@ from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
-from dataflow_model.runners.engine.lanes import Integers, Pairs, RowValues, array_of, taken
+from dataflow_model.runners.engine.lanes import Integers, Pairs, RowValues, array_of, in_columns, taken
 from dataflow_model.runners.engine.observing import GoodRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, pass_stages
 from dataflow_model.runners.engine.order_lanes import InstantLane, RowOrders
@@ -278,6 +278,8 @@ def pack_arrivals(
             payload = _packed_elements(task, PackedBundle(cut, places, bundle))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
+        if isinstance(node, GroupByKeyAndWindow) and node.combine.kernel_form() is not None:
+            bundle.values = in_columns(bundle.values)
         for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
             part = bundle if len(rows) == len(bundle) else bundle.take(rows)
             instants = places if isinstance(places, tuple) or part is bundle else taken(places, rows)

@@ -37,11 +37,11 @@ from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfo
 from dataflow_model.runners.engine.core.placing import count_retractions, placed
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of, list_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
-from dataflow_model.runners.engine.order import ELEMENT, rising
+from dataflow_model.runners.engine.order import ELEMENT, rising_by_key
 from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
-from dataflow_model.values import PaneTiming, as_pair, encode_key
+from dataflow_model.values import PaneTiming, checked_pairs, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +61,6 @@ _FEW: Final = 20_000
 """A bucket is run in parts of at least this many elements, which limits the number of cells at a time."""
 _NO_ROW: Final = -1
 _SPARSE: Final = 8
-_PAIR: Final = 2
 _COUNTED: Final = ("dropped_because_late", "dropped_because_closed", "dropped_retractions", "cleared_by_trigger")
 _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
 
@@ -161,7 +160,7 @@ class CoreMachine:
         """Run some keys whose rows are consecutive; `firsts` are the places of their first rows."""
         began = time.perf_counter()
         bounds = list(itertools.pairwise([*firsts, len(elements)]))
-        elements.orders = [order for begin, end in bounds for order in rising(elements.orders[begin:end])]
+        elements.orders = rising_by_key(elements.orders, firsts)
         keys, values = self._pairs(elements)
         placements = placed(elements, keys, np.zeros(len(elements), np.int64), self._core.kind)
         times = array_of(elements.times)
@@ -178,10 +177,8 @@ class CoreMachine:
         )
         panes = self._run(columns, elements, self._core.run_by_key)
         output = self._bundle(panes, elements.orders)
-        of_key = np.searchsorted(panes.instant, np.array([*firsts, len(elements)]))  # instants are rows here
-        pairs = itertools.pairwise(of_key.tolist())
-        orders = list(output.orders)
-        output.orders = [order for begin, end in pairs for order in rising(orders[begin:end])]
+        of_key = np.searchsorted(panes.instant, np.array(firsts, np.int64))  # instants are rows here
+        output.orders = rising_by_key(list(output.orders), of_key.tolist())
         seconds = (time.perf_counter() - began) / len(elements)
         for first, until in bounds:
             key = self._core.keys.shown[int(self._core.numbers[first])]
@@ -214,9 +211,7 @@ class CoreMachine:
         elements = bundle.values
         if isinstance(elements, Pairs) and elements.keys_are_alike():
             return elements.keys, elements.numbers_or_values()
-        for element in elements:
-            if type(element) is not tuple or len(element) != _PAIR:
-                as_pair(element, self.label)
+        checked_pairs(elements, self.label)
         return [key for key, _ in elements], [value for _, value in elements]
 
     # Panes ---------------------------------------------------------------------------------------------------------
