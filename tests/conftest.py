@@ -64,6 +64,17 @@ def repository() -> Path:
     return REPOSITORY
 
 
+@pytest.fixture
+def cases_of_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw as many cases in `prove` and `check_trigger` as the profile does, but enough to find what tests show."""
+    from dataflow_model.testing import prove, trigger_checks
+
+    cases = max(40, settings().max_examples)
+    monkeypatch.setattr(prove, "__kwdefaults__", {"examples": cases})
+    monkeypatch.setattr(trigger_checks, "_EXAMPLES", cases)
+    monkeypatch.setattr(trigger_checks, "_RUNS", cases // 4)
+
+
 @pytest.fixture(scope="session")
 def java_home() -> str:
     """Return the home of a Java that Spark takes; skip without one, but fail where CI is to have one."""

@@ -172,9 +172,10 @@ def test_answers_agree_in_count_exactly_and_in_mean_to_a_billionth(
 # Spark ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("rows_per_batch", [pytest.param(700, marks=pytest.mark.slow), 4_000])
+@pytest.mark.parametrize("rows_per_batch", [700, 4_000])
 def test_a_stream_gives_the_very_panes_of_the_local_run(
     local_run: Outcome, some_flights: Path, tmp_path: Path, request: pytest.FixtureRequest, rows_per_batch: int
 ) -> None:
@@ -186,8 +187,8 @@ def test_a_stream_gives_the_very_panes_of_the_local_run(
     assert failed([local_run, run_on(runner, "Spark streaming", some_flights)], some_flights) == []
 
 
-@pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_batch_job_gives_the_answers_of_the_local_run(
     local_run: Outcome, some_flights: Path, request: pytest.FixtureRequest
 ) -> None:

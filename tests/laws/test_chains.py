@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Check = Callable[[Case, int], None]
 
-FAST = int(os.environ.get("CHAIN_CASES", "120"))
+FAST = int(os.environ.get("CHAIN_CASES", "90"))
 NIGHTLY = int(os.environ.get("CHAIN_NIGHTLY_CASES", "20000"))
 PARTS = 40
 

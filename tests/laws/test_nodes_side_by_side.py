@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     Branch = Callable[[dm.PCollection], dm.PCollection]
 
 SINKS = ("merged", "lists")
-SEEDS = range(6)
 KEYS = "abcd"
 EARLY = dm.Window.into(dm.FixedWindows(10)).trigger(dm.AfterWatermark(early=dm.AfterCount(1)))
 
@@ -61,6 +60,7 @@ def side_by_side(*names: str) -> Callable[[dm.Pipeline], Any]:
 
 
 @pytest.mark.filterwarnings("ignore::dataflow_model.PlanWarning")
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("shards", [1, 2, 3])
 @pytest.mark.parametrize(
     "names",
@@ -74,11 +74,11 @@ def side_by_side(*names: str) -> Callable[[dm.Pipeline], Any]:
     ids=" and ".join,
 )
 def test_what_nodes_side_by_side_emit_comes_in_the_order_of_the_local_runner(
-    names: tuple[str, ...], shards: int
+    names: tuple[str, ...], shards: int, seeds: range
 ) -> None:
     build = side_by_side(*names)
     expected = run(dm.LocalRunner(), build)
-    for seed in SEEDS:
+    for seed in seeds:
         sharded: Any = MicroBatchRunner(Schedule(shards, cuts=(3,) if seed % 2 else (1_000,), seed=seed))
         actual = run(sharded, build)
         for sink in SINKS:

@@ -11,9 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
-from dataflow_model.testing import prove, trigger_checks
 from tests.support.documents import blocks, name_of, run_document
 from tests.support.settings import REPOSITORY
 
@@ -33,15 +31,6 @@ def folder_with_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run in a folder that is thrown away, with the flights where a checkout has them."""
     (tmp_path / "data").symlink_to(REPOSITORY / "data")
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def cases_of_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw as many cases in the checks that a page shows as the profile draws, but enough to find what it shows."""
-    cases = max(40, settings().max_examples)
-    monkeypatch.setattr(prove, "__kwdefaults__", {"examples": cases})
-    monkeypatch.setattr(trigger_checks, "_EXAMPLES", cases)
-    monkeypatch.setattr(trigger_checks, "_RUNS", cases // 4)
 
 
 @pytest.mark.usefixtures("folder_with_data", "cases_of_the_profile")

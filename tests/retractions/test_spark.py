@@ -88,7 +88,7 @@ def _look(element: Any, side: list[Any]) -> Any:
 @pytest.mark.parametrize(
     ("count", "number", "shards", "rows"),
     [
-        (3, 1, 2, 60),
+        (3, 1, 2, 12),
         *(pytest.param(8, *case, marks=pytest.mark.slow) for case in [(1, 2, 150), (1, 2, 60), (2, 3, 25)]),
     ],
 )

@@ -29,7 +29,7 @@ def broken(x: int) -> int:
     raise ValueError(f"no such name: caf\udce9 {x}")
 
 
-@pytest.mark.parametrize("mode", [pytest.param("batch", marks=pytest.mark.slow), "streaming"])
+@pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])
 def test_an_error_with_a_lone_surrogate_ends_the_run(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     def build(p: dm.Pipeline) -> None:
         _ = p | dm.Create([1]) | "break" >> dm.Map(broken) | dm.io.Collect()

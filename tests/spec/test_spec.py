@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tests.support.spec.spec_triggers import Event
 
 SHRINKING = int(os.environ.get("SPEC_CASES") or settings().max_examples)
-FAST = int(os.environ.get("SPEC_FAST_CASES", "300"))
+DRAWN = 300
+"""How many of the cases that are drawn fast are looked at for what happens in them."""
 NIGHTLY = int(os.environ.get("SPEC_NIGHTLY_CASES", "50000"))
 PARTS = 10
 DAY = 86_400
@@ -81,13 +82,10 @@ def test_two_groupings_in_sequence_give_what_the_specification_says(drawn: Case)
     check(drawn)
 
 
-def test_so_do_hundreds_of_cases_that_are_drawn_fast() -> None:
-    check_seeds(range(FAST))
-
-
+# Hundreds that are drawn fast are in tests/laws/test_fixed_cases.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
-def test_so_do_tens_of_thousands(part: int) -> None:
+def test_so_do_tens_of_thousands_that_are_drawn_fast(part: int) -> None:
     check_seeds(range(part * 1_000_000, part * 1_000_000 + NIGHTLY // PARTS))
 
 
@@ -141,7 +139,7 @@ EVENTS = {
 
 def test_the_drawn_cases_see_everything_happen() -> None:
     seen: Counter[str] = Counter()
-    drawn = [random_case(seed, chain if seed % 5 == 0 else case) for seed in range(FAST)]
+    drawn = [random_case(seed, chain if seed % 5 == 0 else case) for seed in range(DRAWN)]
     for one in drawn:
         groupings: list[Watched] = []
 
@@ -152,7 +150,7 @@ def test_the_drawn_cases_see_everything_happen() -> None:
         by_specification(one, watched)
         for grouping in groupings:
             seen += grouping.seen + grouping.dropped
-    assert {event for event in EVENTS if seen[event] < FAST / 200} == set()
+    assert {event for event in EVENTS if seen[event] < DRAWN / 200} == set()
     assert {repr(one.strategies[0].window_fn) for one in drawn} == set(map(repr, WINDOW_FNS))
 
 

@@ -13,6 +13,7 @@ from dataflow_model.testing import check_trigger
 from dataflow_model.triggers import TimeDomain
 
 WAITS = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("cases_of_the_profile")
 
 
 @pytest.mark.parametrize(
