@@ -226,7 +226,7 @@ def test_stop_ends_the_workers_and_publishes_nothing(tmp_path: Path) -> None:
     result.stop()
     assert result.state is RunnerState.STOPPED
     assert result.collected("Collect") == []
-    assert not any(alive(int(path.name)) for path in folder.iterdir())
+    when(lambda: not any(alive(int(path.name)) for path in folder.iterdir()))
 
 
 SCRIPT = """
