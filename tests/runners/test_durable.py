@@ -110,7 +110,7 @@ def test_a_record_of_any_other_format_is_refused_by_name(monkeypatch: pytest.Mon
     with pytest.raises(
         dm.CheckpointMismatch,
         match=rf"^'draws' was written in format {FORMAT + 1} by a newer version of dataflow_model; this version reads "
-        rf"format {FORMAT}\nHint: run the pipeline with that version, or start over with another checkpoint$",
+        rf"formats 1 to {FORMAT}\nHint: run the pipeline with that version, or start over with another checkpoint$",
     ):
         unseal(newer, "'draws'")
 
@@ -143,7 +143,9 @@ def record_of(checkpoint: Checkpoint, **changes: Any) -> None:
     path.write_text(json.dumps({name: value for name, value in fields.items() if value is not None}))
 
 
-@pytest.mark.parametrize(("format_", "was"), [(None, "without a format number"), (FORMAT + 1, "in format 2")])
+@pytest.mark.parametrize(
+    ("format_", "was"), [(None, "without a format number"), (FORMAT + 1, f"in format {FORMAT + 1}")]
+)
 def test_a_checkpoint_of_another_format_is_refused_before_anything_is_written(
     format_: int | None, was: str, tmp_path: Path
 ) -> None:
@@ -176,7 +178,7 @@ def test_damaged_progress_is_refused_by_name(content: str, tmp_path: Path) -> No
 
 def test_progress_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     write_progress(str(tmp_path), {"format": FORMAT + 1})
-    with pytest.raises(dm.CheckpointMismatch, match=r"progress\.json' was written in format 2 by a newer version"):
+    with pytest.raises(dm.CheckpointMismatch, match=r"progress\.json' was written in format 3 by a newer version"):
         read_progress(str(tmp_path))
 
 
@@ -201,13 +203,13 @@ def test_an_offset_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     offsets = tmp_path / "spark" / "offsets"
     offsets.mkdir()
     (offsets / "0").write_text("v2\n{}\n" + json.dumps({**checkpoint.begins, "format": FORMAT + 1}))
-    with pytest.raises(dm.CheckpointMismatch, match="offsets/0' was written in format 2 by a newer version"):
+    with pytest.raises(dm.CheckpointMismatch, match="offsets/0' was written in format 3 by a newer version"):
         offset_of(checkpoint.own, 0)
 
 
 def test_a_seed_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT + 1, "field of a later version": 1}))
-    with pytest.raises(dm.CheckpointMismatch, match=r"manifest\.json' was written in format 2 by a newer version"):
+    with pytest.raises(dm.CheckpointMismatch, match=r"manifest\.json' was written in format 3 by a newer version"):
         Manifest.read(tmp_path)
 
 

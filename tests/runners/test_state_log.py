@@ -216,13 +216,13 @@ def test_a_head_without_records_is_an_error_that_names_the_shard() -> None:
 
 def test_state_of_a_newer_version_is_refused_with_the_shard_named(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    monkeypatch.setattr(durable_records, "FORMAT", 2)
+    monkeypatch.setattr(durable_records, "FORMAT", 3)
     Worker().append(store, {place("a"): 1})
     monkeypatch.undo()
     with pytest.raises(
         CheckpointMismatch,
-        match=r"the state of shard 3 of stage 1 was written in format 2 by a newer version of dataflow_model; "
-        r"this version reads format 1\nHint: run the pipeline with that version",
+        match=r"the state of shard 3 of stage 1 was written in format 3 by a newer version of dataflow_model; "
+        r"this version reads formats 1 to 2\nHint: run the pipeline with that version",
     ):
         opened(store)
 
@@ -233,12 +233,12 @@ def test_a_record_of_another_format_below_a_head_of_this_one_is_refused_with_the
     store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1})
     (record,) = opened(store).records
-    monkeypatch.setattr(durable_records, "FORMAT", 2)
+    monkeypatch.setattr(durable_records, "FORMAT", 3)
     (at,) = store.parts
     store.parts[at] = seal(Delta(None, {place("a"): 1}))
     monkeypatch.undo()
     store.put_head(seal([attrs.evolve(record, checksums=(zlib.crc32(store.parts[at]),))]))
-    with pytest.raises(CheckpointMismatch, match="shard 3 of stage 1 was written in format 2"):
+    with pytest.raises(CheckpointMismatch, match="shard 3 of stage 1 was written in format 3"):
         opened(store).since("")
 
 

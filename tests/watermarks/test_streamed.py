@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, Read
 from dataflow_model.plan.sources import DataFrameSource, Source
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
+from dataflow_model.runners.engine.core.packing import key_state
 from dataflow_model.runners.sharded.feed.pacing import held_back
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.rows import Kind, load
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dataflow_model.runners.engine.cells import KeyState
 
 BY_PERCENTILE = BY_TEN.trigger(EARLY)
 
@@ -126,7 +126,11 @@ def _open_windows(streamed: Streamed) -> int:
         entries: dict[Any, Any] = {}
         for delta in log.since("") or []:
             entries.update(delta.entries)
-        states: list[KeyState] = [load(entry.state) for entry in entries.values() if entry is not None]
+        (node,) = streamed.program.staged.stages[depth - 1]
+        assert isinstance(node, GroupByKeyAndWindow)
+        states = [
+            key_state(node, load, entry.state, takes_back=False) for entry in entries.values() if entry is not None
+        ]
         open_windows += sum(len(state.windows()) for state in states)
     return open_windows
 

@@ -7,12 +7,14 @@ make only the changed keys durable.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import Cell, CellsByKey, KeyState, expiry_of
+from dataflow_model.runners.engine.core.packing import key_state
 from dataflow_model.runners.engine.emission import Emitter, Firing
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME, StoredKey
@@ -81,14 +83,15 @@ class GroupingEngine(KeyedEngine):
         self,
         node: GroupByKeyAndWindow,
         late_data: LateData = LateData.DROP,
-        thaw: Callable[[bytes], KeyState] | None = None,
+        thaw: Callable[[bytes], Any] | None = None,
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
         tells_percentile: bool = False,
     ) -> None:
         self.machine = TriggerMachine(node.strategy.trigger)
-        self.state = CellsByKey(node.strategy, thaw, self.machine.percentiles)
+        read = None if thaw is None else functools.partial(key_state, node, thaw, takes_back=takes_back)
+        self.state = CellsByKey(node.strategy, read, self.machine.percentiles)
         super().__init__(node.label, self.state, tuple(dict.fromkeys((*percentiles, *self.machine.percentiles))))
         self.strategy = node.strategy
         self.combine = subtracting(node) if takes_back else node.combine

@@ -18,6 +18,7 @@ import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
+from dataflow_model.runners.engine.core.packing import key_state
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.testing import strategies
 from dataflow_model.time import EventTime
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.cells import Cell, KeyState
+    from dataflow_model.runners.engine.cells import Cell
     from dataflow_model.runners.engine.key_store import StoredKey
     from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.testing import TestStream
@@ -119,9 +120,9 @@ class Run:
                 self.entries[encoded] = entry
         if self.elsewhere is not None:
             self.elsewhere[1].append(changes)
-        state = {encoded: plain(entry) for encoded, entry in self.entries.items()}
+        state = {encoded: self.plain(entry) for encoded, entry in self.entries.items()}
         stored = [entry for encoded in state if (entry := machine.stored(encoded)) is not None]
-        assert list(map(plain, stored)) == list(state.values())
+        assert list(map(self.plain, stored)) == list(state.values())
         assert machine.state_size() == (len(state), sum(len(entry.state) for entry in stored))
         return seen | {
             "moments": machine.next_moments(),
@@ -130,6 +131,12 @@ class Run:
             "counters": Counter(machine.counters),
             "state": state,
         }
+
+    def plain(self, entry: StoredKey) -> tuple[Any, ...]:
+        """Return what is stored of a key, without what says nothing of a trigger tree: a count of 0, no condition."""
+        state = key_state(self.node, pickle.loads, entry.state, takes_back=self.takes_back)
+        cells = [{window: _plain(cell) for window, cell in of.items()} for of in (state.cells, state.reopened)]
+        return repr(state.key), *cells, entry.dues, entry.hold
 
 
 def objects_of(node: GroupByKeyAndWindow, *, takes_back: bool = False) -> GroupingEngine:
@@ -150,13 +157,6 @@ def in_full(watermarks: Watermarks) -> tuple[int, tuple[int, ...]]:
     return watermarks.low, watermarks.further(len(PERCENTILES))
 
 
-def plain(entry: StoredKey) -> tuple[Any, ...]:
-    """Return what is stored of a key, without what says nothing of a trigger tree: a count of 0, no condition met."""
-    state: KeyState = pickle.loads(entry.state)
-    cells = [{window: _plain(cell) for window, cell in of.items()} for of in (state.cells, state.reopened)]
-    return repr(state.key), *cells, entry.dues, entry.hold
-
-
 def _plain(cell: Cell) -> Cell:
     store = {place: _in_full(value) for place, value in cell.tree.store.items() if not _says_nothing(place[1], value)}
     standing = tuple(attrs.evolve(one, value=_in_full(one.value)) for one in cell.standing)
@@ -166,6 +166,8 @@ def _plain(cell: Cell) -> Cell:
 
 def _in_full(value: Any) -> Any:
     """Return numbers as text, which tells apart 0 and 0.0, and not NaN and NaN."""
+    if isinstance(value, dict):
+        return {key: _in_full(count) for key, count in value.items()}
     return repr(value) if isinstance(value, int | float | tuple) else value
 
 

@@ -18,6 +18,7 @@ from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.resharding import Share, keys_of_share
 from dataflow_model.runners.engine.shard import StageShard, join_arrivals
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -131,14 +132,9 @@ class Shards:
         frozen = pickle.dumps((self._kept, positions[0], self._shards[0].watermarks))
         self._shards = [self._new() for _ in range(count)]
         self._kept, position, watermarks = pickle.loads(frozen)
-        bundle = Bundle()
-        for entry in self._kept.values():
-            bundle.append((pickle.loads(entry.state).key, None), 0, (), NO_FIRING, of_row("source", 0), 0)
-        owners = self._by_shard(bundle, count)
         for number, shard in enumerate(self._shards):
             engine = shard.engines[_GROUP]
-            mine = {dm.values.encode_key(key) for key, _ in owners.get(number, Bundle()).values}
-            engine.apply({key: entry for key, entry in self._kept.items() if key in mine})
+            engine.apply(keys_of_share([self._kept], Share(number, count)))
             engine.stand_at(**position)
             shard.watermarks = dict(watermarks)
         self._shards[0].engines[_GROUP].counters.update(counters)

@@ -22,6 +22,8 @@ cdef class CellTable:
     cpdef int64_t find(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
     @cython.locals(slot=int64_t, at=int64_t, head=int64_t)
     cpdef int64_t open(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
+    @cython.locals(place=int64_t)
+    cpdef int open_all(self, int64_t[::1] keys, int64_t[::1] starts, int64_t[::1] ends, int64_t[::1] kinds, int64_t[::1] slots) except -1
     @cython.locals(key=int64_t, head=int64_t, other=int64_t)
     cpdef void close(self, int64_t slot) noexcept
     @cython.locals(place=int64_t)

@@ -155,6 +155,13 @@ class CellTable:
         self.live += 1
         return slot
 
+    def open_all(
+        self, keys: array[int], starts: array[int], ends: array[int], kinds: array[int], slots: array[int]
+    ) -> None:
+        """Open a slot for each of several keys and windows that have none, and write it to `slots`."""
+        for place in range(len(slots)):
+            slots[place] = self.open(keys[place], starts[place], ends[place], kinds[place])
+
     def close(self, slot: int) -> None:
         """Free a slot; it can be reused after `recycle`."""
         key = self.key[slot]

@@ -1,11 +1,13 @@
-"""The core with durable state, which has the same form as that of the object engine.
+"""The core with durable state.
 
-The durable form of a key is a `StoredKey` of a `KeyState`, so a checkpoint does not show which engine has written it.
+The durable form of a key is a `StoredKey`, whose bytes are either packed (`packing`) or, if the object engine or an
+earlier version has written them, a pickled `KeyState`; both engines read both.
 """
 
 from __future__ import annotations
 
 import functools
+import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,11 +15,11 @@ import numpy as np
 from dataflow_model.runners.engine.core.columns import taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.keyed import CoreMachine
+from dataflow_model.runners.engine.core.packing import is_packed, pack, unpack
 from dataflow_model.runners.engine.core.program import compile_tree
-from dataflow_model.runners.engine.core.states import TreeColumns, restore, states_of
-from dataflow_model.runners.engine.key_store import CLOCK, StoredKey, earliest
+from dataflow_model.runners.engine.core.states import TreeColumns, restore
+from dataflow_model.runners.engine.key_store import CLOCK, earliest
 from dataflow_model.runners.engine.lanes import array_of
-from dataflow_model.runners.engine.queues import Deadlines
 from dataflow_model.runners.engine.resharding import keys_of_share
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.runners.engine.watermarks import WatermarkLane
@@ -32,14 +34,70 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import LateData
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.runners.engine.chunk import Chunk, Produced
+    from dataflow_model.runners.engine.key_store import StoredKey
     from dataflow_model.runners.engine.queues import Dues
     from dataflow_model.runners.engine.resharding import Share
     from dataflow_model.runners.engine.watermarks import Watermarks
 
 __all__ = ["DurableMachine"]
 
+_FEW: Final = 64
+"""Up to this number of entries, a heap is not rebuilt."""
 _KEPT: Final = 1 << 17
 """This many cells take about 40 MB, in addition to the bytes of their keys."""
+
+
+class _Waiting:
+    """The deadlines of keys that are not in columns, on each line.
+
+    Entries of keys that were loaded or have changed stay in the heaps until they come to the top, or until most entries
+    are of that kind.
+
+    Args:
+        lines: the number of lines.
+        current: returns the deadlines of a key that is not in columns, by line; nothing for other keys.
+    """
+
+    def __init__(self, lines: int, current: Callable[[bytes], Dues]) -> None:
+        self._heaps: list[list[tuple[int, bytes]]] = [[] for _ in range(lines)]
+        self._current = current
+
+    def add(self, keys: Sequence[bytes], of_all: Callable[[], Iterable[bytes]], count: int) -> None:
+        """Add the deadlines of keys; all keys that are not in columns are `of_all`, at most `count`."""
+        if len(keys) + max(map(len, self._heaps)) > _FEW + 2 * count:
+            keys = list(of_all())
+            self._heaps = [[] for _ in self._heaps]
+        dues = list(map(self._current, keys))
+        for line, heap in enumerate(self._heaps):
+            fresh = [(of[line], encoded) for encoded, of in zip(keys, dues, strict=True)]
+            entries = [(due, encoded) for due, encoded in fresh if due is not None]
+            if len(entries) > len(heap):
+                heap.extend(entries)
+                heapq.heapify(heap)
+            else:
+                for entry in entries:
+                    heapq.heappush(heap, entry)
+
+    def first(self, line: int) -> int | None:
+        """Return the earliest deadline on a line."""
+        heap = self._heaps[line]
+        while heap and not self._is_current(line, *heap[0]):
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take(self, line: int, until: int) -> list[bytes]:
+        """Remove and return the keys that are due on a line at `until` or before."""
+        heap = self._heaps[line]
+        taken: list[bytes] = []
+        while heap and heap[0][0] <= until:
+            due, encoded = heapq.heappop(heap)
+            if self._is_current(line, due, encoded):
+                taken.append(encoded)
+        return taken
+
+    def _is_current(self, line: int, due: int, encoded: bytes) -> bool:
+        dues = self._current(encoded)
+        return bool(dues) and dues[line] == due
 
 
 class _StoredKeys:
@@ -56,7 +114,7 @@ class _StoredKeys:
         self.entries: SettledKeys[StoredKey] = SettledKeys()
         self._loaded: set[bytes] = set()
         self._lines = lines
-        self._deadlines: Deadlines[bytes] = Deadlines(lines + 1)
+        self._waiting = _Waiting(lines + 1, self._dues)
 
     def load(self, encoded: bytes) -> StoredKey | None:
         """Return the stored form of a key that is loaded into columns; `None` if it is loaded already, or is new."""
@@ -64,12 +122,11 @@ class _StoredKeys:
         if entry is None or encoded in self._loaded:
             return None
         self._loaded.add(encoded)
-        self._deadlines.remove(encoded)
         return entry
 
     def due(self, untils: Iterable[int]) -> list[bytes]:
         """Return the keys outside the columns with a deadline up to the clock of a line; the caller loads them."""
-        return [encoded for line, until in enumerate(untils) for encoded in self._deadlines.take(line, until)]
+        return [encoded for line, until in enumerate(untils) for encoded in self._waiting.take(line, until)]
 
     def store(self, changes: Mapping[bytes, StoredKey | None]) -> None:
         """Store changed keys that are in columns, with `None` for those that were removed."""
@@ -86,27 +143,30 @@ class _StoredKeys:
         for encoded, entry in changes.items():
             if entry is None:
                 self.entries.pop(encoded)
-                self._deadlines.remove(encoded)
             else:
                 self.entries[encoded] = entry
-                self._wait(encoded, entry)
+        self._wait([encoded for encoded, entry in changes.items() if entry is not None])
 
     def unload(self) -> None:
         """Record that all keys have been removed from the columns."""
-        for encoded in self._loaded:
-            self._wait(encoded, self.entries[encoded])
+        keys = list(self._loaded)
         self._loaded.clear()
+        self._wait(keys)
 
     def hold(self) -> int | None:
         """Return the earliest event time of pending output of the keys outside the columns."""
-        return self._deadlines.first(self._lines)
+        return self._waiting.first(self._lines)
 
     def next_dues(self) -> Dues:
         """Return the next deadline of the keys outside the columns, for each line."""
-        return tuple(map(self._deadlines.first, range(self._lines)))
+        return tuple(map(self._waiting.first, range(self._lines)))
 
-    def _wait(self, encoded: bytes, entry: StoredKey) -> None:
-        self._deadlines.set(encoded, (*entry.dues, entry.hold))
+    def _wait(self, keys: Sequence[bytes]) -> None:
+        self._waiting.add(keys, lambda: self.entries.keys() - self._loaded, len(self.entries))
+
+    def _dues(self, encoded: bytes) -> Dues:
+        entry = None if encoded in self._loaded else self.entries.get(encoded)
+        return () if entry is None else (*entry.dues, entry.hold)
 
 
 class _DurableGrouping(CoreGrouping):
@@ -116,7 +176,7 @@ class _DurableGrouping(CoreGrouping):
         node: the grouping.
         late_data: the pipeline's default for expired windows.
         stored: the stored keys.
-        thaw: decodes the bytes of a stored key to its state.
+        thaw: loads what `freeze` has pickled.
         takes_back: whether its input may contain retractions.
     """
 
@@ -125,30 +185,36 @@ class _DurableGrouping(CoreGrouping):
         node: GroupByKeyAndWindow,
         late_data: LateData,
         stored: _StoredKeys,
-        thaw: Callable[[bytes], KeyState],
+        thaw: Callable[[bytes], Any],
         *,
         takes_back: bool,
     ) -> None:
         super().__init__(node, late_data, takes_back=takes_back)
-        self._strategy = node.strategy
         self._stored = stored
         self._thaw = thaw
-        self._trees = TreeColumns(self.program)
         self._touched: set[bytes] = set()
         self.keys.fresh = []
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Load keys that are stored but not in columns."""
+        packed: list[tuple[bytes, bytes]] = []
         states: dict[int, KeyState] = {}
         for encoded in keys:
             entry = self._stored.load(encoded)
-            if entry is not None:
-                state = self._thaw(entry.state)
-                number = self.keys.find(encoded)
-                states[self.keys.number(state.key) if number is None else number] = state
-        if states:
+            if entry is None:
+                continue
+            if is_packed(entry.state):
+                packed.append((encoded, entry.state))
+                continue
+            state = self._thaw(entry.state)
+            number = self.keys.find(encoded)
+            states[self.keys.number(state.key) if number is None else number] = state
+        if packed or states:
             self._note_touched()
-            restore(self, self._trees, states)
+            if packed:
+                unpack(self, packed, self._thaw)
+            if states:
+                restore(self, TreeColumns(self.program), states)
             self.machine.cells.forget_touched()
 
     def recycle(self) -> None:
@@ -164,9 +230,7 @@ class _DurableGrouping(CoreGrouping):
         self.recycle()
         encoded = {number: key for key in self._touched if (number := self.keys.find(key)) is not None}
         changes: dict[bytes, StoredKey | None] = {key: None for key in self._touched if key in self._stored.entries}
-        for number, state in states_of(self, self._trees, encoded).items():
-            dues = [state.dues(window, self._strategy, self.percentiles) for window in state.windows()]
-            changes[encoded[number]] = StoredKey.of(freeze(state), [of for of in dues if of is not None])
+        changes |= pack(self, encoded, freeze)
         self._touched.clear()
         return changes
 
@@ -205,7 +269,7 @@ class DurableMachine(CoreMachine):
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
-        thaw: decodes the bytes of a stored key to its state.
+        thaw: loads what `freeze` has pickled.
         percentiles: the percentiles below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may contain retractions.
         kept: the number of cells that may stay in columns after a commit.
@@ -215,7 +279,7 @@ class DurableMachine(CoreMachine):
         self,
         node: GroupByKeyAndWindow,
         late_data: LateData,
-        thaw: Callable[[bytes], KeyState],
+        thaw: Callable[[bytes], Any],
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,

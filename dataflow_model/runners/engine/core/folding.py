@@ -97,6 +97,10 @@ class PythonFold:
             return self._accumulators[slot]
         return self._combine.create_accumulator()
 
+    def accumulators(self) -> Mapping[int, Any]:
+        """Return the accumulators that are not empty, by slot."""
+        return self._accumulators
+
     def standing_value(self, entry: int) -> Any:
         """Return the value of a standing entry."""
         return self._standing[entry]

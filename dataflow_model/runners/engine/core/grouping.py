@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
     from dataflow_model.runners.engine.core.placing import Placements
 
 __all__ = ["Chunk", "CoreGrouping", "Panes"]
@@ -125,6 +126,8 @@ class CoreGrouping:
         percentiles: the percentiles of the watermark below 100 that the trigger waits for, lowest first.
         numbers: the number of each row's key, until `recycle`.
         fold: the object that calls the combiner.
+        form: how the combiner is computed from kernels; `None` if it is not.
+        kernels: the fold in arrays; `None` while accumulators are Python objects.
         row: the type of the rows that the combiner outputs, if it is computed from kernels.
     """
 
@@ -145,9 +148,9 @@ class CoreGrouping:
         self._windows: list[Window] = []
         self._kinds: dict[Window, int] = {}
         self.fold = PythonFold(self._combine)
-        form = self._combine.kernel_form()
+        form = self.form = self._combine.kernel_form()
         self.row = None if form is None else form.row
-        self._kernels = None if form is None else KernelFold(form, self.machine)
+        self.kernels = None if form is None else KernelFold(form, self.machine)
         self._values: Sequence[Any] | NDArray[Any] = ()
         if USER in self.program.operation:
             self.machine.trees.users = UserTriggers(self, node.strategy.trigger, node.label)
@@ -210,7 +213,7 @@ class CoreGrouping:
         self.fold.begin()
         self._values, of = chunk.values, chunk.elements
         numbers = self._admit(chunk.keys)
-        if self._kernels is not None and not self._kernels.take(chunk.values, of.rows()):
+        if self.kernels is not None and not self.kernels.take(chunk.values, of.rows()):
             self._leave_arrays()
         return list(map(column_of, (numbers[of.row], of.start, of.end, of.kind, of.time, of.row, of.replaces)))
 
@@ -267,22 +270,30 @@ class CoreGrouping:
 
     def accumulators(self, slots: Sequence[int]) -> list[Any]:
         """Return the accumulators of cells."""
-        if self._kernels is not None:
-            return self._kernels.accumulators(slots)
+        if self.kernels is not None:
+            return self.kernels.accumulators(slots)
         return list(map(self.fold.accumulator, slots))
 
     def standing_values(self, entries: Sequence[int]) -> list[Any]:
         """Return the emitted values that have not been retracted."""
-        if self._kernels is not None:
-            return self._kernels.standing_values(entries)
+        if self.kernels is not None:
+            return self.kernels.standing_values(entries)
         return list(map(self.fold.standing_value, entries))
 
     def restore_values(self, accumulators: Mapping[int, Any], standing: Mapping[int, Any]) -> None:
         """Restore accumulators by slot and emitted values by standing entry from durable state."""
-        if self._kernels is not None and not self._kernels.restore(accumulators, standing):
+        if self.kernels is not None and not self.kernels.restore(accumulators, standing):
             self._leave_arrays()
-        if self._kernels is None:
+        if self.kernels is None:
             self.fold.restore(accumulators, standing)
+
+    def restore_columns(self, columns: KernelColumns, slots: NDArray[np.int64], entries: NDArray[np.int64]) -> None:
+        """Restore the accumulators of slots and the emitted values of standing entries from columns of kernels."""
+        if self.kernels is not None and not self.kernels.restore_columns(columns, slots, entries):
+            self._leave_arrays()
+        if self.kernels is None:
+            accumulators = zip(slots.tolist(), columns.accumulators(), strict=True)
+            self.fold.restore(dict(accumulators), dict(zip(entries.tolist(), columns.standing_values(), strict=True)))
 
     def _live(self) -> dict[int, int]:
         """Return the key of each slot in use, if equal keys may have different representations."""
@@ -307,7 +318,7 @@ class CoreGrouping:
                 looks = looks.to_pylist()
             shown = self.keys.shown_by_pane(self.machine.log, self.numbers, looks, live, panes)
         self._fold()
-        values = self.fold.emitted if self._kernels is None else self._kernels.values()
+        values = self.fold.emitted if self.kernels is None else self.kernels.values()
         return self._ordered(values, shown, hold)
 
     def peek(self, slot: int) -> Any:
@@ -322,8 +333,8 @@ class CoreGrouping:
 
     def _fold(self) -> None:
         """Fold what has been logged since the last call."""
-        if self._kernels is not None:
-            self._kernels.fold()
+        if self.kernels is not None:
+            self.kernels.fold()
             return
         values: Any = self._values
         if isinstance(values, np.ndarray):
@@ -332,9 +343,9 @@ class CoreGrouping:
 
     def _leave_arrays(self) -> None:
         """Continue with Python's numbers, which have no bound and may be of any type."""
-        assert self._kernels is not None  # noqa: S101 - called only where there are arrays
-        self.fold.restore(*self._kernels.everything())
-        self._kernels = self.row = None
+        assert self.kernels is not None  # noqa: S101 - called only where there are arrays
+        self.fold.restore(*self.kernels.everything())
+        self.kernels = self.row = None
 
     def _ordered(
         self,

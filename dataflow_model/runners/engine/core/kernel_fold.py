@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     Numbers = array[int] | array[float]
 
-__all__ = ["KernelFold"]
+__all__ = ["KernelColumns", "KernelFold"]
 
 _FIRST_CAPACITY: Final = 8
 _BOUND: Final = 2.0**61
 """The bound of sums, with a margin for the error of computing it in floating point."""
 _SIGNS: Final = {"min": -1, "max": 1}
 _COUNTED: Final = frozenset({"count", "mean"})
-_WHOLE, _FLOAT = "q", "d"
+_WHOLE, _FLOAT, _NO_NUMBERS = "q", "d", "-"
 
 
 @attrs.define(eq=False)
@@ -78,6 +78,61 @@ class _Numbers:
             keep_best(log, begin, self.by_slot, self.present, self.values, self.fired, sign)
         else:
             add_up(log, begin, self.by_slot, self.values, self.fired)
+
+
+@attrs.frozen(eq=False)
+class KernelColumns:
+    """What is stored of the accumulators of cells and of emitted values, in columns of 64 bits; floats as their bits.
+
+    Attributes:
+        form: the kernels.
+        codes: the type code of each kernel's numbers; "-" if there are none.
+        cells: for each cell the count, if there is one, then for each kernel its number and whether it is present, if
+            it is a least or greatest value, then whether the cell has had an element, if that is noted.
+        standing: for each emitted value the output of each kernel, then whether it is of an element, if that is noted.
+    """
+
+    form: KernelForm
+    codes: str
+    cells: Sequence[NDArray[np.int64]]
+    standing: Sequence[NDArray[np.int64]]
+
+    @staticmethod
+    def counts(form: KernelForm, codes: str) -> tuple[int, int]:
+        """Return the number of columns for cells, and for emitted values."""
+        touched = _FLOAT in codes or not _SIGNS.keys().isdisjoint(form.kernels)
+        counted = not _COUNTED.isdisjoint(form.kernels)
+        numbers = sum(0 if kernel == "count" else 2 if kernel in _SIGNS else 1 for kernel in form.kernels)
+        return counted + numbers + touched, len(form.kernels) + touched
+
+    def accumulators(self) -> list[Any]:
+        """Return the accumulators of the cells, as the combiner has them."""
+        columns = iter(self.cells)
+        counts: list[Any] = [] if _COUNTED.isdisjoint(self.form.kernels) else next(columns).tolist()
+        touched = self.cells[-1] if self._is_touch_noted else None
+        parts: list[list[Any]] = []
+        for kernel, code in zip(self.form.kernels, self.codes, strict=True):
+            if kernel == "count":
+                parts.append(counts)
+                continue
+            part = _with_nothing(_decoded(next(columns), code), touched, kernel, code)
+            if kernel in _SIGNS:
+                next(columns)
+            parts.append(list(zip(part, counts, strict=True)) if kernel == "mean" else part)
+        return parts[0] if self.form.row is None else list(zip(*parts, strict=True))
+
+    def standing_values(self) -> list[Any]:
+        """Return the emitted values."""
+        types = [
+            _FLOAT if kernel == "mean" else code for kernel, code in zip(self.form.kernels, self.codes, strict=True)
+        ]
+        outputs = [_decoded(column, code) for column, code in zip(self.standing, types, strict=False)]
+        touched = self.standing[-1] if self._is_touch_noted else None
+        return _in_python(self.form, self.codes, outputs, touched)
+
+    @property
+    def _is_touch_noted(self) -> bool:
+        return _FLOAT in self.codes or not _SIGNS.keys().isdisjoint(self.form.kernels)
 
 
 class KernelFold:
@@ -185,7 +240,7 @@ class KernelFold:
         else:
             emitted = fired
         if touched is not None and not touched.all():
-            return self._in_python(emitted, touched)
+            return _in_python(self._form, self._codes, emitted, touched)
         row = self._form.row
         if row is None:
             return emitted[0]
@@ -194,27 +249,64 @@ class KernelFold:
 
     # In Python ------------------------------------------------------------------------------------------------------
 
+    def columns(self, slots: NDArray[Any], entries: NDArray[Any]) -> KernelColumns:
+        """Return what is stored of slots and of standing entries."""
+        self._admit()
+        cells = [_view(self._counts, len(self._counts))[slots]] if self._is_counted else []
+        for numbers in self._adding:
+            cells.append(_view(numbers.by_slot, len(numbers.by_slot))[slots].view(np.int64))
+            if numbers.kernel in _SIGNS:
+                cells.append(_view(numbers.present, len(numbers.present))[slots])
+        standing = [_view(outputs, len(outputs))[entries].view(np.int64) for outputs in self._standing]
+        if self._is_touch_noted:
+            cells.append(_view(self._touched, len(self._touched))[slots])
+            standing.append(_view(self._standing_touched, len(self._standing_touched))[entries])
+        return KernelColumns(self._form, self._codes, cells, standing)
+
+    def restore_columns(self, columns: KernelColumns, slots: NDArray[np.int64], entries: NDArray[np.int64]) -> bool:
+        """Restore what `columns` has returned for other slots and entries; return whether the arrays can hold it."""
+        for numbers, code in zip(self._numbers, columns.codes, strict=True):
+            if numbers is not None and code != _NO_NUMBERS and not self._takes(numbers, code):
+                return False
+        parts = iter(columns.cells)
+        counts = next(parts) if self._is_counted else None
+        decoded: list[tuple[_Numbers, NDArray[Any], NDArray[np.int64] | None]] = []
+        for numbers, code in zip(self._numbers, columns.codes, strict=True):
+            if numbers is not None:
+                by_slot = _decoded(next(parts), code)
+                decoded.append((numbers, by_slot, next(parts) if numbers.kernel in _SIGNS else None))
+                if not numbers.has_room_for(by_slot):
+                    return False
+        self._admit()
+        if counts is not None:
+            _view(self._counts, len(self._counts))[slots] = counts
+        for numbers, by_slot, present in decoded:
+            _view(numbers.by_slot, len(numbers.by_slot))[slots] = by_slot
+            if present is not None:
+                _view(numbers.present, len(numbers.present))[slots] = present
+        for outputs, bits, kernel, code in zip(
+            self._standing, columns.standing, self._form.kernels, columns.codes, strict=False
+        ):
+            _view(outputs, len(outputs))[entries] = _decoded(bits, _FLOAT if kernel == "mean" else code)
+        if self._is_touch_noted:  # without elements, if it is not noted there: see `_takes`
+            are_noted = len(columns.standing) > len(self._standing)
+            _view(self._touched, len(self._touched))[slots] = columns.cells[-1] if are_noted else 0
+            if len(entries):
+                touched = columns.standing[-1] if are_noted else 0
+                _view(self._standing_touched, len(self._standing_touched))[entries] = touched
+        return True
+
+    @property
+    def _codes(self) -> str:
+        return "".join(_NO_NUMBERS if numbers is None else numbers.code or _NO_NUMBERS for numbers in self._numbers)
+
     def accumulators(self, slots: Sequence[int]) -> list[Any]:
         """Return the accumulators of slots, as the combiner has them."""
-        self._admit()
-        counts = _view(self._counts, len(self._counts))[slots].tolist() if self._is_counted else []
-        touched = _view(self._touched, len(self._touched))[slots] if self._is_touch_noted else None
-        parts: list[list[Any]] = []
-        for kernel, numbers in zip(self._form.kernels, self._numbers, strict=True):
-            if numbers is None:
-                parts.append(counts)
-                continue
-            by_slot = _view(numbers.by_slot, len(numbers.by_slot))[slots]
-            part = _with_nothing(by_slot, touched, kernel, numbers.code)
-            parts.append(list(zip(part, counts, strict=True)) if kernel == "mean" else part)
-        return parts[0] if self._form.row is None else list(zip(*parts, strict=True))
+        return self.columns(np.array(slots, np.intp), np.empty(0, np.intp)).accumulators()
 
     def standing_values(self, entries: Sequence[int]) -> list[Any]:
         """Return the emitted values of standing entries."""
-        self._admit()
-        standing = [_view(numbers, len(numbers))[entries] for numbers in self._standing]
-        touched = _view(self._standing_touched, len(self._standing_touched))[entries]
-        return self._in_python(standing, touched if self._is_touch_noted else None)
+        return self.columns(np.empty(0, np.intp), np.array(entries, np.intp)).standing_values()
 
     def everything(self) -> tuple[dict[int, Any], dict[int, Any]]:
         """Return all accumulators by slot, and all emitted values by standing entry."""
@@ -339,16 +431,25 @@ class KernelFold:
         _view(self._standing_touched, len(self._standing_touched))[entries] = 1 if touched is None else touched[panes]
         places[entries] = -1 - entries
 
-    def _in_python(self, columns: Sequence[NDArray[Any]], touched: NDArray[np.int64] | None) -> list[Any]:
-        """Return outputs as Python values, with what kernels output for nothing."""
-        parts = [
-            _with_nothing(outputs, touched, kernel, None if numbers is None or kernel == "mean" else numbers.code)
-            for kernel, numbers, outputs in zip(self._form.kernels, self._numbers, columns, strict=True)
-        ]
-        row = self._form.row
-        if row is None:
-            return parts[0]
-        return list(map(functools.partial(tuple.__new__, row), zip(*parts, strict=True)))
+
+def _in_python(
+    form: KernelForm, codes: str, columns: Sequence[NDArray[Any]], touched: NDArray[np.int64] | None
+) -> list[Any]:
+    """Return outputs as Python values, with what kernels output for nothing."""
+    parts = [
+        _with_nothing(outputs, touched, kernel, _NO_NUMBERS if kernel == "mean" else code)
+        for kernel, code, outputs in zip(form.kernels, codes, columns, strict=True)
+    ]
+    return (
+        parts[0]
+        if form.row is None
+        else list(map(functools.partial(tuple.__new__, form.row), zip(*parts, strict=True)))
+    )
+
+
+def _decoded(bits: NDArray[np.int64], code: str) -> NDArray[Any]:
+    """Return the numbers of a stored column."""
+    return bits.view(np.float64) if code == _FLOAT else bits
 
 
 def _numbers_of(values: Sequence[Any] | NDArray[Any]) -> Numbers | None:
@@ -377,7 +478,7 @@ def _by_place(values: Sequence[Any] | NDArray[Any], count: int) -> list[Sequence
     return list(zip(*values, strict=True))
 
 
-def _with_nothing(numbers: NDArray[Any], touched: NDArray[np.int64] | None, kernel: str, code: str | None) -> list[Any]:
+def _with_nothing(numbers: NDArray[Any], touched: NDArray[np.int64] | None, kernel: str, code: str) -> list[Any]:
     """Return numbers as Python values, with the value of nothing where there has been no element."""
     values: list[Any] = numbers.tolist()
     if touched is not None and (kernel in _SIGNS or code == _FLOAT):

@@ -139,6 +139,8 @@ class KeyTable:
 
     def show_as(self, number: int, key: Any) -> None:
         """Set the representation of a key to that of the element that opened the first of its cells."""
+        if type(key) in _ONE_WAY:  # it is shown so already
+            return
         self.shown[number] = key
         self._column = None
         self.varied = self.varied or not _looks_one_way(key)

@@ -32,6 +32,8 @@ cdef class StandingTable:
     cdef public int64_t free_count, freed_count
     @cython.locals(entry=int64_t)
     cpdef int64_t open(self) except -1
+    @cython.locals(place=int64_t)
+    cpdef int open_all(self, int64_t[::1] entries) except -1
     cpdef void close(self, int64_t entry) noexcept
     @cython.locals(place=int64_t)
     cpdef void recycle(self) noexcept

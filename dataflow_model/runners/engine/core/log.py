@@ -173,6 +173,11 @@ class StandingTable:
             self.freed = lengthened(self.freed, 2 * entry)
         return entry
 
+    def open_all(self, entries: array[int]) -> None:
+        """Write new entries to all places of `entries`."""
+        for place in range(len(entries)):
+            entries[place] = self.open()
+
     def close(self, entry: int) -> None:
         """Free an entry; it can be reused after `recycle`."""
         self.freed[self.freed_count] = entry

@@ -103,6 +103,8 @@ cdef class GroupingMachine:
     @cython.locals(table=CellTable, other=int64_t, queued=int64_t)
     cpdef int enqueue(self, DeadlineHeap heap, int64_t time, int64_t slot, int64_t line) except -1
     cpdef int restored(self, int64_t slot) except -1
+    @cython.locals(place=int64_t)
+    cpdef int restore_all(self, int64_t[::1] slots) except -1
     @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, due=int64_t)
     cpdef int64_t first_due(self, int64_t line) except? -1
     @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, due=int64_t)

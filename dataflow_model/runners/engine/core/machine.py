@@ -733,6 +733,11 @@ class GroupingMachine:
                 self.cells.link(slot)
             self.schedule(slot)
 
+    def restore_all(self, slots: array[int]) -> None:
+        """Register several cells, see `restored`."""
+        for place in range(len(slots)):
+            self.restored(slots[place])
+
     def first_due(self, line: int) -> int:
         """Return the next time on a line that concerns any cell; +∞ if there is none."""
         table, heap = self.cells, self.heaps[line]

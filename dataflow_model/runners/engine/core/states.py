@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from dataflow_model.time import Instant
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["TreeColumns", "restore", "states_of"]
+__all__ = ["TreeColumns", "restore", "slots_of", "states_of"]
 
 _NONE: Final = -1
 _TAG: Final = ""
@@ -173,20 +174,20 @@ class TreeColumns:
 # From columns --------------------------------------------------------------------------------------------------------
 
 
-def states_of(core: CoreGrouping, trees: TreeColumns, numbers: Collection[int]) -> dict[int, KeyState]:
-    """Return the state of keys by their number; keys without cells are left out.
-
-    The windows of a key are in order of time, so that equal states have equal bytes.
-    """
+def slots_of(core: CoreGrouping, numbers: Collection[int]) -> NDArray[np.intp]:
+    """Return the slots of keys, by key and in order of time."""
     cells = core.machine.cells
     keys = taken(cells.key, cells.used)
     wanted = np.zeros(len(core.keys) + 1, np.bool_)  # a free slot has the key −1, the last one
     wanted[list(numbers)] = True
     slots = np.flatnonzero(wanted[keys])
-    of_slots = [taken(of, cells.used)[slots] for of in (cells.end, cells.start, cells.key)]
-    slots = slots[np.lexsort(of_slots)]
+    return slots[np.lexsort([taken(of, cells.used)[slots] for of in (cells.end, cells.start, cells.key)])]
+
+
+def states_of(core: CoreGrouping, trees: TreeColumns, numbers: Collection[int]) -> dict[int, KeyState]:
+    """Return the state of keys by their number; keys without cells are left out."""
     states: dict[int, KeyState] = {}
-    for number, window, cell, is_reopened in _cells_of(core, trees, slots):
+    for number, window, cell, is_reopened in _cells_of(core, trees, slots_of(core, numbers)):
         if number not in states:
             states[number] = KeyState(core.keys.shown[number])
         (states[number].reopened if is_reopened else states[number].cells)[window] = cell
@@ -315,8 +316,7 @@ def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyStat
             machine.trees.users.restore(slot, state, cell.history)
     standing = _restore_standing(core, slots, restored)
     core.restore_values({slot: cell.accumulator for slot, cell in zip(slots, restored, strict=True)}, standing)
-    for slot in slots:
-        machine.restored(slot)
+    machine.restore_all(array("q", slots))
 
 
 def _restore_standing(core: CoreGrouping, slots: Sequence[int], restored: Sequence[Cell]) -> dict[int, Any]:

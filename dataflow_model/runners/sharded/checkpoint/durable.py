@@ -31,8 +31,10 @@ __all__ = [
     "write_file",
 ]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The format of everything in a checkpoint; `docs/upgrade.md` lists the versions that write each format."""
+_OLDEST: Final = 1
+"""The oldest format that this version reads."""
 
 _MAGIC: Final = b"\x00DFM"
 _CHECKSUM_BYTES: Final = 4
@@ -150,7 +152,7 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
 
 
 def check_format(format_number: Any, name: str) -> None:
-    """Raise unless a record has the format of this version.
+    """Raise unless a record has a format that this version reads.
 
     Args:
         format_number: the format number of the record; `None` or 0 if it has none.
@@ -164,16 +166,16 @@ def check_format(format_number: Any, name: str) -> None:
         >>> check_format(FORMAT + 1, "'run.json'")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 2 by a newer version of dataflow_model; this version reads format 1
+        dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 3 by a newer version of dataflow_model; this version reads formats 1 to 2
         Hint: run the pipeline with that version, or start over with another checkpoint
     """  # noqa: E501 - the first line of a message is one line
-    if format_number == FORMAT:
+    if isinstance(format_number, int) and _OLDEST <= format_number <= FORMAT:
         return
     newer = isinstance(format_number, int) and format_number > FORMAT
     was = f"in format {format_number}" if format_number else "without a format number"
     raise CheckpointMismatch(
         f"{name} was written {was} by {'a newer' if newer else 'an older'} version of dataflow_model; "
-        f"this version reads format {FORMAT}",
+        f"this version reads formats {_OLDEST} to {FORMAT}",
         hint="run the pipeline with that version, or start over with another checkpoint",
     )
 
