@@ -42,7 +42,7 @@ WINDOWS: Final = 10
 """Open windows of each key."""
 _SECOND: Final = 1_000_000
 _WINDOW_SECONDS: Final = 10
-_AT_ONCE: Final = 1_000_000
+_AT_ONCE: Final = 100_000
 _MICRO_BATCHES: Final = 20
 _SCHEMA: Final = pa.schema({"key": pa.int64(), "n": pa.int64(), "at": pa.timestamp("us", "UTC")})
 
@@ -55,7 +55,7 @@ class Cost:
         cells: how many there are.
         load: elements per second while they are created, one element each.
         p50, p99: percentiles of the time of a micro-batch that changes some of them, in milliseconds.
-        memory: bytes of memory per cell that the process gained.
+        memory: bytes of memory per cell that the process has gained after the last micro-batch.
         stored: bytes per cell of the checkpoint.
         restart: seconds from the restart of the run to the output of its first micro-batch.
     """
@@ -119,11 +119,11 @@ def measured(cells: int, changed: int = CHANGED) -> Cost:
                 part = numbers[first : first + _AT_ONCE]
                 _write(source, f"{first:09}", part // WINDOWS, part % WINDOWS)
                 spent += _timed_step(stream)
-            memory = (resident(os.getpid()) - before) / cells
             times = []
             for number in range(_MICRO_BATCHES):
                 change(f"change-{number}")
                 times.append(_timed_step(stream) * 1_000)
+            memory = (resident(os.getpid()) - before) / cells
         stored = sum(file.stat().st_size for file in (folder / "checkpoint").rglob("*") if file.is_file()) / cells
         change("restart")
         start = time.perf_counter()

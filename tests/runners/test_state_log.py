@@ -20,7 +20,7 @@ from dataflow_model.runners.sharded.checkpoint import durable as durable_records
 from dataflow_model.runners.sharded.checkpoint.durable import seal
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.state import log as state_log
-from dataflow_model.runners.sharded.state.log import FAN_IN, Delta, StateLog
+from dataflow_model.runners.sharded.state.log import FAN_IN, Contents, Delta, StateLog
 from dataflow_model.runners.sharded.state.shard import ShardState
 from dataflow_model.runners.sharded.task import Task
 from dataflow_model.testing.micro_batches import MemoryStore
@@ -33,22 +33,23 @@ class Worker:
     """What a worker keeps beside the log: its copy of the state, and which keys each record holds."""
 
     entries: dict[Place, Any] = attrs.field(factory=dict)
-    known: list[set[Place]] = attrs.field(factory=list)
+    contents: Contents = attrs.field(factory=Contents)
     token: str = ""
 
     def append(self, store: MemoryStore, changes: dict[Place, Any], meta: Any = None) -> None:
         log = opened(store)
         self._apply([Delta(meta, changes)])
-        self.token = log.append(Delta(meta, dict(changes)), self.entries.get, self.known)
-        assert len(self.known) == len(log.records)
+        self.token = log.append(Delta(meta, dict(changes)), self.entries.get, self.contents)
+        assert list(self.contents.places) == [record.identity for record in log.records]
+        assert self.contents.newest.keys() == self.entries.keys()
 
     def catch_up(self, store: MemoryStore) -> None:
         log = opened(store)
         deltas = log.since(self.token)
         if deltas is None:
-            self.entries, self.known, deltas = {}, [], log.since("")
+            self.entries, self.contents, deltas = {}, Contents(), log.since("")
             assert deltas is not None
-        self.known = self.known[: len(log.records) - len(deltas)] + state_log.keys_of(deltas)
+        self.contents.catch_up(log.records, deltas)
         self.token = log.open()
         self._apply(deltas)
 
@@ -142,7 +143,7 @@ def test_a_merge_down_to_the_bottom_forgets_keys_that_are_gone() -> None:
     (record,) = opened(store).records
     assert record.level == 1
     assert opened(store).since("") == [Delta(None, {place("b"): 1})]
-    assert worker.known == [{place("b")}]
+    assert list(worker.contents.places.values()) == [[place("b")]]
 
 
 def test_a_merge_above_older_records_keeps_what_hides_them() -> None:
@@ -167,12 +168,55 @@ def test_a_delta_of_several_parts_is_put_together(monkeypatch: pytest.MonkeyPatc
     assert len(store.parts) == len(opened(store).records)
 
 
+def test_no_micro_batch_writes_much_more_than_it_changes_and_the_log_stays_in_proportion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(state_log, "MOST_MERGED", 4)
+    monkeypatch.setattr(state_log, "FEW_OUTDATED", 4)
+    store, worker = MemoryStore(), Worker()
+    worker.append(store, {place(str(number)): 0 for number in range(100)})
+    written = []
+    for number in range(1, 200):
+        worker.append(store, {place(str((7 * number + step) % 100)): number for step in range(8)})
+        written.append(len(opened(store)._read(opened(store).records[-1]).entries))
+    assert max(written) <= 16
+    assert worker.contents.count() <= 2 * 100 + 4 + 16
+    assert len(store.parts) == len(opened(store).records) <= 200 / 8 + 3
+    assert contents(store) == worker.entries
+
+
+def test_keys_that_are_gone_do_not_come_back_when_old_records_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_log, "MOST_MERGED", 0)
+    monkeypatch.setattr(state_log, "FEW_OUTDATED", 2)
+    store, worker = MemoryStore(), Worker()
+    worker.append(store, {place("a"): 1, place("b"): 1, place("c"): 1})
+    worker.append(store, {place("a"): None})
+    for number in range(20):
+        worker.append(store, {place("b"): number})
+        assert contents(store) == {place("b"): number, place("c"): 1}
+    assert len(opened(store).records) < 10
+
+
 CHANGES = st.dictionaries(st.sampled_from([place(name) for name in "abcdef"]), st.none() | st.integers(), max_size=4)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), CHANGES, st.booleans()), max_size=60))
-def test_any_sequence_gives_what_a_plain_dict_gives(steps: list[tuple[int, dict[Place, Any], bool]]) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 2), CHANGES, st.booleans()), max_size=60),
+    st.sampled_from([0, 4, 1_000]),
+    st.integers(0, 8),
+)
+def test_any_sequence_gives_what_a_plain_dict_gives(
+    steps: list[tuple[int, dict[Place, Any], bool]], most_merged: int, few_outdated: int
+) -> None:
     """Three workers take turns; an attempt that is not durable leaves its worker ahead of the log."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_log, "MOST_MERGED", most_merged)
+        patch.setattr(state_log, "FEW_OUTDATED", few_outdated)
+        check_sequence(steps)
+
+
+def check_sequence(steps: list[tuple[int, dict[Place, Any], bool]]) -> None:
+    """Compare with a plain dict."""
     store, model = MemoryStore(), dict[Place, Any]()
     workers = [Worker() for _ in range(3)]
     for number, changes, durable in steps:

@@ -1,31 +1,41 @@
 """Durable state of a shard: a log of deltas in a map state, and a head that names them.
 
 A call to Spark's state server costs about 0.1 ms, so keys are not stored one by one: each micro-batch appends one
-delta with all its changes, and runs of deltas are merged into larger ones. Each record contains the tokens of the
-micro-batches that it covers and the token before them, so that the cache of another or a superseded attempt is
-recognised. Each part has a checksum, and so has the head.
+delta with all its changes. Runs of small deltas are merged into larger ones. Large ones stay as they are; once most of
+the log is outdated, each micro-batch moves a few entries of the oldest record to its delta, until nothing in that
+record is needed. So no micro-batch writes much more than it changes, however large the state is.
+
+Each record contains the tokens of the micro-batches that it covers and the token before them, so that the cache of
+another or a superseded attempt is recognised. Each part has a checksum, and so has the head.
 """
 
 from __future__ import annotations
 
 import uuid
 import zlib
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import attrs
 
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.errors import StateCorruption
 
-__all__ = ["Delta", "Record", "StateLog", "StateStore", "keys_of"]
+__all__ = ["Contents", "Delta", "Record", "StateLog", "StateStore"]
+
+_Place: TypeAlias = tuple[str, bytes]
+"""An owner and a key."""
 
 PART_BYTES: Final = 4 << 20
 FAN_IN: Final = 4
 """How many records of one level are merged into one record of the next level."""
+MOST_MERGED: Final = 8_192
+"""How many entries a merge writes at most."""
+FEW_OUTDATED: Final = 1_024
+"""Up to this number of outdated entries, none are moved to be rid of them."""
 _TOKENS_KEPT: Final = 64
 
 
@@ -63,7 +73,7 @@ class Delta:
     """
 
     meta: Any
-    entries: dict[tuple[str, bytes], Any]
+    entries: dict[_Place, Any]
 
 
 @attrs.frozen
@@ -75,6 +85,45 @@ class Record:
     parent: str
     tokens: tuple[str, ...]
     checksums: tuple[int, ...]
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What tells it from all other records of the log: its number, and its level, which a merge raises."""
+        return self.sequence, self.level
+
+
+@attrs.define
+class Contents:
+    """The keys in the records of a log, which a worker keeps beside its copy of the state.
+
+    Attributes:
+        places: the keys in each record, by its identity; those that were moved out of the oldest record are left out.
+        newest: the identity of the record with the newest entry of each key that is not deleted.
+    """
+
+    places: dict[tuple[int, int], list[_Place]] = attrs.field(factory=dict)
+    newest: dict[_Place, tuple[int, int]] = attrs.field(factory=dict)
+
+    def note(self, record: Record, entries: Mapping[_Place, Any]) -> None:
+        """Note the entries of a record, which are newer than those of all records noted before."""
+        identity = record.identity
+        self.places[identity] = list(entries)
+        for place, entry in entries.items():
+            if entry is None:
+                self.newest.pop(place, None)
+            else:
+                self.newest[place] = identity
+
+    def catch_up(self, records: Sequence[Record], deltas: Sequence[Delta]) -> None:
+        """Note the deltas of the last of these records, and forget records that are gone."""
+        kept = len(records) - len(deltas)
+        self.places = {record.identity: self.places[record.identity] for record in records[:kept]}
+        for record, delta in zip(records[kept:], deltas, strict=True):
+            self.note(record, delta.entries)
+
+    def count(self) -> int:
+        """Return the number of entries in the log, without those that were moved."""
+        return sum(map(len, self.places.values()))
 
 
 @attrs.define
@@ -126,26 +175,25 @@ class StateLog:
                 return None
         return [self._read(record) for record in reversed(path)]
 
-    def append(
-        self, delta: Delta, current: Callable[[tuple[str, bytes]], Any], known: list[set[tuple[str, bytes]]]
-    ) -> str:
+    def append(self, delta: Delta, current: Callable[[_Place], Any], contents: Contents) -> str:
         """Append a delta, merge records that are due, write the head, and return its token.
 
         Args:
-            delta: the changes of this micro-batch.
+            delta: the changes of this micro-batch; entries of the oldest record may be added.
             current: a function from a key to its newest entry.
-            known: the keys in each record; the caller keeps it with its cache, and it is changed in place.
+            contents: the keys in the records; the caller keeps it with its cache, and it is changed in place.
         """
         token = uuid.uuid4().hex
         parent = self.records[-1].tokens[-1] if self.records else ""
         sequence = self.records[-1].sequence + 1 if self.records else 0
+        self._move_oldest(delta, current, contents)
         merged = Record(sequence, 0, parent, (token,), ())
-        keys = set(delta.entries)
+        keys = dict.fromkeys(delta.entries)
         merged_records: list[Record] = []
-        while self._is_due(merged.level):
+        while self._is_due(merged.level, len(keys), contents):
             run, self.records = self.records[-(FAN_IN - 1) :], self.records[: -(FAN_IN - 1)]
-            for _ in run:
-                keys |= known.pop()
+            for record in run:
+                keys |= dict.fromkeys(contents.places.pop(record.identity))
             merged_records += run
             tokens = (*(token for record in run for token in record.tokens), *merged.tokens)[-_TOKENS_KEPT:]
             merged = Record(run[0].sequence, merged.level + 1, run[0].parent, tokens, ())
@@ -153,19 +201,47 @@ class StateLog:
             entries = {key: current(key) for key in keys}
             if not self.records:  # there is no older record in which a deletion would have to hide a key
                 entries = {key: entry for key, entry in entries.items() if entry is not None}
-                keys = set(entries)
             delta = Delta(delta.meta, entries)
         for record in merged_records:
-            for part in range(len(record.checksums)):
-                self.store.remove(record.sequence, part)
+            self._remove(record)
         self.records.append(attrs.evolve(merged, checksums=self._write(merged.sequence, delta)))
-        known.append(keys)
+        contents.note(merged, delta.entries)
         self.store.put_head(seal(self.records))
         return token
 
-    def _is_due(self, level: int) -> bool:
+    def _move_oldest(self, delta: Delta, current: Callable[[_Place], Any], contents: Contents) -> None:
+        """Move entries that are not outdated from the oldest records to a delta, while most of the log is outdated.
+
+        At most as many are moved as there are changes, but some in any case. Records of which nothing is needed any
+        more are removed.
+        """
+        changes = len(delta.entries)
+        budget = max(changes, FEW_OUTDATED)
+        count = contents.count() + changes
+        while self.records and budget and count > 2 * len(contents.newest) + FEW_OUTDATED:
+            oldest = self.records[0]
+            places = contents.places[oldest.identity]
+            while places and budget:
+                place = places.pop()
+                count -= 1
+                if contents.newest.get(place) == oldest.identity and place not in delta.entries:
+                    delta.entries[place] = current(place)
+                    count += 1
+                    budget -= 1
+            if not places:
+                del contents.places[oldest.identity], self.records[0]
+                self._remove(oldest)
+
+    def _is_due(self, level: int, count: int, contents: Contents) -> bool:
+        """Return whether the last records, all of one level, are to be merged with `count` entries."""
         run = self.records[-(FAN_IN - 1) :]
-        return len(run) == FAN_IN - 1 and all(record.level == level for record in run)
+        if len(run) < FAN_IN - 1 or any(record.level != level for record in run):
+            return False
+        return count + sum(len(contents.places[record.identity]) for record in run) <= MOST_MERGED
+
+    def _remove(self, record: Record) -> None:
+        for part in range(len(record.checksums)):
+            self.store.remove(record.sequence, part)
 
     def _write(self, sequence: int, delta: Delta) -> tuple[int, ...]:
         payload = seal(delta)  # sealed with its own format number, since later versions write newer heads only
@@ -192,8 +268,3 @@ class StateLog:
     @property
     def _title(self) -> str:
         return f"the state of {self.name}"
-
-
-def keys_of(deltas: Iterable[Delta]) -> list[set[tuple[str, bytes]]]:
-    """Return the keys in each of several deltas."""
-    return [set(delta.entries) for delta in deltas]

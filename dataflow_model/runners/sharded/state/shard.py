@@ -14,7 +14,7 @@ import attrs
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.sharded.rows import dump, load
-from dataflow_model.runners.sharded.state.log import Delta, StateLog, keys_of
+from dataflow_model.runners.sharded.state.log import Contents, Delta, StateLog
 from dataflow_model.runners.sharded.state.meta import ShardMeta
 from dataflow_model.runners.sharded.unpicklable import unpicklable_state
 
@@ -34,14 +34,14 @@ class ShardState:
         shard: the engines.
         meta: the rest of the state.
         token: the token of the micro-batch after which this is the state.
-        known: the keys in each record of the log.
+        contents: the keys in each record of the log.
         how: whether the cache was `"fresh"`, `"behind"` or `"void"` when it was opened.
     """
 
     shard: StageShard
     meta: ShardMeta = attrs.field(factory=ShardMeta)
     token: str = ""
-    known: list[set[tuple[str, bytes]]] = attrs.field(factory=list)
+    contents: Contents = attrs.field(factory=Contents)
     how: str = "void"
     _log: StateLog | None = None
 
@@ -59,7 +59,7 @@ class ShardState:
         if not token and program.seed is not None:  # as if a micro-batch had written it before the first one
             index = program.labels.index(label)
             delta = program.seed.of_shard(program, cls._new(program, depth).shard, index)
-            token = log.append(delta, delta.entries.__getitem__, [])
+            token = log.append(delta, delta.entries.__getitem__, Contents())
         state = task.worker.take_shard(program, depth, label)
         how = "fresh"
         if state is None or state.token != token:
@@ -101,7 +101,7 @@ class ShardState:
             producer: further for producer, watermarks in known if (further := watermarks.percentiles)
         }
         task.reach("before_state")
-        self.token = self._log.append(Delta(self.meta, entries), self._current, self.known)
+        self.token = self._log.append(Delta(self.meta, entries), self._current, self.contents)
         task.reach("after_state")
         self._log = None
         if self.shard.is_over:
@@ -118,12 +118,9 @@ class ShardState:
                 by_owner.setdefault(name, {})[encoded] = entry
             for name, changes in by_owner.items():
                 self.shard.engines[name].apply(changes)
-        # The keys in each record: those of records just read are known, the others are unchanged.
         if whole:
-            self.known = keys_of(deltas)
-        else:
-            kept = len(log.records) - len(deltas)
-            self.known = self.known[:kept] + keys_of(deltas)
+            self.contents = Contents()
+        self.contents.catch_up(log.records, deltas)
         for name, engine in self.shard.engines.items():
             counts = dict(self.meta.counters.get(name, {}))
             engine.counters.clear()
