@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.file_identity import FileIdentity, has_status
+from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, root_of
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
@@ -237,6 +238,10 @@ class FileSource(ColumnSource):
         """
         del clock
         return self._changes(known, full=False)
+
+    def alarm(self) -> FolderAlarm | None:
+        """Return what becomes readable when a file appears in a directory that a poll has looked at, on Linux."""
+        return FolderAlarm.open(self._watch.folders)
 
     def _changes(self, known: Known, *, full: bool) -> Changes:
         listing = self._watch.look(self.paths, full=full)

@@ -15,7 +15,7 @@ import sys
 import weakref
 from typing import Any, Final, Self
 
-__all__ = ["FolderNotices"]
+__all__ = ["FolderNotices", "add_folder", "open_queue", "take_names"]
 
 _CREATE: Final = 0x100
 _DELETE: Final = 0x200
@@ -54,14 +54,11 @@ class FolderNotices:
     @classmethod
     def open(cls, path: str) -> Self | None:
         """Return the notices of a directory from now on; `None` where the system has none to give."""
-        libc = _libc()
-        if libc is None:
-            return None
-        descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if descriptor < 0:
+        descriptor = open_queue()
+        if descriptor is None:
             return None
         notices = cls(descriptor)
-        if libc.inotify_add_watch(descriptor, os.fsencode(path), _WANTED) < 0:
+        if not add_folder(descriptor, path):
             notices.close()
             return None
         return notices
@@ -72,21 +69,41 @@ class FolderNotices:
         `None` means that some may be missing, and that this object gives no more: there were too many, the directory
         itself was moved or removed, or this process is a fork of the one that has asked.
         """
-        names: set[str] = set()
         if os.getpid() != self._process or not self.close.alive:
             return None
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                events = os.read(self._descriptor, _BYTES)
-                place = 0
-                while place < len(events):
-                    _, mask, _, length = _HEAD.unpack_from(events, place)
-                    place += _HEAD.size + length
-                    if mask & _ENDS:
-                        self.close()
-                        return None
-                    names.add(os.fsdecode(events[place - length : place].rstrip(b"\0")))
+        names, has_ended = take_names(self._descriptor)
+        if has_ended:
+            self.close()
+            return None
         return names
+
+
+def open_queue() -> int | None:
+    """Return a descriptor from which notices of directories are read; `None` where the system has none to give."""
+    libc = _libc()
+    descriptor = -1 if libc is None else int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+    return None if descriptor < 0 else descriptor
+
+
+def add_folder(descriptor: int, path: str) -> bool:
+    """Ask for notices of a directory from now on; return whether there will be any."""
+    return bool(_libc().inotify_add_watch(descriptor, os.fsencode(path), _WANTED) >= 0)
+
+
+def take_names(descriptor: int) -> tuple[set[str], bool]:
+    """Return the names of all notices so far, and whether some are missing or the notices of a directory have ended."""
+    names: set[str] = set()
+    has_ended = False
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            events = os.read(descriptor, _BYTES)
+            place = 0
+            while place < len(events):
+                _, mask, _, length = _HEAD.unpack_from(events, place)
+                place += _HEAD.size + length
+                has_ended = has_ended or bool(mask & _ENDS)
+                names.add(os.fsdecode(events[place - length : place].rstrip(b"\0")))
+    return names, has_ended
 
 
 @functools.cache

@@ -132,6 +132,10 @@ class Watch:
         self._offered, self._looking = len(suspects), self._clock()
         return Listing(self._names, suspects)
 
+    def folders(self) -> list[str]:
+        """Return the directories that have been looked at."""
+        return list(self._folders)
+
     def looked(self) -> None:
         """Note that the suspects of the last look have been looked at, which tells how long that takes."""
         self._looked = self._clock()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddStep",
+    "Alarm",
     "Changes",
     "ClockStep",
     "ColumnSource",
@@ -75,6 +76,26 @@ class Known(Protocol):
 
     def has_names_of(self, other: Known) -> bool:
         """Return whether the names are those of an earlier object; `False` if finding out would take long."""
+        ...
+
+
+class Alarm(Protocol):
+    """A file descriptor that becomes readable when a poll of a source may find something new."""
+
+    def arm(self) -> bool:
+        """Prepare for a wait; return whether a poll is needed first, since something may have happened before this."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        ...
+
+    def clear(self) -> None:
+        """Make the descriptor unreadable until something happens again; called after a wait and before the poll."""
+        ...
+
+    def close(self) -> None:
+        """Close the descriptor."""
         ...
 
 
@@ -277,6 +298,13 @@ class ColumnSource(RowSource):
         origins = self.origins()
         changed = [origin for origin in origins if origin != known.get(origin.name)]
         return Changes(changed, known.names() - {origin.name for origin in origins})
+
+    def alarm(self) -> Alarm | None:
+        """Return what ends a runner's wait for its next poll; `None` if the source has no such thing.
+
+        A runner polls an unbounded source regularly in any case, so an alarm may miss changes.
+        """
+        return None
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Raise `SourceError` if an origin has changed since it was listed; runs on a worker.

@@ -72,7 +72,8 @@ class LocalRunner:
         interval: the length of a round in microbatch mode.
         checkpoint: a directory on a local disk, in which the state of a stream is kept between starts.
         poll_interval: with a checkpoint, how long an idle run waits before it checks its sources and requests again; by
-            default 10 milliseconds. In the first second after a micro-batch it waits a quarter of that.
+            default 10 milliseconds. In the first second after a micro-batch it waits a quarter of that. On Linux, a
+            file that appears in a followed folder ends the wait.
         max_rows_per_batch: with a checkpoint, the maximum number of rows of files (or steps of a script) that a
             micro-batch reads; by default 400,000.
         workers: the number of processes that run the pipeline, each with a shard of the keys; by default 1, which is

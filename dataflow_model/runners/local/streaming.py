@@ -18,6 +18,7 @@ from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
 from dataflow_model.runners.local.stream import LocalStream
+from dataflow_model.runners.local.waiting import Waiting
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.feed.offsets import Feed
@@ -134,7 +135,7 @@ class LocalStreamResult(StreamResult):
         self._lock = lock
         self._poll_seconds = poll_seconds
         self._stopping = threading.Event()
-        self._wake = threading.Event()
+        self._waiting = Waiting(stream.feed.alarms())
         self._mark = RunningMark(stream.checkpoint.ours)
         self._mark.beat()
         self._begin()
@@ -144,7 +145,7 @@ class LocalStreamResult(StreamResult):
     def stop(self) -> None:
         """Stop after the current micro-batch; a later run continues from the checkpoint."""
         self._stopping.set()
-        self._wake.set()
+        self._waiting.ring()
         self._over.wait()
 
     def _pending_since(self) -> int | None:
@@ -170,6 +171,7 @@ class LocalStreamResult(StreamResult):
             self._state = RunnerState.STOPPED
         if not isinstance(error, SupersededRun):  # otherwise the mark belongs to the newer run
             self._mark.remove()
+        self._waiting.close()
         self._lock.release()
         self._end()
 
@@ -184,5 +186,4 @@ class LocalStreamResult(StreamResult):
                 eager_until = time.monotonic() + _EAGER_SECONDS
             else:
                 is_eager = time.monotonic() < eager_until
-                self._wake.wait(self._poll_seconds / _EAGER if is_eager else self._poll_seconds)
-                self._wake.clear()
+                self._waiting.wait(self._poll_seconds / _EAGER if is_eager else self._poll_seconds)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.plan.nodes import Read
+    from dataflow_model.plan.sources import Alarm
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.sharded.feed.script_places import ScriptPlace
 
@@ -145,6 +146,12 @@ class Feed:
         end["last"] = enough or (not begins and (over or drain) if totals or not drain else True)
         self._complete(end)
         return end
+
+    def alarms(self) -> list[Alarm]:
+        """Return the alarms of the sources that have one; the caller closes them."""
+        sources = [read.source.as_columns for read in self.reads if not read.source.is_bounded]
+        alarms = [source.alarm() for source in sources if source is not None]
+        return [alarm for alarm in alarms if alarm is not None]
 
     def wall(self) -> int:
         """Return the wall clock, in microseconds."""

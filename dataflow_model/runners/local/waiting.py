@@ -1,0 +1,61 @@
+"""How the thread of a stream waits for something to do."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dataflow_model.plan.sources import Alarm
+
+__all__ = ["Waiting"]
+
+
+class Waiting:
+    """Waits until a time has passed, another thread rings, or a source may have something new.
+
+    Args:
+        alarms: the alarms of the sources; `close` closes them.
+
+    Example:
+        >>> waiting = Waiting([])
+        >>> waiting.ring()
+        >>> waiting.wait(60)  # returns at once
+        >>> waiting.close()
+    """
+
+    def __init__(self, alarms: Sequence[Alarm]) -> None:
+        self._alarms = alarms
+        self._bell, self._button = socket.socketpair()
+        self._bell.setblocking(False)
+        self._button.setblocking(False)
+
+    def ring(self) -> None:
+        """End the wait of another thread; if there is none, its next wait ends at once."""
+        with contextlib.suppress(OSError):  # it is ringing already, or closed
+            self._button.send(b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Wait for so long at most."""
+        if any(alarm.arm() for alarm in self._alarms):
+            return
+        poll = select.poll()
+        poll.register(self._bell, select.POLLIN)
+        for alarm in self._alarms:
+            poll.register(alarm, select.POLLIN)
+        poll.poll(seconds * 1_000)
+        with contextlib.suppress(BlockingIOError):
+            self._bell.recv(1 << 10)
+        for alarm in self._alarms:
+            alarm.clear()
+
+    def close(self) -> None:
+        """Close the alarms."""
+        self._bell.close()
+        self._button.close()
+        for alarm in self._alarms:
+            alarm.close()

@@ -1,0 +1,90 @@
+"""How a stream in process waits: until the next poll, or until a file appears, or it is stopped."""
+
+from __future__ import annotations
+
+import select
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.io.folder_alarm import FolderAlarm
+from dataflow_model.runners.local.waiting import Waiting
+from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
+
+
+def alarm_of(*folders: Path) -> FolderAlarm:
+    alarm = FolderAlarm.open(lambda: map(str, folders))
+    assert alarm is not None
+    return alarm
+
+
+def is_readable(alarm: FolderAlarm) -> bool:
+    poll = select.poll()
+    poll.register(alarm, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+@needs_inotify
+def test_an_alarm_is_readable_from_when_a_file_appears_until_it_is_cleared(tmp_path: Path) -> None:
+    alarm = alarm_of(tmp_path)
+    assert alarm.arm()  # a file may have appeared before
+    assert not alarm.arm()
+    assert not is_readable(alarm)
+    (tmp_path / "new").touch()
+    assert is_readable(alarm)
+    alarm.clear()
+    assert not is_readable(alarm)
+    alarm.close()
+
+
+@needs_inotify
+def test_a_directory_that_takes_the_place_of_another_is_watched_in_its_turn(tmp_path: Path) -> None:
+    alarm = alarm_of(tmp_path / "in", tmp_path / "missing")
+    (tmp_path / "in").mkdir()
+    assert alarm.arm()
+    (tmp_path / "in").rename(tmp_path / "elsewhere")
+    (tmp_path / "in").mkdir()
+    alarm.clear()
+    assert alarm.arm()
+    (tmp_path / "in" / "new").touch()
+    assert is_readable(alarm)
+    alarm.close()
+
+
+def test_a_ring_ends_a_wait_even_if_it_comes_before_it() -> None:
+    waiting = Waiting([])
+    waiting.ring()
+    waiting.wait(3_600)
+    for _ in range(2_000):  # more than a socket holds
+        waiting.ring()
+    waiting.wait(3_600)
+    waiting.close()
+    waiting.ring()  # a run that has ended is stopped again
+
+
+@needs_inotify
+def test_a_stream_reads_files_that_appear_long_before_its_next_poll(tmp_path: Path) -> None:
+    schema = pa.schema({"n": pa.int64()})
+    (tmp_path / "in").mkdir()
+    pipeline = dm.Pipeline(runner=dm.LocalRunner(checkpoint=str(tmp_path / "checkpoint"), poll_interval="1 hour"))
+    _ = (
+        pipeline
+        | dm.io.ReadParquet(tmp_path / "in", event_time=dm.ARRIVAL, follow=True, schema=schema)
+        | dm.io.Collect()
+    )
+    result = pipeline.run()
+    for number in range(5):
+        pq.write_table(pa.table({"n": [number]}), tmp_path / "part")
+        (tmp_path / "part").rename(tmp_path / "in" / f"{number}.parquet")
+        wait_for(result, lambda: len(result.collected("Collect")) > number)  # noqa: B023 - called before the next number
+    result.stop()
+    assert [record.value.n for record in result.collected("Collect")] == list(range(5))
