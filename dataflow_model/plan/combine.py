@@ -37,7 +37,9 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
 
     Attributes:
         kernel: the name of the vectorised kernel that does the same on columns (`"sum"`, `"count"`, `"mean"`, `"min"`
-            or `"max"`), or `None`.
+            or `"max"`), or `None`. A combiner with a kernel must have the accumulators of the built-in combiner of that
+            name, since kernel and methods take turns: a number, the pair of sum and count for `"mean"`, and `None` for
+            the least or greatest of nothing.
 
     Source: Beam's `CombineFn`; `subtract_input` is the papers' uncombine.
     """
