@@ -144,6 +144,27 @@ def test_a_merge_down_to_the_bottom_forgets_keys_that_are_gone() -> None:
     assert record.level == 1
     assert opened(store).since("") == [Delta(None, {place("b"): 1})]
     assert list(worker.contents.places.values()) == [[place("b")]]
+    assert worker.contents.newest.keys() == {place("b")}
+
+
+def test_a_key_that_was_created_and_removed_within_a_merge_is_forgotten() -> None:
+    store, worker = MemoryStore(), Worker()
+    for changes in ({}, {}, {place("a"): None, place("d"): 0}, {place("d"): None}):
+        worker.append(store, changes)
+    (record,) = opened(store).records
+    assert record.level == 1
+    assert worker.contents == Contents({record.identity: []}, {})
+
+
+def test_a_worker_that_has_a_record_which_was_removed_does_not_miss_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_log, "FEW_OUTDATED", 0)
+    store, worker, behind = MemoryStore(), Worker(), Worker()
+    behind.append(store, {place("a"): 0})
+    worker.catch_up(store)
+    for changes in ({}, {}, {place("a"): None, place("b"): None}, {}):
+        worker.append(store, changes)
+    behind.catch_up(store)
+    assert behind.entries == {}
 
 
 def test_a_merge_above_older_records_keeps_what_hides_them() -> None:

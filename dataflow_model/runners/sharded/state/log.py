@@ -198,14 +198,15 @@ class StateLog:
             tokens = (*(token for record in run for token in record.tokens), *merged.tokens)[-_TOKENS_KEPT:]
             merged = Record(run[0].sequence, merged.level + 1, run[0].parent, tokens, ())
         if merged_records:
-            entries = {key: current(key) for key in keys}
-            if not self.records:  # there is no older record in which a deletion would have to hide a key
-                entries = {key: entry for key, entry in entries.items() if entry is not None}
-            delta = Delta(delta.meta, entries)
+            delta = Delta(delta.meta, {key: current(key) for key in keys})
+        contents.note(merged, delta.entries)
+        if merged_records and not self.records:  # there is no older record in which a deletion would have to hide a key
+            delta.entries = {key: entry for key, entry in delta.entries.items() if entry is not None}
+            contents.places[merged.identity] = list(delta.entries)
+            merged = attrs.evolve(merged, parent="")  # a state that has what was removed below needs the deletions
         for record in merged_records:
             self._remove(record)
         self.records.append(attrs.evolve(merged, checksums=self._write(merged.sequence, delta)))
-        contents.note(merged, delta.entries)
         self.store.put_head(seal(self.records))
         return token
 
