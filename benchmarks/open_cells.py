@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cost", "measured", "table"]
 
-CELLS: Final = (100_000, 1_000_000)
+CELLS: Final = (100_000, 1_000_000, 10_000_000)
 CHANGED: Final = 10_000
 """How many elements a measured micro-batch has, each for a cell that is drawn."""
 WINDOWS: Final = 10
