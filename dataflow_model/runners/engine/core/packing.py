@@ -181,7 +181,7 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
     slots = slots_of(core, encoded)
     if not len(slots):
         return {}
-    numbers = taken(core.machine.cells.key, core.machine.cells.used)[slots]
+    numbers = _by_slot(core, slots, core.machine.cells.key)
     begins = np.flatnonzero(np.diff(numbers, prepend=-1))
     bounds = [*begins.tolist(), len(slots)]
     of_cell, entries = _chains(core, slots)
@@ -220,6 +220,12 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
     return packed
 
 
+def _by_slot(core: CoreGrouping, slots: NDArray[np.intp], of: Any, width: int | None = None) -> _Column:
+    """Return a column of cells at some slots; a row of `width` numbers for each, if that is given."""
+    used = core.machine.cells.used
+    return taken(of, used)[slots] if width is None else taken(of, used * width).reshape(used, width)[slots]
+
+
 def _chains(core: CoreGrouping, slots: NDArray[np.intp]) -> tuple[NDArray[np.intp], _Column]:
     """Return the values that cells have emitted and not retracted: the number of the cell, and the entry.
 
@@ -227,7 +233,7 @@ def _chains(core: CoreGrouping, slots: NDArray[np.intp]) -> tuple[NDArray[np.int
     """
     table = core.machine.standing
     following, starts = taken(table.following, table.panes.count), taken(table.panes.start, table.panes.count)
-    current = taken(core.machine.cells.standing, core.machine.cells.used)[slots]
+    current = _by_slot(core, slots, core.machine.cells.standing)
     numbers = np.flatnonzero(current >= 0)
     current = current[numbers]
     of_cell, entries = [numbers], [current]
@@ -244,16 +250,10 @@ def _chains(core: CoreGrouping, slots: NDArray[np.intp]) -> tuple[NDArray[np.int
 def _cell_columns(core: CoreGrouping, slots: NDArray[np.intp], standing: _Column) -> list[_Column]:
     """Return the columns of cells; times are relative to the start of the window, modulo 2**64."""
     cells, program = core.machine.cells, core.program
-
-    def by_slot(of: Any) -> _Column:
-        return taken(of, cells.used)[slots]
-
-    def rows(of: Any, width: int) -> _Column:
-        return taken(of, cells.used * width).reshape(cells.used, width)[slots]
-
+    by_slot = functools.partial(_by_slot, core, slots)
     start, flags = by_slot(cells.start), by_slot(cells.flags) & ~COLLECTED
     timed = flags & TIMED != 0
-    bits, deadlines = rows(cells.bits, cells.stride), rows(cells.deadlines, cells.waits)
+    bits, deadlines = by_slot(cells.bits, cells.stride), by_slot(cells.deadlines, cells.waits)
     for place, first in enumerate(program.deadline):
         if first >= 0:  # the deadline of a timer that is not set has no meaning
             width = program.lines if program.operation[place] == USER else 1
@@ -271,7 +271,7 @@ def _cell_columns(core: CoreGrouping, slots: NDArray[np.intp], standing: _Column
         np.where(timed, by_slot(cells.latest) - start, 0),
         standing,
         *bits.T,
-        *rows(cells.counters, cells.counts).T,
+        *by_slot(cells.counters, cells.counts).T,
         *deadlines.T,
     ]
 
@@ -302,7 +302,7 @@ def _has(program: Program, bits: _Column, place: int) -> NDArray[np.bool_]:
 
 def _kinds(core: CoreGrouping, slots: NDArray[np.intp], entries: _Column) -> tuple[_Column, _Column]:
     """Return the kinds of the windows of cells and of emitted values."""
-    kinds = taken(core.machine.cells.kind, core.machine.cells.used)[slots]
+    kinds = _by_slot(core, slots, core.machine.cells.kind)
     panes = core.machine.standing.panes
     return np.where(kinds < 0, ~kinds, kinds), taken(panes.kind, panes.count)[entries]
 
@@ -368,14 +368,10 @@ def _dues(
     """Return the next deadlines of each key, by line, and its hold of the watermark; `begins` are its first cells."""
     machine, program = core.machine, core.program
     cells, panes = machine.cells, machine.standing.panes
-
-    def by_slot(of: Any) -> _Column:
-        return taken(of, cells.used)[slots]
-
+    by_slot = functools.partial(_by_slot, core, slots)
     end, flags = by_slot(cells.end), by_slot(cells.flags)
     is_reopened = flags & REOPENED != 0
-    bits = taken(cells.bits, cells.used * cells.stride).reshape(cells.used, cells.stride)[slots]
-    deadlines = taken(cells.deadlines, cells.used * cells.waits).reshape(cells.used, cells.waits)[slots]
+    bits, deadlines = by_slot(cells.bits, cells.stride), by_slot(cells.deadlines, cells.waits)
     lateness = machine.lateness
     least = [np.full(len(slots), _NEVER) for _ in range(program.lines)]
     waits = [np.zeros(len(slots), np.bool_) for _ in least]
@@ -408,12 +404,13 @@ def _dues(
 def _output_times(core: CoreGrouping, slots: NDArray[np.intp]) -> _Column:
     """Return the event time of the next pane of each cell, as `GroupingMachine.output_time`."""
     cells = core.machine.cells
-    last = taken(cells.end, cells.used)[slots] - 1
+    by_slot = functools.partial(_by_slot, core, slots)
+    last = by_slot(cells.end) - 1
     by_rule = {EARLIEST: cells.earliest, LATEST: cells.latest}.get(core.machine.times)
     if by_rule is None:
         return last
-    is_timed = taken(cells.flags, cells.used)[slots] & TIMED != 0
-    return np.where(is_timed, np.minimum(taken(by_rule, cells.used)[slots], last), last)
+    is_timed = by_slot(cells.flags) & TIMED != 0
+    return np.where(is_timed, np.minimum(by_slot(by_rule), last), last)
 
 
 def _with_gaps(values: _Column, there: NDArray[np.bool_]) -> list[int | None]:
