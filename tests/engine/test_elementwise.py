@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.engine.lanes import Integers, Intervals
 from dataflow_model.runners.engine.order_lanes import RowOrders
-from dataflow_model.runners.local.runner import LocalResult
+from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.values import NO_FIRING
 
 

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
-import threading
-import time
-import uuid
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
-from dataflow_model.plan.runner import Clock, RunnerState
-from dataflow_model.plan.signals import check_signal
-from dataflow_model.runners.background import BackgroundRun
+from dataflow_model.plan.runner import Clock
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.engine.garbage import collecting_rarely
-from dataflow_model.runners.engine.records import JoinedRecords
+from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
-from dataflow_model.runners.local.writing import write_task
-from dataflow_model.runners.reporting import make_report
 from dataflow_model.time import (
     Duration,
-    EventTime,
     InstantLike,
     ProcessingTime,
     duration,
@@ -37,16 +25,11 @@ from dataflow_model.time import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.nodes import Write
     from dataflow_model.plan.runner import PipelineResult
-    from dataflow_model.plan.sinks import Record
     from dataflow_model.time import DurationLike
 
-__all__ = ["LocalResult", "LocalRunner"]
+__all__ = ["LocalRunner"]
 
 _MODES: Final = ("streaming", "microbatch")
 _ONE_TASK: Final = "0"
@@ -224,91 +207,3 @@ def _number_of_workers(workers: object, checkpoint: object) -> int:
             "dm.SparkRunner(spark, mode='streaming') runs streams in several processes",
         )
     return workers
-
-
-class LocalResult(BackgroundRun):
-    """A run of LocalRunner; see `PipelineResult`."""
-
-    def __init__(self, execution: Execution) -> None:
-        super().__init__(execution.staged, "LocalRunner")
-        self._execution = execution
-        self._began = time.time_ns() // 1_000
-        self._stop = threading.Event()
-        self._collected: dict[str, Sequence[Record]] = {}
-        self._run_id = uuid.uuid4().hex[:12]
-        self._begin()
-        self._thread = threading.Thread(target=self._work, name="LocalRunner", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop after the chunk of input in hand, without output: a local run commits at its end."""
-        self._stop.set()
-        self._thread.join()
-
-    def drain(self) -> None:
-        """Wait for the end: a bounded run drains by itself."""
-        self.wait_until_finish()
-
-    def signal(self, name: str) -> None:
-        """Fire `AfterSignal(name)` in every open window that waits for it, at the start of the next chunk of input.
-
-        Raises:
-            InvalidArgument: for a name that no trigger waits for.
-        """
-        check_signal(self._execution.plan, name)
-        self._execution.signal(name)
-
-    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return counters by transform label."""
-        return {label: dict(counters) for label, counters in self._execution.metrics().items()}
-
-    def report(self) -> RunReport:
-        """Return what the run has counted so far; it commits at its end, so until then all is pending."""
-        running = self._state is RunnerState.RUNNING
-        commits = int(self._state is RunnerState.DONE)
-        measured = self._execution.measured(commits=commits, pending_since=self._began if running else None)
-        return make_report(self._execution.staged, measured)
-
-    def watermarks(self) -> Mapping[str, EventTime]:
-        """Return the output watermark of each source and grouping by label."""
-        return {label: EventTime(watermarks.low) for label, watermarks in self._execution.watermarks.items()}
-
-    def _records_of(self, label: str) -> list[Record]:
-        kept = self._collected.get(label)
-        if kept is None:
-            return []  # nothing before the end
-        if not isinstance(kept, list):
-            kept = self._collected[label] = list(kept)
-        return kept
-
-    def _work(self) -> None:
-        try:
-            with collecting(self._execution.tally), collecting_rarely():
-                self._execute()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
-            self._fail(error)
-        finally:
-            self._end()
-
-    def _execute(self) -> None:
-        records: defaultdict[str, list[Sequence[Record]]] = defaultdict(list)
-        with contextlib.closing(self._execution.run()) as chunks:
-            for reached in chunks:
-                if self._stop.is_set():
-                    self._state = RunnerState.STOPPED
-                    return
-                for label, some in reached.items():
-                    records[label].append(some)
-        for node in self._execution.staged.sinks:
-            self._publish(node, JoinedRecords(records.pop(node.label, ())))
-        self._state = RunnerState.DONE
-
-    def _publish(self, node: Write, records: JoinedRecords) -> None:
-        enter(node.label)
-        if node.sink.keeps_records:  # they are here already
-            self._collected[node.label] = records  # and are made when somebody asks for them
-            return
-        messages = [write_task(node.sink, self._run_id, _ONE_TASK, records)]
-        node.sink.commit(self._run_id, messages)
-        for name, count in node.sink.counts(messages).items():
-            self._execution.counters[node.label][name] += count

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.metrics.tally import Tally
@@ -14,18 +13,16 @@ from dataflow_model.plan.features import Feature
 from dataflow_model.plan.record_columns import KeptRecords
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
-from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.engine.records import JoinedRecords
+from dataflow_model.runners.local.bounded_run import BoundedRun
 from dataflow_model.runners.local.support import WORKERS
 from dataflow_model.runners.local.workers.team import Stopped, Team
 from dataflow_model.runners.local.writing import write_task
-from dataflow_model.runners.reporting import Measured, make_report
-from dataflow_model.time import EventTime
+from dataflow_model.runners.reporting import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.nodes import Write
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.local.workers.job import Job
@@ -36,13 +33,12 @@ __all__ = ["WorkersResult"]
 _PARENT: Final = "parent"
 
 
-class WorkersResult(BackgroundRun):
+class WorkersResult(BoundedRun):
     """A run of `LocalRunner(workers=n)`; see `PipelineResult`."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.program.staged, f"LocalRunner, {len(job.assignments)} workers")
         self._job = job
-        self._began = time.time_ns() // 1_000
         self._stops, self._stop_request = multiprocessing.Pipe(duplex=False)
         self._is_stopping = threading.Event()
         self._team = Team(job.assignments, self._stops, self._note)
@@ -51,9 +47,7 @@ class WorkersResult(BackgroundRun):
         self._tally = Tally()
         self._kept: dict[str, list[bytes]] = {}
         self._collected: dict[str, list[Record]] = {}
-        self._begin()
-        self._thread = threading.Thread(target=self._work, name="LocalRunner workers", daemon=True)
-        self._thread.start()
+        self._start()
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
         """Wait for the end of the run, at most `timeout` seconds; Ctrl-C stops the run."""
@@ -70,10 +64,6 @@ class WorkersResult(BackgroundRun):
             self._stop_request.send_bytes(b"")
         self._thread.join()
 
-    def drain(self) -> None:
-        """Wait for the end: a bounded run drains by itself."""
-        self.wait_until_finish()
-
     def signal(self, name: str) -> None:
         """Raise an error: each worker is at another instant, so a signal could not take effect at one of them.
 
@@ -83,34 +73,6 @@ class WorkersResult(BackgroundRun):
         """
         check_signal(self._staged.plan, name)
         WORKERS.require(Feature.SIGNALS, f"signal({name!r})")
-
-    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return counters by transform label, as of the last stage that all workers have run."""
-        return {label: dict(counters) for label, counters in self._counters().items()}
-
-    def report(self) -> RunReport:
-        """Return what the workers had counted after their last stage; until the run commits, all is pending."""
-        workers = list(self._progress_of.values())
-        tally = self._tally.copy()
-        state: Counter[str] = Counter()
-        for progress in workers:
-            tally.merge(progress.tally)
-            state.update(progress.state)
-        running = self._state is RunnerState.RUNNING
-        measured = Measured(
-            counters=self._counters(),
-            watermarks=self._low_watermarks(),
-            tally=tally,
-            state={label: (entries, None) for label, entries in state.items()},
-            clock=max((progress.clock for progress in workers), default=0),
-            commits=int(self._state is RunnerState.DONE),
-            pending_since=self._began if running else None,
-        )
-        return make_report(self._staged, measured)
-
-    def watermarks(self) -> Mapping[str, EventTime]:
-        """Return the output watermark of each source and grouping by label."""
-        return {label: EventTime(low) for label, low in self._low_watermarks().items()}
 
     def _records_of(self, label: str) -> list[Record]:
         messages = self._kept.get(label)
@@ -142,26 +104,38 @@ class WorkersResult(BackgroundRun):
                 watermarks[label] = min(low, watermarks.get(label, low))
         return watermarks
 
-    def _work(self) -> None:
-        try:
-            self._run()
-        except Stopped:
-            self._state = RunnerState.STOPPED
-        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
-            self._fail(error)
-        finally:
-            self._end()
+    def _measured(self, *, commits: int, pending_since: int | None) -> Measured:
+        """Return what the workers had counted after their last stage."""
+        workers = list(self._progress_of.values())
+        tally = self._tally.copy()
+        state: Counter[str] = Counter()
+        for progress in workers:
+            tally.merge(progress.tally)
+            state.update(progress.state)
+        return Measured(
+            counters=self._counters(),
+            watermarks=self._low_watermarks(),
+            tally=tally,
+            state={label: (entries, None) for label, entries in state.items()},
+            clock=max((progress.clock for progress in workers), default=0),
+            commits=commits,
+            pending_since=pending_since,
+        )
 
-    def _run(self) -> None:
+    def _execute(self) -> RunnerState:
         try:
             done = self._team.run()
             with collecting(self._tally):
                 for node in self._staged.sinks:
                     self._publish(node, done)
-            self._state = RunnerState.DONE
+        except Stopped:
+            self._abort(self._team.done())
+            return RunnerState.STOPPED
         except BaseException:
             self._abort(self._team.done())
             raise
+        else:
+            return RunnerState.DONE
         finally:
             self._team.end()
             self._job.remove_folder()

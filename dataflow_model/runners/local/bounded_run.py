@@ -1,0 +1,79 @@
+"""A run without a checkpoint: it commits once, at its end."""
+
+from __future__ import annotations
+
+import abc
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.runners.background import BackgroundRun
+from dataflow_model.runners.reporting import Measured, make_report
+from dataflow_model.time import EventTime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dataflow_model.metrics.report import RunReport
+    from dataflow_model.plan.stages import StagedPlan
+
+__all__ = ["BoundedRun"]
+
+
+class BoundedRun(BackgroundRun):
+    """What bounded runs in one process and in several have in common.
+
+    A subclass calls `_start` when it is ready to execute.
+    """
+
+    def __init__(self, staged: StagedPlan, runner: str) -> None:
+        super().__init__(staged, runner)
+        self._began = time.time_ns() // 1_000
+        self._thread = threading.Thread(target=self._work, name=runner, daemon=True)
+
+    def drain(self) -> None:
+        """Wait for the end: a bounded run drains by itself."""
+        self.wait_until_finish()
+
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return counters by transform label."""
+        return {label: dict(counters) for label, counters in self._counters().items()}
+
+    def report(self) -> RunReport:
+        """Return what the run has counted so far; until it commits, at its end, all of it is pending."""
+        pending_since = self._began if self._state is RunnerState.RUNNING else None
+        commits = int(self._state is RunnerState.DONE)
+        return make_report(self._staged, self._measured(commits=commits, pending_since=pending_since))
+
+    def watermarks(self) -> Mapping[str, EventTime]:
+        """Return the output watermark of each source and grouping by label."""
+        return {label: EventTime(low) for label, low in self._low_watermarks().items()}
+
+    @abc.abstractmethod
+    def _execute(self) -> RunnerState:
+        """Run to the end and publish the output; return how the run has ended."""
+
+    @abc.abstractmethod
+    def _counters(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the counters of each transform so far."""
+
+    @abc.abstractmethod
+    def _low_watermarks(self) -> Mapping[str, int]:
+        """Return the output watermark of each source and grouping."""
+
+    @abc.abstractmethod
+    def _measured(self, *, commits: int, pending_since: int | None) -> Measured:
+        """Return the current measurements of the run."""
+
+    def _start(self) -> None:
+        self._begin()
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._state = self._execute()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
+            self._fail(error)
+        finally:
+            self._end()

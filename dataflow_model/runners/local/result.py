@@ -1,0 +1,96 @@
+"""The result of a bounded run in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.metrics.collecting import collecting, enter
+from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.signals import check_signal
+from dataflow_model.runners.engine.garbage import collecting_rarely
+from dataflow_model.runners.engine.records import JoinedRecords
+from dataflow_model.runners.local.bounded_run import BoundedRun
+from dataflow_model.runners.local.writing import write_task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dataflow_model.plan.nodes import Write
+    from dataflow_model.plan.sinks import Record
+    from dataflow_model.runners.engine.bounded.execution import Execution
+    from dataflow_model.runners.reporting import Measured
+
+__all__ = ["LocalResult"]
+
+_ONE_TASK: Final = "0"
+
+
+class LocalResult(BoundedRun):
+    """A run of LocalRunner; see `PipelineResult`."""
+
+    def __init__(self, execution: Execution) -> None:
+        super().__init__(execution.staged, "LocalRunner")
+        self._execution = execution
+        self._stop = threading.Event()
+        self._collected: dict[str, Sequence[Record]] = {}
+        self._run_id = uuid.uuid4().hex[:12]
+        self._start()
+
+    def stop(self) -> None:
+        """Stop after the chunk of input in hand, without output: a local run commits at its end."""
+        self._stop.set()
+        self._thread.join()
+
+    def signal(self, name: str) -> None:
+        """Fire `AfterSignal(name)` in every open window that waits for it, at the start of the next chunk of input.
+
+        Raises:
+            InvalidArgument: for a name that no trigger waits for.
+        """
+        check_signal(self._execution.plan, name)
+        self._execution.signal(name)
+
+    def _records_of(self, label: str) -> list[Record]:
+        kept = self._collected.get(label)
+        if kept is None:
+            return []  # nothing before the end
+        if not isinstance(kept, list):
+            kept = self._collected[label] = list(kept)
+        return kept
+
+    def _counters(self) -> Mapping[str, Mapping[str, Any]]:
+        return self._execution.metrics()
+
+    def _low_watermarks(self) -> Mapping[str, int]:
+        return {label: watermarks.low for label, watermarks in self._execution.watermarks.items()}
+
+    def _measured(self, *, commits: int, pending_since: int | None) -> Measured:
+        return self._execution.measured(commits=commits, pending_since=pending_since)
+
+    def _execute(self) -> RunnerState:
+        execution = self._execution
+        with collecting(execution.tally), collecting_rarely():
+            received: defaultdict[str, list[Sequence[Record]]] = defaultdict(list)
+            with contextlib.closing(execution.run()) as chunks:
+                for reached in chunks:
+                    if self._stop.is_set():
+                        return RunnerState.STOPPED
+                    for label, records in reached.items():
+                        received[label].append(records)
+            for node in execution.staged.sinks:
+                self._publish(node, JoinedRecords(received.pop(node.label, ())))
+        return RunnerState.DONE
+
+    def _publish(self, node: Write, records: JoinedRecords) -> None:
+        enter(node.label)
+        if node.sink.keeps_records:  # they are here already
+            self._collected[node.label] = records  # and are made when somebody asks for them
+            return
+        messages = [write_task(node.sink, self._run_id, _ONE_TASK, records)]
+        node.sink.commit(self._run_id, messages)
+        for name, count in node.sink.counts(messages).items():
+            self._execution.counters[node.label][name] += count
