@@ -22,7 +22,8 @@ from dataflow_model.io.shapes import (
     infer_schema_of_values,
     pane_arrays,
 )
-from dataflow_model.plan.sinks import Record, SinkWriter, columns_of, values_of
+from dataflow_model.plan.record_columns import columns_of, values_of
+from dataflow_model.plan.sinks import Record, SinkWriter
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 

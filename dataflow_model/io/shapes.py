@@ -8,8 +8,8 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, full_schema
+from dataflow_model.plan.record_columns import PaneColumns, values_of
 from dataflow_model.plan.shapes import MISSING, columns_of_values, fitted_columns, inferred_type
-from dataflow_model.plan.sinks import PaneColumns, values_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ import abc
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
-import numpy as np
-import pyarrow as pa
 
 from dataflow_model.display import brief_repr
 from dataflow_model.errors import SupersededRun
@@ -16,22 +14,19 @@ from dataflow_model.plan.record_tables import html_of_records
 from dataflow_model.time import EventTime, ProcessingTime, format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
+    import pyarrow as pa
 
     from dataflow_model.plan.record_columns import KeptRecords
     from dataflow_model.values import PaneInfo, Window
 
 __all__ = [
     "Fence",
-    "PaneColumns",
     "Record",
     "Records",
     "Sink",
     "SinkWriter",
-    "columns_of",
-    "values_of",
 ]
 
 
@@ -87,86 +82,6 @@ class Records(list[Record]):
 
     def _repr_html_(self) -> str:
         return html_of_records(self)
-
-
-def values_of(records: Sequence[Record]) -> list[Any]:
-    """Return the records' values, without creating the records of a lazy sequence that has a list of values.
-
-    Example:
-        >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-        >>> values_of([Record("UA", EventTime(0), GLOBAL_WINDOW, NO_FIRING)])
-        ['UA']
-    """
-    values = getattr(records, "values", None)
-    return values if isinstance(values, list) else [record.value for record in records]
-
-
-@attrs.frozen(eq=False)
-class PaneColumns:
-    """The window and pane of some records, in columns.
-
-    Attributes:
-        starts, ends: the windows' bounds, in microseconds.
-        indexes: the panes' indexes.
-        timings: the names of the panes' timings.
-        retractions: whether each record takes a value back.
-    """
-
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    indexes: NDArray[np.int64]
-    timings: pa.Array
-    retractions: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, records: Sequence[Record]) -> PaneColumns:
-        """Return what some records say.
-
-        A sequence that has it in columns, and makes records only when asked, is not asked.
-
-        Example:
-            >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-            >>> PaneColumns.of([Record("UA", EventTime(0), GLOBAL_WINDOW, NO_FIRING)]).indexes
-            array([0])
-        """
-        in_columns: Callable[[], PaneColumns] | None = getattr(records, "pane_columns", None)
-        if in_columns is not None:
-            return in_columns()
-        return cls.of_panes(
-            [record.window for record in records],
-            [record.pane for record in records],
-            np.array([record.is_retraction for record in records], np.bool_),
-        )
-
-    @classmethod
-    def of_panes(
-        cls, windows: Sequence[Window], panes: Sequence[PaneInfo], retractions: NDArray[np.bool_]
-    ) -> PaneColumns:
-        """Return windows and panes in columns."""
-        return cls(
-            np.array([int(window.start) for window in windows], np.int64),
-            np.array([int(window.end) for window in windows], np.int64),
-            np.array([pane.index for pane in panes], np.int64),
-            pa.array([pane.timing.value for pane in panes], pa.string()),
-            retractions,
-        )
-
-    @classmethod
-    def joined(cls, several: Sequence[PaneColumns]) -> PaneColumns:
-        """Return the columns of some records and of those that follow, one behind the other."""
-        return cls(
-            np.concatenate([columns.starts for columns in several]),
-            np.concatenate([columns.ends for columns in several]),
-            np.concatenate([columns.indexes for columns in several]),
-            pa.concat_arrays([columns.timings for columns in several]),
-            np.concatenate([columns.retractions for columns in several]),
-        )
-
-
-def columns_of(records: Sequence[Record]) -> pa.Table | None:
-    """Return the records' values as columns, `None` where they are Python objects."""
-    columns: pa.Table | None = getattr(records, "columns", None)
-    return columns
 
 
 @attrs.frozen

@@ -12,7 +12,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.sinks import Record, Sink, SinkWriter, values_of
+from dataflow_model.plan.record_columns import values_of
+from dataflow_model.plan.sinks import Record, Sink, SinkWriter
 from tests.support.micro_batches import Streamed
 
 if TYPE_CHECKING:

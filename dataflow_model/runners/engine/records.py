@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import abc
 import functools
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.record_columns import RecordColumns
-from dataflow_model.plan.sinks import PaneColumns, Record, columns_of, values_of
+from dataflow_model.plan.record_columns import LazyRecords, PaneColumns, RecordColumns, columns_of, values_of
 from dataflow_model.runners.engine import lanes
 from dataflow_model.runners.engine.bundle import UpdateColumns, windows_apart
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
@@ -20,14 +17,15 @@ from dataflow_model.runners.engine.lanes import Intervals, array_of, taken
 from dataflow_model.runners.engine.order import at_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import At
 
-__all__ = ["BundleRecords", "JoinedRecords", "LazyRecords", "records_of"]
+__all__ = ["BundleRecords", "JoinedRecords", "records_of"]
 
 
 def records_of(bundle: Bundle, instants: Sequence[At]) -> Sequence[Record]:
@@ -43,28 +41,6 @@ def records_of(bundle: Bundle, instants: Sequence[At]) -> Sequence[Record]:
     spread = bundle.take(rows)
     spread.windows = windows
     return BundleRecords(spread, taken(instants, rows))
-
-
-class LazyRecords(Sequence[Record]):
-    """Records that are all made when the first one is read; their number is known before."""
-
-    @abc.abstractmethod
-    def made(self) -> list[Record]:
-        """Return the records; called once."""
-
-    @functools.cached_property
-    def _records(self) -> list[Record]:
-        return self.made()
-
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
-        return self._records[place]
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self._records)
 
 
 class BundleRecords(LazyRecords):
@@ -84,7 +60,7 @@ class BundleRecords(LazyRecords):
         values = self._bundle.values
         return values if isinstance(values, list) else list(values)
 
-    @property
+    @functools.cached_property
     def columns(self) -> pa.Table | None:
         """The elements as columns, if they are columns."""
         return lanes.columns_of(self._bundle.values)

@@ -8,11 +8,11 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.plan.record_columns import LazyRecords
 from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.lanes import ranks_of
 from dataflow_model.runners.engine.order import at_instant, numbered, of_watermark, pass_stages
-from dataflow_model.runners.engine.records import LazyRecords
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, ProcessingTime
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, Window, encode_key
 
