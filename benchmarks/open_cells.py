@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 import dataflow_model as dm
 from benchmarks.memory import resident
 from dataflow_model.runners.local.streaming import Options, opened_stream
+from dataflow_model.runners.state_memory import state_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +70,7 @@ class Cost:
     restart: float
 
 
-def _opened(folder: Path) -> AbstractContextManager[LocalStream]:
+def _opened(folder: Path, max_state_memory: int | None) -> AbstractContextManager[LocalStream]:
     """Open a sum per key and window with an early pane for each element, where it was left."""
     p = dm.Pipeline()
     rows = p | dm.io.ReadParquet(
@@ -83,7 +84,7 @@ def _opened(folder: Path) -> AbstractContextManager[LocalStream]:
         | dm.Sum.per_key()
     )
     _ = sums | dm.io.WriteParquet(folder / "out", schema=pa.schema({"key": pa.int64(), "value": pa.int64()}))
-    options = Options(str(folder / "checkpoint"), None, _AT_ONCE, dm.Duration(_SECOND))
+    options = Options(str(folder / "checkpoint"), None, _AT_ONCE, dm.Duration(_SECOND), max_state_memory)
     return opened_stream(p.plan(), options)
 
 
@@ -100,7 +101,7 @@ def _timed_step(stream: LocalStream) -> float:
     return time.perf_counter() - start
 
 
-def measured(cells: int, changed: int = CHANGED) -> Cost:
+def measured(cells: int, changed: int = CHANGED, max_state_memory: int | None = None) -> Cost:
     """Return what a number of cells costs; a multiple of ten."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -111,7 +112,7 @@ def measured(cells: int, changed: int = CHANGED) -> Cost:
         def change(name: str) -> None:
             _write(source, name, draw.integers(0, cells // WINDOWS, changed), draw.integers(0, WINDOWS, changed))
 
-        with _opened(folder) as stream:
+        with _opened(folder, max_state_memory) as stream:
             before = resident(os.getpid())
             numbers = np.arange(cells)
             spent = 0.0
@@ -127,20 +128,20 @@ def measured(cells: int, changed: int = CHANGED) -> Cost:
         stored = sum(file.stat().st_size for file in (folder / "checkpoint").rglob("*") if file.is_file()) / cells
         change("restart")
         start = time.perf_counter()
-        with _opened(folder) as stream:
+        with _opened(folder, max_state_memory) as stream:
             _timed_step(stream)
             restart = time.perf_counter() - start
     cuts = statistics.quantiles(times, n=100, method="inclusive")
     return Cost(cells, cells / spent, cuts[49], cuts[98], memory, stored, restart)
 
 
-def table(counts: Sequence[int] = CELLS, changed: int = CHANGED) -> Iterator[str]:
+def table(counts: Sequence[int] = CELLS, changed: int = CHANGED, max_state_memory: int | None = None) -> Iterator[str]:
     """Yield the table in Markdown, line by line."""
     yield "| cells | created per s | micro-batch p50, ms | p99, ms | memory per cell | stored per cell | restart, s |"
     yield "|---:|---:|---:|---:|---:|---:|---:|"
     for count in counts:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-            cost = process.submit(measured, count, changed).result()
+            cost = process.submit(measured, count, changed, max_state_memory).result()
         times = f"{cost.load:,.0f} | {cost.p50:,.0f} | {cost.p99:,.0f}"
         yield f"| {cost.cells:,} | {times} | {cost.memory:,.0f} | {cost.stored:,.0f} | {cost.restart:.1f} |"
 
@@ -155,7 +156,9 @@ def main() -> None:
         default=list(CELLS),
         help="numbers of open cells, in multiples of ten (default: %(default)s)",
     )
-    for line in table(parser.parse_args().cells):
+    parser.add_argument("--max-state-memory", help="the memory for state, such as '100 MB' (default: not bounded)")
+    arguments = parser.parse_args()
+    for line in table(arguments.cells, max_state_memory=state_memory(arguments.max_state_memory)):
         print(line, flush=True)
 
 

@@ -79,6 +79,7 @@ class Schedule:
         restarts: the micro-batches before which new workers, which have only the durable state, replace the old ones.
         crashes: the micro-batches that are run twice, each with the number of shards that the first attempt completes.
         seed: the seed of the order in which a shard's rows arrive.
+        max_state_memory: the bytes of memory for state by key; `None` for no bound.
     """
 
     shards: int = 1
@@ -86,6 +87,7 @@ class Schedule:
     restarts: frozenset[int] = frozenset()
     crashes: Mapping[int, int] = attrs.field(factory=dict)
     seed: int = 0
+    max_state_memory: int | None = None
 
 
 @attrs.frozen
@@ -167,8 +169,14 @@ class MicroBatches(InProcess[MemoryStore]):
     def of(cls, plan: Plan, schedule: Schedule) -> MicroBatches:
         """Return the run of a checked plan over scripts and static elements."""
         dynamic = dynamic_sides(plan)
-        labels = tuple(range(schedule.shards))
-        return cls(Program(cut_into_stages(plan, dynamic), side_values(plan, but=dynamic), labels, "run"), schedule)
+        program = Program(
+            cut_into_stages(plan, dynamic),
+            side_values(plan, but=dynamic),
+            tuple(range(schedule.shards)),
+            "run",
+            max_state_memory=schedule.max_state_memory,
+        )
+        return cls(program, schedule)
 
     def finish(self) -> Self:
         """Run until all input is processed."""

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
+from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.local.lock import check_file_system
 from dataflow_model.runners.local.run_file import Commit, RunFile
 from dataflow_model.testing import ManualClock, TestStream
@@ -203,6 +205,8 @@ def test_what_a_failed_transaction_has_written_is_gone(tmp_path: Path) -> None:
 
 
 def test_options_of_a_stream_want_a_checkpoint() -> None:
+    with pytest.raises(dm.InvalidArgument, match="`max_state_memory` applies only to a stream with a checkpoint"):
+        dm.LocalRunner(max_state_memory="1 MB")
     with pytest.raises(dm.InvalidArgument, match="`poll_interval` applies only to a stream with a checkpoint"):
         dm.LocalRunner(poll_interval=1)
     with pytest.raises(dm.InvalidArgument, match="`max_rows_per_batch` must be a positive int"):
@@ -406,3 +410,51 @@ def _put(file: RunFile, offset: dict[str, Any], before: Commit | None) -> Commit
     with file.transaction():
         file.put_commit(commit, before)
     return commit
+
+
+@pytest.mark.parametrize("bound", [0, -1, True, 1.5, "", "500", "500 potatoes", "0 MB", "-1 MB"])
+def test_a_memory_bound_that_is_not_a_number_of_bytes_is_rejected(bound: Any, tmp_path: Path) -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"`max_state_memory` must be a positive number of bytes.*\nHint: use"):
+        runner(tmp_path, max_state_memory=bound)
+
+
+def test_a_stream_with_a_tiny_memory_bound_goes_on_where_it_was_stopped_with_or_without_the_bound(
+    tmp_path: Path,
+) -> None:
+    rows = tmp_path / "rows"
+    bounds: dict[str, list[int | None]] = {
+        "free": [None] * 3,
+        "bounded": [1_000] * 3,
+        "sometimes": [None, 1_000, None],
+        "later": [None, None, 1],
+    }
+    collected: dict[str, list[Any]] = {}
+    puts = [[(number, f"{key}", number) for key in range(100)] for number in (1, 2)] + [[(25, "end", 1)]]
+    for name, of_turns in bounds.items():
+        for number, put in enumerate(puts):
+            put_rows(rows / name, str(number), put)
+            Stepped(sums(rows / name), tmp_path / name, max_state_memory=of_turns[number]).steps()
+        collected[name] = values(Stepped(sums(rows / name), tmp_path / name))
+    assert len(collected["free"]) == 100
+    assert all(sorted(each) == sorted(collected["free"]) for each in collected.values())
+
+
+def test_a_bounded_stream_keeps_no_grouping_in_columns_which_are_always_in_memory(tmp_path: Path) -> None:
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+
+    def build(p: dm.Pipeline) -> None:
+        estimator = dm.BoundedOutOfOrderness(0)
+        rows = p | dm.io.ReadParquet(
+            tmp_path / "rows", event_time="at", watermark=estimator, follow=True, schema=SCHEMA
+        )
+        keyed = rows | dm.WithKeys("key", value="n") | dm.Window.into(dm.FixedWindows(10))
+        _ = keyed | "sums" >> dm.Sum.per_key() | dm.io.Collect()
+
+    def engine(name: str, bound: int | None) -> Any:
+        with Stepped(build, tmp_path / name, max_state_memory=bound).opened() as stream:
+            stream.step()
+            (state,) = stream._worker._shards.values()
+            return state.shard.engines["sums"]
+
+    assert isinstance(engine("free", None), ColumnarEngine)
+    assert isinstance(engine("bounded", 1_000), DurableMachine)

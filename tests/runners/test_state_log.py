@@ -45,11 +45,14 @@ class Worker:
 
     def catch_up(self, store: MemoryStore) -> None:
         log = opened(store)
-        deltas = log.since(self.token)
-        if deltas is None:
-            self.entries, self.contents, deltas = {}, Contents(), log.since("")
-            assert deltas is not None
-        self.contents.catch_up(log.records, deltas)
+        missed = log.since(self.token)
+        if missed is None:
+            self.entries, self.contents, missed = {}, Contents(), log.since("")
+            assert missed is not None
+        self.contents.keep_only(log.records[: len(log.records) - len(missed)])
+        deltas = list(map(log.read, missed))
+        for record, delta in zip(missed, deltas, strict=True):
+            self.contents.note(record, delta.entries)
         self.token = log.open()
         self._apply(deltas)
 
@@ -63,6 +66,13 @@ def opened(store: MemoryStore) -> StateLog:
     log = StateLog(store, "shard 3 of stage 1")
     log.open()
     return log
+
+
+def deltas_since(store: MemoryStore, token: str) -> list[Delta]:
+    log = opened(store)
+    missed = log.since(token)
+    assert missed is not None
+    return list(map(log.read, missed))
 
 
 def place(name: str) -> Place:
@@ -89,8 +99,7 @@ def test_what_is_appended_is_read_back_the_newest_of_each_key() -> None:
     worker.append(store, {place("a"): 1, place("b"): 1}, meta="first")
     worker.append(store, {place("a"): 2, place("b"): None}, meta="second")
     assert contents(store) == {place("a"): 2}
-    deltas = opened(store).since("")
-    assert deltas is not None
+    deltas = deltas_since(store, "")
     assert deltas[-1].meta == "second"
 
 
@@ -99,8 +108,8 @@ def test_a_worker_that_is_behind_reads_only_what_it_lacks() -> None:
     worker.append(store, {place("a"): 1})
     token = worker.token
     worker.append(store, {place("b"): 2})
-    assert opened(store).since(token) == [Delta(None, {place("b"): 2})]
-    assert opened(store).since(worker.token) == []
+    assert deltas_since(store, token) == [Delta(None, {place("b"): 2})]
+    assert deltas_since(store, worker.token) == []
 
 
 def test_a_token_that_the_log_does_not_know_gives_no_way() -> None:
@@ -142,7 +151,7 @@ def test_a_merge_down_to_the_bottom_forgets_keys_that_are_gone() -> None:
         worker.append(store, {place("a"): None})
     (record,) = opened(store).records
     assert record.level == 1
-    assert opened(store).since("") == [Delta(None, {place("b"): 1})]
+    assert deltas_since(store, "") == [Delta(None, {place("b"): 1})]
     assert list(worker.contents.places.values()) == [[place("b")]]
     assert worker.contents.newest.keys() == {place("b")}
 
@@ -199,7 +208,7 @@ def test_no_micro_batch_writes_much_more_than_it_changes_and_the_log_stays_in_pr
     written = []
     for number in range(1, 200):
         worker.append(store, {place(str((7 * number + step) % 100)): number for step in range(8)})
-        written.append(len(opened(store)._read(opened(store).records[-1]).entries))
+        written.append(len(opened(store).read(opened(store).records[-1]).entries))
     assert max(written) <= 16
     assert worker.contents.count() <= 2 * 100 + 4 + 16
     assert len(store.parts) == len(opened(store).records) <= 200 / 8 + 3
@@ -263,7 +272,7 @@ def test_a_part_that_fails_its_checksum_is_an_error_that_names_the_shard() -> No
         StateCorruption,
         match=r"state of shard 3 of stage 1 is damaged: part 0 of record 0 fails its checksum\nHint: restore",
     ):
-        opened(store).since("")
+        deltas_since(store, "")
 
 
 def test_a_missing_part_is_an_error_that_names_the_shard() -> None:
@@ -271,7 +280,7 @@ def test_a_missing_part_is_an_error_that_names_the_shard() -> None:
     Worker().append(store, {place("a"): 1})
     store.parts.clear()
     with pytest.raises(StateCorruption, match="shard 3 of stage 1 is damaged: part 0 of record 0 is missing"):
-        opened(store).since("")
+        deltas_since(store, "")
 
 
 def test_a_head_without_records_is_an_error_that_names_the_shard() -> None:
@@ -304,7 +313,7 @@ def test_a_record_of_another_format_below_a_head_of_this_one_is_refused_with_the
     monkeypatch.undo()
     store.put_head(seal([attrs.evolve(record, checksums=(zlib.crc32(store.parts[at]),))]))
     with pytest.raises(CheckpointMismatch, match="shard 3 of stage 1 was written in format 3"):
-        opened(store).since("")
+        deltas_since(store, "")
 
 
 @pytest.mark.parametrize("records", [b"", b"nonsense", pickle.dumps([1])])

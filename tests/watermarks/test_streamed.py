@@ -124,8 +124,8 @@ def _open_windows(streamed: Streamed) -> int:
         log = StateLog(store, f"shard {shard} of stage {depth}")
         log.open()
         entries: dict[Any, Any] = {}
-        for delta in log.since("") or []:
-            entries.update(delta.entries)
+        for record in log.since("") or []:
+            entries.update(log.read(record).entries)
         (node,) = streamed.program.staged.stages[depth - 1]
         assert isinstance(node, GroupByKeyAndWindow)
         states = [

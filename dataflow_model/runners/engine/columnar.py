@@ -298,6 +298,10 @@ class ColumnarEngine:
         parts = self._parts.values()
         return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in parts)
 
+    def bound_memory(self, most: int) -> None:
+        """Do nothing: the parts stay in memory."""
+        del most
+
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of partials in the settled state, and the bytes of those in columns."""
         tables = [part.table for part in self._parts.values() if part.table is not None]

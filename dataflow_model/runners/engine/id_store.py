@@ -222,6 +222,10 @@ class IdStore:
 
     # Durable state -------------------------------------------------------------------------------------------------
 
+    def bound(self, most: int) -> None:
+        """Do nothing: ids are compact, and each lookup may need any segment."""
+        del most
+
     def hold(self) -> int | None:
         """Return `None`, since no output is pending for an id."""
         return None

@@ -64,6 +64,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self.touched: set[bytes] = set()
         self._thaw = thaw
         self._settled: SettledKeys[StoredKey] = SettledKeys()
+        self._kept_decoded = KEPT_DECODED
         self._decoded: dict[bytes, KeyT] = {}
         """Settled keys that are also kept decoded; each of their windows keeps its deadlines."""
         self._stale: set[tuple[bytes, Window]] = set()
@@ -189,6 +190,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
             if entry is not None:
                 self._settled[encoded] = entry
                 self._set_dues(encoded, entry)
+        self._settled.spill()
 
     def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
         """Return the changes since the last call, by encoded key; `None` for a key without state."""
@@ -206,14 +208,23 @@ class KeyStore(abc.ABC, Generic[KeyT]):
                 self._settled[encoded] = entry
                 self._decoded[encoded] = state
         self.keys.clear()
-        for encoded in list(itertools.islice(self._decoded, max(0, len(self._decoded) - KEPT_DECODED))):
+        for encoded in list(itertools.islice(self._decoded, max(0, len(self._decoded) - self._kept_decoded))):
             self._remove_windows(encoded, self._decoded.pop(encoded))
             self._set_dues(encoded, self._settled[encoded])
+        self._settled.spill()
         return changes
 
     def stored(self, encoded: bytes) -> StoredKey | None:
         """Return a settled key's state; `None` if there is none."""
-        return self._settled.get(encoded)
+        return self._settled.peek(encoded)
+
+    def bound(self, most: int) -> None:
+        """Keep settled keys in memory up to about this many bytes, none of them decoded, and the rest on disk.
+
+        Deadlines stay in memory.
+        """
+        self._kept_decoded = 0
+        self._settled.bound(most)
 
     def size(self) -> tuple[int, int]:
         """Return the number of keys, and the number of bytes of the settled ones."""

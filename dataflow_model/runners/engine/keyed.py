@@ -45,6 +45,10 @@ class KeyedStore(Protocol):
         """Return the changes since the last call, by encoded key; `None` for a key without state."""
         ...
 
+    def bound(self, most: int) -> None:
+        """Keep settled state in memory up to about this many bytes, and the rest on disk, if the store can do that."""
+        ...
+
     def size(self) -> tuple[int, int]:
         """Return the number of entries, and the number of bytes of the settled ones."""
         ...
@@ -138,6 +142,10 @@ class KeyedEngine(ObjectMachine):
             "clock": self.clock,
             "percentiles": tuple(self.percentiles.values()),
         }
+
+    def bound_memory(self, most: int) -> None:
+        """Keep settled state in memory up to about this many bytes, and the rest on disk; see `KeyedMachine`."""
+        self._store.bound(most)
 
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of entries of its state, and the number of bytes of the settled ones."""

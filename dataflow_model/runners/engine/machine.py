@@ -101,6 +101,13 @@ class KeyedMachine(Protocol):
         """
         ...
 
+    def bound_memory(self, most: int) -> None:
+        """Keep settled state by key in memory up to about this many bytes, and the rest on disk.
+
+        Call this before the machine has any state. State of other kinds is not bounded.
+        """
+        ...
+
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of entries, and the bytes of the settled ones; `None` without state by key.
 
@@ -204,6 +211,9 @@ class ObjectMachine(ABC):
         """Return no entries."""
         del parts, share
         return {}
+
+    def bound_memory(self, most: int) -> None:  # noqa: B027 - most machines have no state by key
+        """Do nothing: there is no settled state by key."""
 
     def state_size(self) -> tuple[int, int] | None:
         """Return `None`: there is no state by key."""

@@ -15,6 +15,7 @@ from dataflow_model.plan.runner import Clock
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
+from dataflow_model.runners.state_memory import state_memory
 from dataflow_model.time import (
     Duration,
     InstantLike,
@@ -59,6 +60,10 @@ class LocalRunner:
             file that appears in a followed folder ends the wait.
         max_rows_per_batch: with a checkpoint, the maximum number of rows of files (or steps of a script) that a
             micro-batch reads; by default 400,000.
+        max_state_memory: with a checkpoint, the memory for the state of keys, in bytes or as text such as `"500 MB"`
+            (units B, kB, MB, GB and TB in powers of 1,000; KiB, MiB, GiB and TiB in powers of 1,024); by default not
+            bounded. State beyond it is kept in a temporary file, which makes the run slower but changes no result. See
+            "State larger than memory" in `docs/runners.md` for what the bound covers.
         workers: the number of processes that run the pipeline, each with a shard of the keys; by default 1, which is
             this process. The results are the same for any number. With several, users' functions are pickled and run in
             processes of their own, which see none of this process's objects; each file sink writes a file per process.
@@ -102,6 +107,7 @@ class LocalRunner:
         checkpoint: str | os.PathLike[str] | None = None,
         poll_interval: DurationLike | None = None,
         max_rows_per_batch: int | None = None,
+        max_state_memory: int | str | None = None,
         workers: int = 1,
     ) -> None:
         if mode not in _MODES:
@@ -109,7 +115,12 @@ class LocalRunner:
                 f"`mode` must be 'streaming' or 'microbatch', got {mode!r}",
                 hint="use mode='streaming', which takes data as they come",
             )
-        for name, value in (("poll_interval", poll_interval), ("max_rows_per_batch", max_rows_per_batch)):
+        of_streams = {
+            "poll_interval": poll_interval,
+            "max_rows_per_batch": max_rows_per_batch,
+            "max_state_memory": max_state_memory,
+        }
+        for name, value in of_streams.items():
             if value is not None and checkpoint is None:
                 raise InvalidArgument(
                     f"`{name}` applies only to a stream with a checkpoint, got {value!r}",
@@ -122,6 +133,7 @@ class LocalRunner:
                 hint="use max_rows_per_batch=10_000, for example",
             )
         self._rows = rows
+        self._state_memory = state_memory(max_state_memory)
         self._workers = _number_of_workers(workers, checkpoint)
         self._poll = duration(_POLL if poll_interval is None else poll_interval)
         if self._poll <= Duration(0):
@@ -166,7 +178,7 @@ class LocalRunner:
         from dataflow_model.runners.local.streaming import Options, start
 
         clock = _StandingClock(self._clock) if isinstance(self._clock, ProcessingTime) else self._clock
-        return start(plan, Options(checkpoint, clock, self._rows, self._poll), until=until)
+        return start(plan, Options(checkpoint, clock, self._rows, self._poll, self._state_memory), until=until)
 
     def __repr__(self) -> str:
         options = [] if self._interval is None else ["mode='microbatch'", f"interval={duration_text(self._interval)!r}"]

@@ -53,12 +53,14 @@ class Options:
         clock: the wall clock; `None` is the machine's.
         rows_per_batch: the largest number of rows that a micro-batch reads.
         poll_interval: the time between two polls of the sources while the stream is idle.
+        max_state_memory: the bytes of memory for state by key; `None` for no bound.
     """
 
     checkpoint: str
     clock: Clock | None
     rows_per_batch: int
     poll_interval: Duration
+    max_state_memory: int | None = None
 
 
 def start(plan: Plan, options: Options, *, until: str | None) -> LocalStreamResult:
@@ -84,7 +86,13 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
         request_end(checkpoint, staged, until)
         wall = None if options.clock is None else int(options.clock.now())
         values = side_values(plan, wall, but=sides)
-        program = stream_program(checkpoint, _synced(staged), values, range(checkpoint.shards))
+        program = stream_program(
+            checkpoint,
+            _synced(staged),
+            values,
+            range(checkpoint.shards),
+            max_state_memory=options.max_state_memory,
+        )
         claim_sinks(program)
         feed = Feed(
             program.staged.sources,

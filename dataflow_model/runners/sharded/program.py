@@ -54,6 +54,7 @@ class Program:
         edition: distinguishes the run's commits from those before an upgrade.
         folded: the groupings that keep their state in columns although they get elements.
         seed: the initial state of the shards, if the run was upgraded from an older one.
+        max_state_memory: the bytes of memory for state by key, over all shards; `None` for no bound.
         digest: identifies the program in this worker.
     """
 
@@ -71,6 +72,7 @@ class Program:
     edition: str = ""
     folded: Mapping[str, Lift] = attrs.field(factory=dict)
     seed: Seed | None = None
+    max_state_memory: int | None = None
     digest: str = ""
 
     def pack(self) -> PackedProgram:
@@ -95,6 +97,13 @@ class Program:
         """Whether the wall clock is the run's clock, since neither the data nor a script determine one."""
         sources = [read.source for read in self.staged.sources]
         return not any(source.has_own_clock for source in sources)
+
+    @functools.cached_property
+    def state_memory_share(self) -> int | None:
+        """The bytes of memory for the state by key of one keyed node on one shard; `None` for no bound."""
+        if self.max_state_memory is None:
+            return None
+        return self.max_state_memory // max(1, len(self.labels) * len(self.staged.keyed))
 
     @functools.cached_property
     def awaited(self) -> Awaited:

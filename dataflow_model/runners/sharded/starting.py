@@ -38,6 +38,7 @@ def stream_program(
     *,
     directory: str = "",
     weak: bool = False,
+    max_state_memory: int | None = None,
 ) -> Program:
     """Return the program of a stream that starts now; it supersedes every earlier start on the checkpoint.
 
@@ -48,8 +49,11 @@ def stream_program(
         labels: the shard labels.
         directory: our part of the checkpoint, if the host may repeat a partly published micro-batch.
         weak: whether sinks that can publish before the micro-batch commits do so.
+        max_state_memory: the bytes of memory for state by key, over all shards. With it, no grouping of a new run keeps
+            its state in columns, which are always in memory.
     """
-    lifted, folded = checkpoint.feeding(staged, lifts(staged, streaming=True))
+    could_be_lifted = {} if max_state_memory is not None else lifts(staged, streaming=True)
+    lifted, folded = checkpoint.feeding(staged, could_be_lifted)
     return Program(
         bound_plan(staged),
         side_values,
@@ -62,4 +66,5 @@ def stream_program(
         edition=checkpoint.record.edition,
         folded=folded,
         seed=checkpoint.seed,
+        max_state_memory=max_state_memory,
     )

@@ -12,6 +12,7 @@ from dataflow_model.plan.weak import check_weak
 from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.runners.spark.worker_python import quick_workers
+from dataflow_model.runners.state_memory import state_memory
 from dataflow_model.time import DurationLike, duration
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class SparkRunner:
         interval: in microbatch mode, the length of a round.
         max_rows_per_batch: in streaming modes, the maximum number of rows of files (or steps of a script) that a
             micro-batch reads.
+        max_state_memory: in streaming modes, the memory for the state of keys, in bytes or as text such as `"500 MB"`
+            (units B, kB, MB, GB and TB in powers of 1,000; KiB, MiB, GiB and TiB in powers of 1,024), divided evenly
+            among the shards and keyed transforms; by default not bounded. State beyond it is kept in temporary files of
+            the workers, which makes the run slower but changes no result. See "State larger than memory" in
+            `docs/runners.md` for what the bound covers.
         productions: in streaming modes, `"strong"` publishes the output of a micro-batch when all of its state is
             durable. `"weak"` publishes it earlier, from the tasks that produce it; but a task or micro-batch that fails
             is run again, and its output may be published twice. Use it only for idempotent output.
@@ -66,7 +72,7 @@ class SparkRunner:
         Hint: use mode='batch' for bounded inputs, mode='streaming' for a query that runs on
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of three modes
         self,
         spark: SparkSession | Any,
         mode: str = "batch",
@@ -76,6 +82,7 @@ class SparkRunner:
         interval: DurationLike | None = None,
         shards: int | None = None,
         max_rows_per_batch: int = 400_000,
+        max_state_memory: int | str | None = None,
         productions: str = "strong",
     ) -> None:
         if mode not in _MODES:
@@ -102,6 +109,11 @@ class SparkRunner:
                 "mode='batch' has no weak productions: a bounded job publishes once, at its end",
                 hint="use mode='streaming', or leave `productions` out",
             )
+        if max_state_memory is not None and mode == "batch":
+            raise InvalidArgument(
+                f"`max_state_memory` applies only to streams, got {max_state_memory!r} with mode='batch'",
+                hint="leave it out: a bounded job keeps the state of one bucket of keys at a time",
+            )
         check_pyspark("batch" if mode == "batch" else "streaming")
         self.spark = spark
         self.mode = mode
@@ -109,6 +121,7 @@ class SparkRunner:
         self.checkpoint = None if checkpoint is None else str(checkpoint)
         self.trigger_interval = duration(0 if trigger_interval is None else trigger_interval)
         self.max_rows_per_batch = max_rows_per_batch
+        self.max_state_memory = state_memory(max_state_memory)
         self.interval = check_interval(mode, interval)
         self._shards = shards
 

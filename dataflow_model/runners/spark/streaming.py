@@ -82,6 +82,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         shard_labels(checkpoint.shards),
         directory=checkpoint.ours,
         weak=runner.productions == "weak",
+        max_state_memory=runner.max_state_memory,
     )
     shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # those of earlier starts
     claim_sinks(program)

@@ -35,6 +35,7 @@ class Stepped:
         rows: how many rows or events a micro-batch reads at most.
         clock: the wall clock.
         interval: how long a round is, if it runs in rounds.
+        max_state_memory: the bytes of memory for state.
     """
 
     build: Callable[[dm.Pipeline], Any]
@@ -43,6 +44,7 @@ class Stepped:
     clock: Clock | None = None
     interval: dm.Duration | None = None
     until: str | None = None
+    max_state_memory: int | None = None
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[LocalStream]:
@@ -51,7 +53,7 @@ class Stepped:
         self.build(pipeline)
         plan = pipeline.plan()
         plan = plan if self.interval is None else in_rounds(plan, self.interval)
-        options = Options(str(self.checkpoint), self.clock, self.rows, dm.Duration(10_000))
+        options = Options(str(self.checkpoint), self.clock, self.rows, dm.Duration(10_000), self.max_state_memory)
         with opened_stream(plan, options, until=self.until) as stream:
             yield stream
 

@@ -44,7 +44,8 @@ __all__ = ["DurableMachine"]
 _FEW: Final = 64
 """Up to this number of entries, a heap is not rebuilt."""
 _KEPT: Final = 1 << 17
-"""This many cells take about 40 MB, in addition to the bytes of their keys."""
+_CELL_BYTES: Final = 320
+"""The approximate memory of a cell in columns, in addition to the bytes of its key."""
 
 
 class _Waiting:
@@ -118,8 +119,8 @@ class _StoredKeys:
 
     def load(self, encoded: bytes) -> StoredKey | None:
         """Return the stored form of a key that is loaded into columns; `None` if it is loaded already, or is new."""
-        entry = self.entries.get(encoded)
-        if entry is None or encoded in self._loaded:
+        entry = None if encoded in self._loaded else self.entries.get(encoded)
+        if entry is None:
             return None
         self._loaded.add(encoded)
         return entry
@@ -146,6 +147,7 @@ class _StoredKeys:
             else:
                 self.entries[encoded] = entry
         self._wait([encoded for encoded, entry in changes.items() if entry is not None])
+        self.entries.spill()
 
     def unload(self) -> None:
         """Record that all keys have been removed from the columns."""
@@ -165,7 +167,7 @@ class _StoredKeys:
         self._waiting.add(keys, lambda: self.entries.keys() - self._loaded, len(self.entries))
 
     def _dues(self, encoded: bytes) -> Dues:
-        entry = None if encoded in self._loaded else self.entries.get(encoded)
+        entry = None if encoded in self._loaded else self.entries.peek(encoded)
         return () if entry is None else (*entry.dues, entry.hold)
 
 
@@ -262,9 +264,10 @@ class _DurableGrouping(CoreGrouping):
 class DurableMachine(CoreMachine):
     """One grouping on one shard, run by the core, with durable state; see `plan.compiled`.
 
-    The stored form of every key stays in memory as bytes, because a host may ask for it at any time. The cells of a key
-    are created when an element or a deadline first needs them, and stay in columns after a commit, so that a busy key
-    is not decoded in every micro-batch. If there are too many cells after a commit, all of them are discarded.
+    The stored form of every key is kept as bytes, because a host may ask for it at any time: in memory, or beyond a
+    bound on disk. The cells of a key are created when an element or a deadline first needs them, and stay in columns
+    after a commit, so that a busy key is not decoded in every micro-batch. If there are too many cells after a commit,
+    all of them are discarded.
 
     Args:
         node: the grouping.
@@ -328,6 +331,11 @@ class DurableMachine(CoreMachine):
         event_dues = [event, *(due for line, due in enumerate(dues) if line != CLOCK)]
         return earliest(event_dues), earliest([clock, dues[CLOCK]])
 
+    def bound_memory(self, most: int) -> None:
+        """Keep settled state in memory up to about this many bytes, half of it in columns, and the rest on disk."""
+        self._kept = min(self._kept, most // 2 // _CELL_BYTES)
+        self._stored.entries.bound(most - most // 2)
+
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of stored keys, and their size in bytes."""
         return len(self._stored.entries), self._stored.entries.bytes
@@ -340,11 +348,12 @@ class DurableMachine(CoreMachine):
         self._stored.store(changes)
         if self._grouping.is_larger_than(self._kept):
             self._drop_columns()
+        self._stored.entries.spill()
         return changes
 
     def stored(self, name: bytes) -> Any:
         """Return the stored form of a key; `None` if there is none."""
-        return self._stored.entries.get(name)
+        return self._stored.entries.peek(name)
 
     def apply(self, changes: Mapping[bytes, Any]) -> None:
         """Apply keys that another process has made durable, with `None` for those that were removed."""

@@ -340,6 +340,10 @@ class CoreMachine:
         further = self.watermarks.further(self._width)
         self._core.stand_at(watermark, clock, [further[line] for line in self._lines])
 
+    def bound_memory(self, most: int) -> None:
+        """Do nothing: nothing is settled."""
+        del most
+
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of keys, none of which is settled."""
         return self._core.keys.in_use(), 0

@@ -114,12 +114,9 @@ class Contents:
             else:
                 self.newest[place] = identity
 
-    def catch_up(self, records: Sequence[Record], deltas: Sequence[Delta]) -> None:
-        """Note the deltas of the last of these records, and forget records that are gone."""
-        kept = len(records) - len(deltas)
-        self.places = {record.identity: self.places[record.identity] for record in records[:kept]}
-        for record, delta in zip(records[kept:], deltas, strict=True):
-            self.note(record, delta.entries)
+    def keep_only(self, records: Sequence[Record]) -> None:
+        """Forget all records but these, since the number of one that is gone may be given to a new one."""
+        self.places = {record.identity: self.places[record.identity] for record in records}
 
     def count(self) -> int:
         """Return the number of entries in the log, without those that were moved."""
@@ -155,11 +152,11 @@ class StateLog:
             raise self._corrupt("its head names no record")
         return self.records[-1].tokens[-1]
 
-    def since(self, token: str) -> list[Delta] | None:
-        """Return the deltas that lead from `token` to the head; `None` if there are no such deltas.
+    def since(self, token: str) -> list[Record] | None:
+        """Return the records that lead from `token` to the head; `None` if there are no such records.
 
-        A delta contains whole entries, so it may cover more than is needed. An exception is the lowest delta, which no
-        longer contains the keys that were deleted within it, so it cannot be applied to a state that has part of it.
+        A record contains whole entries, so it may cover more than is needed. An exception is the lowest record, which
+        no longer contains the keys that were deleted within it, so it cannot be applied to a state that has part of it.
         """
         path: list[Record] = []
         for record in reversed(self.records):
@@ -173,7 +170,7 @@ class StateLog:
         else:
             if token:
                 return None
-        return [self._read(record) for record in reversed(path)]
+        return path[::-1]
 
     def append(self, delta: Delta, current: Callable[[_Place], Any], contents: Contents) -> str:
         """Append a delta, merge records that are due, write the head, and return its token.
@@ -251,7 +248,12 @@ class StateLog:
             self.store.put(sequence, part, content)
         return tuple(map(zlib.crc32, parts))
 
-    def _read(self, record: Record) -> Delta:
+    def read(self, record: Record) -> Delta:
+        """Return the changes in a record.
+
+        Raises:
+            StateCorruption: if it is damaged.
+        """
         parts = []
         for part, checksum in enumerate(record.checksums):
             content = self.store.get(record.sequence, part)

@@ -20,7 +20,7 @@ from dataflow_model.runners.sharded.unpicklable import unpicklable_state
 
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import Program
-    from dataflow_model.runners.sharded.state.log import StateStore
+    from dataflow_model.runners.sharded.state.log import Record, StateStore
     from dataflow_model.runners.sharded.task import Task
 
 __all__ = ["ShardState"]
@@ -63,20 +63,25 @@ class ShardState:
         state = task.worker.take_shard(program, depth, label)
         how = "fresh"
         if state is None or state.token != token:
-            deltas = log.since(state.token) if state is not None and state.token else None
+            missed = log.since(state.token) if state is not None and state.token else None
             how = "behind"
-            if state is None or deltas is None:
+            if state is None or missed is None:
                 if state is not None:
                     state.let_go()
                 state, how = cls._new(program, depth), "void"
-                deltas = log.since("")
-            state.catch_up(log, deltas or [], whole=how == "void")
+                missed = log.since("")
+            state.catch_up(log, missed or [], whole=how == "void")
         return attrs.evolve(state, log=log, how=how, token=token)
 
     @classmethod
     def _new(cls, program: Program, depth: int) -> ShardState:
         lifts = {**program.lifts, **program.folded}
-        return cls(StageShard(program.staged, depth, program.side_values, thaw=load, lifts=lifts))
+        shard = StageShard(program.staged, depth, program.side_values, thaw=load, lifts=lifts)
+        share = program.state_memory_share
+        if share is not None:
+            for engine in shard.engines.values():
+                engine.bound_memory(share)
+        return cls(shard)
 
     def commit(self, task: Task, depth: int, label: int) -> None:
         """Make the changes durable; then return the shard to the cache, or tear it down if the input has ended."""
@@ -109,18 +114,20 @@ class ShardState:
             return
         task.worker.keep_shard(task.program, depth, label, self)
 
-    def catch_up(self, log: StateLog, deltas: list[Delta], *, whole: bool) -> None:
-        """Apply the deltas that lead to the log's head; with `whole` they are the entire log."""
-        for delta in deltas:
+    def catch_up(self, log: StateLog, missed: list[Record], *, whole: bool) -> None:
+        """Apply the records that lead to the log's head, one at a time; with `whole` they are the entire log."""
+        if whole:
+            self.contents = Contents()
+        self.contents.keep_only(log.records[: len(log.records) - len(missed)])
+        for record in missed:
+            delta = log.read(record)
+            self.contents.note(record, delta.entries)
             self.meta = delta.meta
             by_owner: dict[str, dict[bytes, Any]] = {}
             for (name, encoded), entry in delta.entries.items():
                 by_owner.setdefault(name, {})[encoded] = entry
             for name, changes in by_owner.items():
                 self.shard.engines[name].apply(changes)
-        if whole:
-            self.contents = Contents()
-        self.contents.catch_up(log.records, deltas)
         for name, engine in self.shard.engines.items():
             counts = dict(self.meta.counters.get(name, {}))
             engine.counters.clear()

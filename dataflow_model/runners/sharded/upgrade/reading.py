@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from dataflow_model.runners.sharded.state.log import StateLog
+from dataflow_model.runners.sharded.state.meta import ShardMeta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.state.log import StateStore
-    from dataflow_model.runners.sharded.state.meta import ShardMeta
 
 __all__ = ["ShardFound", "Snapshot", "StoppedRun", "read_shard"]
 
@@ -75,14 +75,15 @@ def read_shard(record: RunRecord, labels: Sequence[int], label: int, store: Stat
     log = StateLog(store, f"shard {label}")
     log.open()
     entries: dict[str, dict[bytes, Any]] = {}
-    deltas = log.since("") or []
-    for delta in deltas:
+    meta = ShardMeta()
+    for record_of_log in log.since("") or []:
+        delta = log.read(record_of_log)
+        meta = delta.meta
         for (name, encoded), entry in delta.entries.items():
             if entry is None:
                 entries.setdefault(name, {}).pop(encoded, None)
             else:
                 entries.setdefault(name, {})[encoded] = entry
-    meta: ShardMeta = deltas[-1].meta
     # A host may number the stages differently; the transforms in its counters identify a shard's stage.
     depths = [depth for depth, stage in enumerate(record.stages, 1) if set(stage) <= meta.counters.keys()]
     return ShardFound(depths[0], labels.index(label), meta, entries)
