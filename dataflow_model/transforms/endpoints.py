@@ -93,8 +93,8 @@ class Create(Read[PCollection[ElementT]], Generic[ElementT]):
             Polars DataFrame or an Arrow table, its rows as named tuples, as the sources in `dm.io` give them.
 
     Raises:
-        InvalidType: for something that is not iterable, for text, which is rarely meant letter by letter, for a table
-            with a column that Arrow cannot hold, and for a DataFrame of Spark.
+        InvalidType: for something that is not iterable, for a `PCollection`, for text, which is rarely meant letter by
+            letter, for a table with a column that Arrow cannot hold, and for a DataFrame of Spark.
         InvalidArgument: for a table with two columns of one name.
 
     Source: Beam's `Create`.
@@ -129,6 +129,8 @@ class Create(Read[PCollection[ElementT]], Generic[ElementT]):
         if rows is None:
             try:
                 rows = iter(values.items() if isinstance(values, dict) else values)
+            except InvalidType:  # a collection, which says what to do instead
+                raise
             except TypeError as error:
                 raise InvalidType(
                     f"Create takes an iterable of values, got {values!r}", hint="write Create([value])"

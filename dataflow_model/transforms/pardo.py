@@ -45,7 +45,8 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             default of `DoFn.TimestampParam` or the like.
 
     Raises:
-        InvalidArgument: for a parameter that nothing fills, or arguments that `process` does not take.
+        InvalidArgument: for a `DoFn` that defines neither `process` nor `process_batch`, a parameter that nothing
+            fills, or arguments that `process` does not take.
         InvalidType: when the annotation of the first parameter rules out the elements.
 
     Source: the papers' ParDo; Beam's `ParDo`.
@@ -101,6 +102,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         _check_arguments(fn, fn.user_function(), self.args, self.kwargs)
         if fn.takes_elements and fn.takes_batches:
             _check_arguments(fn, fn.process_batch, self.args, self.kwargs)
+        _check_defines_process(fn)
 
     if TYPE_CHECKING:
 
@@ -282,6 +284,17 @@ def _callable(fn: Any, transform: PTransform) -> Any:
             hint="pass a lambda, a def, or a DoFn to dm.ParDo",
         )
     return fn
+
+
+def _check_defines_process(fn: DoFn) -> None:
+    if isinstance(fn, CallableDoFn) or fn.takes_batches or getattr(fn.process, "__func__", None) is not DoFn.process:
+        return
+    kind = type(fn)
+    methods = [name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("__")]
+    raise InvalidArgument(
+        f"a DoFn must define `process`; the methods of {kind.__name__} are {methods}",
+        hint="define process(self, element), which yields the outputs, or process_batch(self, batch)",
+    )
 
 
 def _check_retractable(how: object, name: str) -> None:

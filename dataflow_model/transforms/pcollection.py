@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.plan.spellings import unknown
 from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co, ResultT
 from dataflow_model.transforms.looking import sample, table_of
@@ -38,6 +38,12 @@ class PCollection(Generic[ElementT_co]):
         ref: its address in the plan.
         element_type: what is known of its elements' type; `typing.Any` where nothing is.
         strategy: the windowing strategy that the next grouping takes.
+
+    A collection describes a step: it has elements only while the pipeline runs. `head` and `show` compute the first
+    few.
+
+    Raises:
+        InvalidType: when it is iterated over, indexed, searched, counted by `len` or used as a truth value.
 
     Source: Beam's `PCollection`.
 
@@ -97,7 +103,29 @@ class PCollection(Generic[ElementT_co]):
     def _sample(self, n: int, rows: int) -> list[Record]:
         return sample(self, self.pipeline.local_runner(), n, rows)
 
-    if not TYPE_CHECKING:  # for a type checker, a name that is not there is an error
+    def _without_elements(self, action: str) -> InvalidType:
+        return InvalidType(
+            f"{self!r} describes a step of the pipeline and has no elements yet, so it cannot be {action}",
+            hint="use .show() or .head(10) to look at the first elements, … | dm.Map(fn) to process each; to get all, "
+            "write … | 'out' >> dm.io.Collect(), run the pipeline, and read result.collected('out')",
+        )
+
+    if not TYPE_CHECKING:  # for a type checker, each of these is an error
+
+        def __iter__(self) -> Any:
+            raise self._without_elements("iterated over or unpacked")
+
+        def __len__(self) -> int:
+            raise self._without_elements("counted by len()")
+
+        def __getitem__(self, place: Any) -> Any:
+            raise self._without_elements(f"indexed by {shown(place)}")
+
+        def __contains__(self, element: Any) -> bool:
+            raise self._without_elements(f"searched for {shown(element)}")
+
+        def __bool__(self) -> bool:
+            raise self._without_elements("used as a truth value")
 
         def __getattr__(self, name: str) -> Any:
             """Tell whoever writes it as in PySpark or Flink what to write."""
@@ -126,7 +154,8 @@ class OutputTuple(Generic[ElementT_co]):
 
     Example:
         >>> import dataflow_model as dm
-        >>> flights = dm.Pipeline() | dm.Create([1, 2]) | dm.ParDo(dm.DoFn()).with_outputs("cancelled", main="flown")
+        >>> split = dm.FlatMap(lambda x: [x] if x > 1 else [dm.TaggedOutput("cancelled", x)])
+        >>> flights = dm.Pipeline() | dm.Create([1, 2]) | split.with_outputs("cancelled", main="flown")
         >>> flights.keys()
         ('flown', 'cancelled')
         >>> flights.cancelled is flights["cancelled"]

@@ -245,7 +245,13 @@ class Pipeline:
                 retractions.
         """
         if until not in {None, "drained"}:
-            raise InvalidArgument(f"`until` must be None or 'drained', got {until!r}", hint="use run(until='drained')")
+            is_runner = hasattr(until, "run")
+            raise InvalidArgument(
+                f"`until` must be None or 'drained', got {until!r}",
+                hint="pass the runner to the pipeline: dm.Pipeline(runner=…)"
+                if is_runner
+                else "use run(until='drained')",
+            )
         plan = self.plan()
         check(plan, drained=until == "drained")
         warn_about_refinements(plan)

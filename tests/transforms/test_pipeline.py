@@ -7,13 +7,16 @@ import os
 import subprocess
 import sys
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dataflow_model as dm
 import dataflow_model.io
 from dataflow_model.transforms.ptransform import written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def labels(p: dm.Pipeline) -> list[str]:
@@ -134,6 +137,47 @@ def test_what_is_no_transform_is_refused_with_what_was_probably_meant(wrong: obj
         _ = dm.Pipeline() | dm.Create([1]) | wrong  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(
+    ("use", "action"),
+    [
+        (list, r"iterated over or unpacked"),
+        (len, r"counted by len\(\)"),
+        (lambda numbers: numbers[0], r"indexed by 0"),
+        (lambda numbers: numbers[:2], r"indexed by slice\(None, 2, None\)"),
+        (lambda numbers: 1 in numbers, r"searched for 1"),
+        (bool, r"used as a truth value"),
+        (dm.Create, r"iterated over or unpacked"),
+    ],
+)
+def test_a_collection_has_no_elements_before_the_pipeline_runs(use: Callable[[Any], object], action: str) -> None:
+    numbers = dm.Pipeline() | "numbers" >> dm.Create([1, 2])
+    message = (
+        rf"^PCollection\('numbers', element_type=int\) .* cannot be {action}\nHint: use \.show\(\) or \.head\(10\)"
+    )
+    with pytest.raises(dm.InvalidType, match=message):
+        use(numbers)
+
+
+class Misspelt(dm.DoFn):
+    """A DoFn whose function has the wrong name."""
+
+    def proces(self, element: int) -> list[int]:
+        return [element]
+
+
+def test_a_dofn_without_process_is_rejected_when_it_is_applied() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"must define `process`; the methods of Misspelt are \['proces'\]"):
+        dm.ParDo(Misspelt())
+    with pytest.raises(dm.InvalidArgument, match=r"Hint: define process\(self, element\)"):
+        dm.ParDo(dm.DoFn())
+
+
+def test_a_dofn_may_set_process_on_the_object() -> None:
+    fn: Any = dm.DoFn()
+    fn.process = lambda element: [element, element]
+    assert (dm.Pipeline() | dm.Create([1]) | dm.ParDo(fn)).head() == [1, 1]
+
+
 def test_a_transform_over_collections_is_refused_at_the_beginning() -> None:
     with pytest.raises(dm.InvalidType, match="'Map' must be applied to a collection, got the pipeline itself"):
         _ = dm.Pipeline() | dm.Map(str)  # type: ignore[operator]
@@ -220,6 +264,11 @@ def test_run_returns_at_once() -> None:
         p.run(until="dry")
 
 
+def test_a_runner_that_is_given_to_run_is_rejected_with_its_place() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"got LocalRunner(.|\n)*Hint: pass the runner to the pipeline"):
+        dm.Pipeline().run(dm.LocalRunner())  # type: ignore[arg-type] # the point
+
+
 def test_a_runner_must_be_an_instance_of_one() -> None:
     with pytest.raises(dm.InvalidType, match=r"Hint: write RecordingRunner\(…\)"):
         dm.Pipeline(runner=RecordingRunner)  # type: ignore[arg-type] # the point
@@ -253,7 +302,7 @@ def test_a_second_use_without_a_label_is_called_by_its_code() -> None:
     assert automatic(dm.Map(lambda x: x), dm.Map(lambda x: (x, 1)), dm.Map(str)) == [
         "Map", "Map(lambda x: (x, 1))", "Map(str)",
     ]  # fmt: skip
-    assert automatic(dm.ParDo(dm.DoFn()), dm.ParDo(Halves()), dm.ParDo(sorted))[1:] == [
+    assert automatic(dm.ParDo(list), dm.ParDo(Halves()), dm.ParDo(sorted))[1:] == [
         "ParDo(Halves)",
         "ParDo(sorted)",
     ]
@@ -265,6 +314,9 @@ def test_a_second_use_without_a_label_is_called_by_its_code() -> None:
 
 class Halves(dm.DoFn):
     """A DoFn of the user's own."""
+
+    def process(self, element: float) -> Iterator[float]:
+        yield element / 2
 
 
 def test_two_lambdas_on_one_line_or_one_in_the_other_are_told_apart() -> None:

@@ -23,6 +23,9 @@ def nothing_taken() -> int:
 class Backward(dm.DoFn):
     late_data_horizon: Any = "1 hour"
 
+    def process(self, element: object) -> list[object]:
+        return [element]
+
 
 def created(*values: Any) -> tuple[dm.Pipeline, Any]:
     p = dm.Pipeline()
