@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.display import Board, Count, html_table
-from dataflow_model.errors import LOG
+from dataflow_model.errors import LOG, UserCodeError
 from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.message_sinks import TabularSink
 from dataflow_model.plan.runner import RunnerState, is_observed
@@ -74,7 +74,8 @@ class BackgroundRun(abc.ABC):
         self._over.wait(timeout)
         if self._error is not None:
             error, self._error = self._error, None
-            raise error
+            # The cause of an error in a user's function has the user's frames; those of the engine would hide them.
+            raise error.with_traceback(None) if isinstance(error, UserCodeError) else error
         return self._state
 
     @abc.abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -286,3 +287,13 @@ def test_top_over_types_that_do_not_compare_says_so_with_label_and_way_out(key: 
 def test_a_type_error_of_the_users_key_function_is_not_taken_for_elements_that_do_not_compare() -> None:
     message = message_of(lambda c: c | "best" >> dm.Top.per_key(1, key=len))
     assert message.startswith("TypeError: object of type 'int' has no len()")
+
+
+def test_the_traceback_of_an_error_in_a_users_function_shows_no_frames_of_the_engine() -> None:
+    with pytest.raises(dm.UserCodeError) as raised, dm.Pipeline() as p:
+        _ = p | dm.Create([0]) | dm.Map(lambda x: 1 // x)
+    names = [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert names[-2:] == ["__exit__", "wait_until_finish"]
+    cause = raised.value.__cause__
+    assert isinstance(cause, ZeroDivisionError)
+    assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["<lambda>"]

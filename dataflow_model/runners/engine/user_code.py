@@ -15,7 +15,7 @@ from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     import numpy as np
     from numpy.typing import NDArray
@@ -83,7 +83,7 @@ def _report(error: Exception, place: str, hint: str | None) -> UserCodeError:
     own_hint, _, line = own_hint.partition("\n")
     text = f"{text}\n{line}" if line else text
     reported = UserCodeError(f"{text}\n{place}", hint=own_hint or hint)
-    reported.__cause__ = error
+    reported.__cause__ = error.with_traceback(_from_user_code(error.__traceback__))
     return reported
 
 
@@ -162,12 +162,20 @@ def _message(error: BaseException) -> str:
         return f"(its __str__ raised {type(another).__name__})"
 
 
+def _from_user_code(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of this package that called the user's code, if any was called."""
+    called = trace
+    while called is not None and _is_ours(called.tb_frame):
+        called = called.tb_next
+    return called or trace
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return bool(frame.f_globals.get("__name__", "").split(".", maxsplit=1)[0] == _PACKAGE)
+
+
 def _user_frames(trace: TracebackType | None) -> traceback.StackSummary:
     """Return the frames that are not in this package."""
     frames = traceback.extract_tb(trace)
-    outside = [
-        frame
-        for (raw, _), frame in zip(traceback.walk_tb(trace), frames, strict=True)
-        if raw.f_globals.get("__name__", "").split(".", maxsplit=1)[0] != _PACKAGE
-    ]
+    outside = [frame for (raw, _), frame in zip(traceback.walk_tb(trace), frames, strict=True) if not _is_ours(raw)]
     return traceback.StackSummary.from_list(outside)
