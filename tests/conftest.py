@@ -45,10 +45,14 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes the Spark session as ``spark``, however far down it asks for it, and keep it in one process."""
+    """Mark what takes the Spark session as ``spark``, however far down it asks for it, and keep it in one process.
+
+    Tests that ask for the session only while they run have the mark from where they are written.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

@@ -1,9 +1,11 @@
-"""Where helpers of tests live: in `tests/support`, so that no test module is imported by another module."""
+"""Where helpers of tests live, so that no test module imports another; and which process a Spark test runs in."""
 
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING
+
+import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,3 +41,10 @@ def test_no_module_imports_a_test_module_or_fixtures(repository: Path) -> None:
         if name in of_tests or name.rpartition(".")[0] in of_tests
     ]
     assert importing == []
+
+
+@pytest.mark.spark
+def test_a_test_with_the_spark_mark_runs_in_the_process_of_the_session(request: pytest.FixtureRequest) -> None:
+    group = request.node.get_closest_marker("xdist_group")  # this test has the mark and does not take the fixture
+    assert group is not None
+    assert group.args == ("spark",)
