@@ -39,7 +39,7 @@ class SettledKeys(MutableMapping[bytes, _E]):
 
     Attributes:
         bytes: the total size of the states in memory and on disk, in bytes.
-        held_bytes: the approximate memory of the entries that are in memory, in bytes.
+        held_bytes: after `bound`, the approximate memory of the entries that are in memory, in bytes.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,8 @@ class SettledKeys(MutableMapping[bytes, _E]):
         self._most = 0
 
     def bound(self, most: int) -> None:
-        """Set the number of bytes that entries may take in memory after `spill`."""
+        """Set the number of bytes that entries may take in memory after `spill`; there are no entries yet."""
+        assert not self._held, "entries that are there already have not been counted"  # noqa: S101
         pages = min(most // _PAGES_SHARE, _MOST_PAGES)
         self._most = most - pages
         self._spilled = _Spilled(pages)
@@ -87,9 +88,13 @@ class SettledKeys(MutableMapping[bytes, _E]):
         return entry
 
     def __setitem__(self, encoded: bytes, entry: _E) -> None:
-        self.pop(encoded, None)
-        self.bytes += len(entry.state)
-        self.held_bytes += _size(encoded, entry)
+        if self._spilled is None:
+            before = self._held.get(encoded)
+            self.bytes += len(entry.state) - (0 if before is None else len(before.state))
+        else:
+            self.pop(encoded, None)
+            self.bytes += len(entry.state)
+            self.held_bytes += _size(encoded, entry)
         self._held[encoded] = entry
 
     def __delitem__(self, encoded: bytes) -> None:
@@ -99,10 +104,11 @@ class SettledKeys(MutableMapping[bytes, _E]):
     def pop(self, encoded: bytes, default: Any = None) -> _E | Any:
         """Remove a key and return its entry, or the default."""
         entry = self._held.pop(encoded, None)
-        if entry is not None:
-            self.held_bytes -= _size(encoded, entry)
-        elif self._spilled is not None:
-            entry = self._spilled.pop(encoded)
+        if self._spilled is not None:
+            if entry is None:
+                entry = self._spilled.pop(encoded)
+            else:
+                self.held_bytes -= _size(encoded, entry)
         if entry is None:
             return default
         self.bytes -= len(entry.state)
