@@ -135,7 +135,8 @@ def test_batch_gives_the_local_runners_answers(spark: SparkSession, events: str)
     assert_same(dm.SparkRunner(spark), events, {"sessions": dm.Sessions("200 ms"), "global": dm.GlobalWindows()})
 
 
-@pytest.mark.parametrize(("every", "rows"), [(3, 1_000), pytest.param(1, 700, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("every", "rows"), [(3, 1_000), (1, 700)])
 def test_streaming_gives_the_local_runners_answers_in_any_micro_batches(
     spark: SparkSession, events: str, tmp_path: Path, every: int, rows: int
 ) -> None:

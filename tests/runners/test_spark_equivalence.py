@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 # Drawn scripts, each with a watermark of its own: a hundred in one query.
 
 
-@pytest.mark.parametrize(
-    ("number", "count", "shards"),
-    [(0, 15, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, 100, 2), (2, 100, 3)])],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "count", "shards"), [(0, 15, 2), (1, 100, 2), (2, 100, 3)])
 def test_drawn_scripts_give_the_panes_of_the_local_runner(
     spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int
 ) -> None:

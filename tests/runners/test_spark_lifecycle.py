@@ -71,6 +71,7 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(spark: SparkSession, 
     assert not difference(expected, seen(third.collected("panes")))
 
 
+@pytest.mark.slow
 def test_draining_a_followed_source_closes_its_windows_for_good(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
     build = summing(tmp_path / "rows", follow=True)
