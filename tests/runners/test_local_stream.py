@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
+from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.local.lock import check_file_system
@@ -341,6 +342,23 @@ def test_a_changed_pipeline_is_refused_with_the_command_that_carries_it_over(tmp
 def test_an_unbounded_source_without_a_checkpoint_is_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(dm.UnsupportedOnRunner, match="checkpoint='checkpoints/delays'"):
         run(dm.LocalRunner(), sums(tmp_path / "rows"))
+
+
+def test_the_elements_of_many_files_in_a_micro_batch_are_copied_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied_again: list[int] = []
+    extend = Bundle.extend
+
+    def watched(bundle: Bundle, *others: Bundle) -> None:
+        copied_again.append(len(bundle))
+        extend(bundle, *others)
+
+    for number in range(40):
+        put_rows(tmp_path / "rows", f"{number:02}", [(number, "a", 1)])
+    monkeypatch.setattr(Bundle, "extend", watched)
+    assert Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint").steps() == 1
+    assert sum(copied_again) <= 40
 
 
 def test_what_a_micro_batch_commits_does_not_grow_with_the_files_that_were_read(tmp_path: Path) -> None:

@@ -76,10 +76,10 @@ class PlacedBundle:
         self.bundle.extend(bundle)
         self.places = joined(self.places, [place] * len(bundle))
 
-    def extend(self, other: PlacedBundle) -> None:
-        """Add all elements of another bundle."""
-        self.bundle.extend(other.bundle)
-        self.places = joined(self.places, other.places)
+    def extend(self, *others: PlacedBundle) -> None:
+        """Add all elements of other bundles, at once: each call copies what is already there."""
+        self.bundle.extend(*(other.bundle for other in others))
+        self.places = joined(self.places, *(other.places for other in others))
 
     def in_order(self) -> PlacedBundle:
         """Return the elements sorted by instant, and by order within it; the bundle itself if sorted already."""

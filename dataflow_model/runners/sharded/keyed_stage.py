@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +198,7 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
     ticks = np.flatnonzero(timeline.at.steps == 0)
     first = timeline.at[0] if len(timeline) else None
     now = timeline.at[int(ticks[-1])] if len(ticks) else None
-    inboxes: dict[str, PlacedBundle] = {}
+    arrivals: defaultdict[str, list[PlacedBundle]] = defaultdict(list)
     for packed in bundles:
         bundle, at = packed.bundle, InstantLane.of(packed.instants())
         for stands_for, instant in ((FIRST, first), (NOW, now)):
@@ -211,7 +211,7 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
         arrived, waiting = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
         if len(arrived):
             ready = PlacedBundle(bundle.take(arrived) if len(waiting) else bundle, Integers(places[arrived]))
-            inboxes.setdefault(packed.cut, PlacedBundle()).extend(ready)
+            arrivals[packed.cut].append(ready)
             engine = state.shard.engines.get(packed.cut)
             if engine is not None and state.meta.latest is not None:
                 behind = at.taken(arrived).before(state.meta.latest)
@@ -221,6 +221,10 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
             state.meta.waiting.append(PackedBundle(packed.cut, at_of, bundle.take(waiting).plain()))
     if len(timeline):
         state.meta.latest = max(timeline.at[-1], state.meta.latest or timeline.at[-1])
+    inboxes: dict[str, PlacedBundle] = {}
+    for cut, arrived_at_cut in arrivals.items():  # a micro-batch of many files has a bundle for each
+        inboxes[cut] = PlacedBundle()
+        inboxes[cut].extend(*arrived_at_cut)
     return inboxes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from dataflow_model.plan.sources import Origin
+    from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.task import Task
@@ -112,14 +113,17 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
                 if at_stage != depth:
                     yield from bucket_rows
                     continue
-                buckets: dict[str, Bucket] = {}
+                buckets: defaultdict[str, Bucket] = defaultdict(Bucket)
+                elements: defaultdict[str, list[Bundle]] = defaultdict(list)
                 for row in bucket_rows:
                     packed: PackedBundle | PackedPartials = load(row.payload)
-                    bucket = buckets.setdefault(packed.cut, Bucket())
+                    bucket = buckets[packed.cut]
                     if isinstance(packed, PackedBundle):
-                        bucket.elements.extend(packed.bundle)
+                        elements[packed.cut].append(packed.bundle)
                     else:
                         bucket.partials.append(packed.partials())
+                for cut, bundles in elements.items():
+                    buckets[cut].elements.extend(*bundles)
                 yield from pack_arrivals(task, stage.run_bounded(buckets), FIRST, writer)
                 yield from pack_panes(task, depth, stage, [FIRST], writer)
         counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
