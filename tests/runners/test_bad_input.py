@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERYWHERE = on_hosts("process", "streaming", slow=("batch",))
+AS_A_JOB = on_hosts("process", "batch", slow=("streaming",))
 IN_PROCESS = on_hosts("process", slow=("batch", "streaming"))
 STREAMS = on_hosts("process", slow=("streaming",))
 STREAM_OF_SPARK = on_hosts("process", "streaming")
@@ -192,7 +193,7 @@ def test_a_dofn_that_raises_is_told_by_its_own_line_label_and_element(
     assert len(others) == 4
 
 
-@EVERYWHERE
+@AS_A_JOB
 def test_elements_that_a_dofn_raises_for_go_to_the_dead_letters_and_no_other(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
