@@ -125,7 +125,9 @@ def memory_of(stream: MicroBatches) -> int:
     for state in stream.worker._shards.values():
         for machine in state.shard.engines.values():
             if isinstance(machine, DurableMachine):
-                held += machine._stored.entries.held_bytes + machine._grouping.machine.cells.used * _CELL_BYTES
+                used = machine._grouping.machine.cells.used
+                assert not used or not machine._grouping.has_objects()
+                held += machine._stored.entries.held_bytes + used * _CELL_BYTES
             else:
                 assert isinstance(machine, KeyedEngine)
                 assert isinstance(machine._store, KeyStore)
@@ -165,6 +167,19 @@ def test_state_of_many_times_the_bound_stays_within_it_in_memory(shards: int) ->
     assert stored > 5 * bound
     values = [record.value for batch in stream.micro_batches for record in batch.records.get("panes", ())]
     assert sorted((key, len(texts)) for key, texts in values) == [(key, 3) for key in range(keys)]
+
+
+def test_accumulators_that_are_objects_do_not_stay_in_columns_under_a_bound_that_fits_their_bytes() -> None:
+    script = TestStream().add("text", 0, key="a").add("text", 0, key="a")
+    pipeline = dm.Pipeline()
+    _ = pipeline | "script" >> script | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
+    stream = MicroBatches.of(pipeline.plan(), Schedule(cuts=(1,), max_state_memory=1_000_000))
+    stream.step()
+    (state,) = stream.worker._shards.values()
+    machine = state.shard.engines["lists"]
+    assert isinstance(machine, DurableMachine)
+    assert machine._stored.entries.held_bytes > 0
+    assert machine._grouping.machine.cells.used == 0
 
 
 @on_hosts("process", slow=("streaming",))

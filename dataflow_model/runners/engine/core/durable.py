@@ -244,6 +244,11 @@ class _DurableGrouping(CoreGrouping):
         """Return whether there are columns for more cells than this, or this many windows of users' classes."""
         return self.machine.cells.used > cells or len(self._windows) > cells
 
+    def has_objects(self) -> bool:
+        """Return whether cells have accumulators or states that are Python objects, whose memory is not known."""
+        trees = self.machine.trees
+        return self.kernels is None or bool(trees.memory) or trees.users is not None
+
     def waits_for(self, names: Iterable[str]) -> bool:
         """Return whether the trigger waits for one of these signals."""
         return not self._signals.keys().isdisjoint(names)
@@ -289,6 +294,7 @@ class DurableMachine(CoreMachine):
         kept: int = _KEPT,
     ) -> None:
         self._kept = kept
+        self._is_bounded = False
         self._stored = _StoredKeys(compile_tree(node.strategy.trigger).lines)
         self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, thaw, takes_back=takes_back)
         self._grouping = self._make()
@@ -332,7 +338,12 @@ class DurableMachine(CoreMachine):
         return earliest(event_dues), earliest([clock, dues[CLOCK]])
 
     def bound_memory(self, most: int) -> None:
-        """Keep settled state in memory up to about this many bytes, half of it in columns, and the rest on disk."""
+        """Keep settled state in memory up to about this many bytes, and the rest on disk.
+
+        Half of it is for cells in columns. Accumulators that are Python objects do not stay there, since they may
+        take far more memory than their bytes.
+        """
+        self._is_bounded = True
         self._kept = min(self._kept, most // 2 // _CELL_BYTES)
         self._stored.entries.bound(most - most // 2)
 
@@ -346,7 +357,7 @@ class DurableMachine(CoreMachine):
         """Return the keys that have changed since the last call, with `None` for those that were removed."""
         changes = self._grouping.take_changes(freeze)
         self._stored.store(changes)
-        if self._grouping.is_larger_than(self._kept):
+        if self._grouping.is_larger_than(self._kept) or (self._is_bounded and self._grouping.has_objects()):
             self._drop_columns()
         self._stored.entries.spill()
         return changes
