@@ -24,7 +24,10 @@ _DISTINCT: Final = (
     "use … | dm.Distinct() for equal elements, dm.Deduplicate(id_fn, horizon='1 hour') for records with an id"
 )
 _SPLITTABLE: Final = "there are no splittable DoFns; a source reads in ranges: see dm.Read"
-_FANOUT: Final = "leave it out: values are combined before they are shuffled, so that a hot key is no bottleneck"
+_FANOUT: Final = (
+    "leave it out where explain() shows the grouping as lifted, since values are combined before the shuffle there; "
+    "elsewhere combine by (key, part) in discarding mode first, and then by key"
+)
 
 SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "dataflow_model": {
