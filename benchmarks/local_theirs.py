@@ -60,43 +60,43 @@ def comprehension(events: Events, out: Path) -> None:
 
 def sums(events: Events, out: Path) -> None:
     """Sum per key and 10-second window in a `dict`."""
-    found: _Windows = {}
+    windows: _Windows = {}
     for key, time, value in _triples(events):
         place = key, time - time % _WINDOW
-        found[place] = found.get(place, 0) + value
-    _write_windows(out, found, {"value": pa.array(list(found.values()))})
+        windows[place] = windows.get(place, 0) + value
+    _write_windows(out, windows, {"value": pa.array(list(windows.values()))})
 
 
 def counts(events: Events, out: Path) -> None:
     """Count per key and 10-second window in a `dict`."""
-    found: _Windows = {}
+    windows: _Windows = {}
     for key, time, _ in _triples(events):
         place = key, time - time % _WINDOW
-        found[place] = found.get(place, 0) + 1
-    _write_windows(out, found, {"value": pa.array(list(found.values()))})
+        windows[place] = windows.get(place, 0) + 1
+    _write_windows(out, windows, {"value": pa.array(list(windows.values()))})
 
 
 def lists(events: Events, out: Path) -> None:
     """Collect the values of each key and 10-second window, in a `dict` of lists."""
-    found: _Windows = {}
+    windows: _Windows = {}
     for key, time, value in _triples(events):
-        found.setdefault((key, time - time % _WINDOW), []).append(value)
-    _write_windows(out, found, {"value": pa.array(list(found.values()), pa.list_(pa.int64()))})
+        windows.setdefault((key, time - time % _WINDOW), []).append(value)
+    _write_windows(out, windows, {"value": pa.array(list(windows.values()), pa.list_(pa.int64()))})
 
 
 def combines(events: Events, out: Path) -> None:
     """Combine per key and 10-second window in a `dict`, with the same functions and the same combiner."""
     combine = Statistics()
-    found: _Windows = {}
+    windows: _Windows = {}
     times = _micros(_table(events)["event_time"])
     for row, time in zip(_rows(events), times, strict=True):
         key, value = doubled(as_pair(row))
         place = key, time - time % _WINDOW
-        held = found.get(place)
-        found[place] = combine.add_input(combine.create_accumulator() if held is None else held, value)
-    outputs = [combine.extract_output(held) for held in found.values()]
+        held = windows.get(place)
+        windows[place] = combine.add_input(combine.create_accumulator() if held is None else held, value)
+    outputs = [combine.extract_output(held) for held in windows.values()]
     columns = {name: pa.array([output[place] for output in outputs]) for place, name in enumerate(Summary._fields)}
-    _write_windows(out, found, columns)
+    _write_windows(out, windows, columns)
 
 
 def session_sums(events: Events, out: Path) -> None:
@@ -195,10 +195,10 @@ def _rows(events: Events) -> Iterable[Any]:
     return map(row._make, zip(*columns, strict=True))
 
 
-def _write_windows(out: Path, found: _Windows, values: Mapping[str, pa.Array]) -> None:
-    starts = [start for _, start in found]
+def _write_windows(out: Path, windows: _Windows, values: Mapping[str, pa.Array]) -> None:
+    starts = [start for _, start in windows]
     columns = {
-        "key": pa.array([key for key, _ in found]),
+        "key": pa.array([key for key, _ in windows]),
         "window_start": pa.array(starts).cast(_INSTANT),
         "window_end": pa.array([start + _WINDOW for start in starts]).cast(_INSTANT),
         **values,

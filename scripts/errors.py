@@ -79,7 +79,7 @@ def sites() -> tuple[Site, ...]:
 
 def _sites() -> Iterator[Site]:
     package = Package.read()
-    made = [(kind, *found) for kind in CLASSES for found in package.calls.get(kind, ()) if found[1].args]
+    made = [(kind, *site) for kind in CLASSES for site in package.calls.get(kind, ()) if site[1].args]
     for kind, place, call in made:
         hint = next((keyword.value for keyword in call.keywords if keyword.arg == "hint"), None)
         texts = call.args[:1] if hint is None else [call.args[0], hint]

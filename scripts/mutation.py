@@ -122,10 +122,10 @@ def mutmut(folder: Path, names: list[str], minutes: float | None = None) -> None
 
 def results(folder: Path) -> dict[str, int | None]:
     """Return the exit code of each mutant; `None` where it has not run."""
-    found: dict[str, int | None] = {}
+    exit_codes: dict[str, int | None] = {}
     for path in sorted(folder.glob(f"mutants/{PACKAGE}/*.meta")):
-        found.update(json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"])
-    return found
+        exit_codes.update(json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"])
+    return exit_codes
 
 
 def report(folder: Path, names: list[str], least: float) -> int:

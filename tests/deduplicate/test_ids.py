@@ -26,9 +26,9 @@ def test_a_filter_never_says_no_to_what_was_added(added: list[int], others: list
     seen = BloomFilter(capacity)
     seen.add(np.array(added, np.uint64))
     asked = np.array([*added, *others], np.uint64)
-    told = seen.may_hold(asked).tolist()
-    assert all(told[: len(added)])
-    assert told == [seen.may_hold_one(int(one)) for one in asked]
+    answers = seen.may_hold(asked).tolist()
+    assert all(answers[: len(added)])
+    assert answers == [seen.may_hold_one(int(one)) for one in asked]
 
 
 def test_a_full_filter_takes_one_stranger_of_a_hundred_for_known_at_most() -> None:

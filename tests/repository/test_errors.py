@@ -57,14 +57,14 @@ def raises(path: Path) -> Iterator[tuple[int, ast.expr]]:
 
 def makers() -> set[str]:
     """Return the functions and methods of the package that return an exception."""
-    found = set()
+    names = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef) and node.returns is not None:
                 kind = ast.unparse(node.returns).split(" | ")[0]
                 if kind in {*CLASSES, *OTHERS, "DataflowError", "Exception", "BaseException"}:
-                    found.add(node.name)
-    return found
+                    names.add(node.name)
+    return names
 
 
 def test_the_page_of_errors_is_up_to_date() -> None:

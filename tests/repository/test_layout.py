@@ -116,11 +116,11 @@ def test_ruff_refuses_an_import_through_a_link(repository: Path, link: str, stat
 def test_mypy_sees_every_module_once(repository: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--verbose", "--no-incremental", *folders_of_code(repository)]
     done = run(*command, cwd=repository)
-    found = re.findall(r"Found source: +BuildSource\(path='([^']+)', module='([^']+)'", done.stderr)
-    paths = [Path(path).as_posix() for path, _ in found]
+    modules = re.findall(r"Found source: +BuildSource\(path='([^']+)', module='([^']+)'", done.stderr)
+    paths = [Path(path).as_posix() for path, _ in modules]
     assert modules_of_package(repository) <= set(paths)
     assert not [path for path in paths if path.startswith(tuple(f"{link}/" for link in LINKS))]
-    assert Counter(module for _, module in found).most_common(1)[0][1] == 1
+    assert Counter(module for _, module in modules).most_common(1)[0][1] == 1
     assert "found twice" not in done.stdout
 
 

@@ -21,8 +21,8 @@ def name_of(path: Path) -> str:
 def blocks(path: Path) -> list[tuple[int, str, str]]:
     """Return line, marks and code of each block that is to run."""
     text = path.read_text(encoding="utf-8")
-    found = [(text.count("\n", 0, m.start("code")), m["how"].strip(), m["code"]) for m in FENCE.finditer(text)]
-    return [block for block in found if block[1] != "no-run"]
+    fences = [(text.count("\n", 0, m.start("code")), m["how"].strip(), m["code"]) for m in FENCE.finditer(text)]
+    return [block for block in fences if block[1] != "no-run"]
 
 
 def run_document(path: Path, names: dict[str, object], *, leave_out: str | None = None) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def rows(sink: FileSink) -> list[dict[str, Any]]:
     kind = "parquet" if isinstance(sink, ParquetSink) else "json"
-    found: list[dict[str, Any]] = ds.dataset(sink.path, format=kind).to_table().to_pylist()
-    return found
+    rows: list[dict[str, Any]] = ds.dataset(sink.path, format=kind).to_table().to_pylist()
+    return rows
 
 
 def visible(path: Path) -> list[str]:

@@ -126,8 +126,8 @@ def test_a_function_is_told_at_which_percentile_of_the_watermark_its_element_was
         ask = dm.Map(lambda name, watermark_percentile: (name, watermark_percentile))
         _ = p | script | dm.Reshuffle() | ask | dm.io.Collect()
     assert p.result is not None
-    told = [record.value for record in p.result.collected("Collect")]
-    assert told == [("a", 1.0), ("b", 25.0), ("c", 75.0), ("d", None)]
+    values = [record.value for record in p.result.collected("Collect")]
+    assert values == [("a", 1.0), ("b", 25.0), ("c", 75.0), ("d", None)]
 
 
 def test_a_function_is_told_what_made_its_element() -> None:

@@ -70,13 +70,13 @@ def test_a_grouping_that_is_removed_needs_to_be_named_if_it_has_keys(rows: Path,
     old = Run(whole, tmp_path / "old", rows=61).steps(4)
     with pytest.raises(dm.CheckpointMismatch) as refused:
         old.upgraded(part, 2)
-    told = str(refused.value)
-    assert "'counts' is gone; it was: grouping of" in told
-    assert " keys and " in told
-    assert " buffered elements" in told
-    assert "'sums'" not in told
-    assert "dataflow-model upgrade" in told
-    assert "--drop counts" in told
+    message = str(refused.value)
+    assert "'counts' is gone; it was: grouping of" in message
+    assert " keys and " in message
+    assert " buffered elements" in message
+    assert "'sums'" not in message
+    assert "dataflow-model upgrade" in message
+    assert "--drop counts" in message
     expected = seen(run(dm.LocalRunner(), part).collected("panes"))
     new = old.upgraded(part, 2, drop=["counts"]).finish()
     assert not difference(expected, seen(new.collected("panes")))
@@ -226,10 +226,10 @@ def test_another_change_is_refused_on_a_restart_with_the_command_that_carries_it
     record = (old.folder / "dataflow" / "run.json").read_text()
     with pytest.raises(dm.CheckpointMismatch) as refused:
         old.restarted(lambda p: change(p, rows))
-    told = str(refused.value)
-    assert "was made by another pipeline" in told
-    assert " is new: " in told or " is gone; " in told
-    assert f"dataflow-model upgrade {old.folder} {old.folder}-2" in told
+    message = str(refused.value)
+    assert "was made by another pipeline" in message
+    assert " is new: " in message or " is gone; " in message
+    assert f"dataflow-model upgrade {old.folder} {old.folder}-2" in message
     assert (old.folder / "dataflow" / "run.json").read_text() == record
 
 

@@ -65,7 +65,7 @@ def test_watermarks_of_every_stage_are_monotone_and_end_at_infinity(
     for _ in execution.run():
         now = low_watermarks(execution)
         assert all(now[label] >= watermark for label, watermark in before.items())
-        told = [now.get(label, int(dm.MIN_TIMESTAMP)) for label in ("second", "first", "script")]
-        assert told == sorted(told)
+        watermarks = [now.get(label, int(dm.MIN_TIMESTAMP)) for label in ("second", "first", "script")]
+        assert watermarks == sorted(watermarks)
         before = now
     assert set(low_watermarks(execution).values()) == {int(dm.MAX_TIMESTAMP)}

@@ -204,8 +204,8 @@ def test_a_dataframe_tells_of_each_of_its_partitions() -> None:
     rows = list(frame_rows(Task(program, Worker(), 3), "rows", [batch]))
     [(observations, counts)] = [load(row.payload) for row in rows if row.kind == Kind.SEEN]
     assert counts["elements_out"] == 3
-    told = {part.name: (part.greatest.tolist(), part.counts.tolist()) for part in observations.parts}
-    assert told == {"0": ([7], [2]), "1": ([9], [1])}
+    observed = {part.name: (part.greatest.tolist(), part.counts.tolist()) for part in observations.parts}
+    assert observed == {"0": ([7], [2]), "1": ([9], [1])}
 
 
 @pytest.mark.parametrize(
@@ -261,6 +261,6 @@ def test_functions_are_told_the_same_percentiles_however_the_stream_is_cut(
         _ = source | ask | "kept" >> dm.io.Collect()
 
     same(build, tmp_path, rows)
-    told = {record.value[0] for record in run(dm.LocalRunner(), build).collected("kept")}
-    assert None in told, "nothing was late"
-    assert len(told - {None}) > 1
+    percentiles = {record.value[0] for record in run(dm.LocalRunner(), build).collected("kept")}
+    assert None in percentiles, "nothing was late"
+    assert len(percentiles - {None}) > 1

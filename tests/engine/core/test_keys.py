@@ -38,9 +38,9 @@ def test_a_table_of_integers_is_a_dict(changes: list[tuple[bool, int]]) -> None:
             table.remove(integer)
             del expected[integer]
         asked = sorted({integer for _, integer in changes})
-        found = column(len(asked))
-        missing = table.find(column_of(np.array(asked, np.int64)), found)
-        assert list(found) == [expected.get(integer, -1) for integer in asked]
+        places = column(len(asked))
+        missing = table.find(column_of(np.array(asked, np.int64)), places)
+        assert list(places) == [expected.get(integer, -1) for integer in asked]
         assert missing == len(asked) - len(expected)
         assert table.count == len(expected)
 

@@ -21,8 +21,8 @@ def rows(url: str, table: str) -> list[dict[str, Any]]:
     """Return a table's rows in an order that compares."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
-        found = [dict(row._mapping) for row in connection.execute(sa.text(f"SELECT * FROM {table}"))]  # noqa: S608
-    return sorted(found, key=repr)
+        records = [dict(row._mapping) for row in connection.execute(sa.text(f"SELECT * FROM {table}"))]  # noqa: S608
+    return sorted(records, key=repr)
 
 
 def execute(url: str, *statements: str) -> None:
@@ -40,9 +40,9 @@ def tables(url: str) -> set[str]:
 
 def postgres_programs() -> Path | None:
     """Return where PostgreSQL's server programs are, or `None`."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))  # where Debian has them
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))  # where Debian has them
     on_path = shutil.which("initdb")
-    return found[-1].parent if found else Path(on_path).resolve().parent if on_path else None
+    return programs[-1].parent if programs else Path(on_path).resolve().parent if on_path else None
 
 
 @contextmanager

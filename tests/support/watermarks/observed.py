@@ -95,7 +95,7 @@ def course(source: Source, bundles: Sequence[Sequence[Sequence[Record]]], percen
     """Return the source's watermarks where each bundle is read in some parts and the last one ends the input."""
     progress = ReplayProgress()
     progress.declare("source", source.watermark_origins.partitions)
-    found: Course = {}
+    by_tick: Course = {}
     for number, parts in enumerate(bundles):
         last = number == len(bundles) - 1
         progress.observe([read(source, part, percentiles) for part in parts if part])
@@ -104,13 +104,13 @@ def course(source: Source, bundles: Sequence[Sequence[Sequence[Record]]], percen
         timeline = progress.timeline({"source": source}, open_origins, ended, None, Awaited(tuple(percentiles)))
         for (tick, step), watermarks in zip(timeline.at, timeline.watermarks["source"], strict=True):
             if step == 0:
-                found[tick] = (watermarks.low, *watermarks.percentiles)
-    return found
+                by_tick[tick] = (watermarks.low, *watermarks.percentiles)
+    return by_tick
 
 
 def plain_course(source: Rows, seen: Sequence[Record], percentiles: Sequence[float] = ()) -> Course:
     """Return the same for estimators that know no skew, from scratch for each tick."""
-    found: Course = {}
+    by_tick: Course = {}
     before = (NOTHING,) * (1 + len(percentiles))
     by_column = source.watermark_origins.by is not None
     for tick in sorted({record.tick for record in seen}):
@@ -128,8 +128,8 @@ def plain_course(source: Rows, seen: Sequence[Record], percentiles: Sequence[flo
         values = [least, *(_plain_percentile(source, reached, percentile, least) for percentile in percentiles)]
         low, *high = map(max, values, before)
         before = (low, *(max(value, low) for value in high))
-        found[tick] = before
-    return found
+        by_tick[tick] = before
+    return by_tick
 
 
 def _plain_watermark(source: Rows, own: Sequence[Record], tick: int) -> int:
