@@ -55,7 +55,7 @@ bench: set-up ## measure against the hand-written alternatives (writes benchmark
 bench-check: set-up ## measure, and fail if a ratio is worse by a quarter than in benchmarks/baseline.json
 	@scripts/java.sh run $(VENV)/python -m benchmarks --baseline benchmarks/baseline.json --output benchmarks/.cache/bench-check.json $(ARGS)
 
-mutation: set-up ## mutate the trigger evaluator in a thousand ways and count the mutants that tests catch (an hour)
+mutation: set-up ## mutate the trigger evaluator in a thousand ways and count the mutants that tests catch (some hours)
 	@$(VENV)/python scripts/mutation.py $(ARGS)
 
 docs: set-up ## run the code of the pages, follow their links, and build the site in docs/_build/html

@@ -36,7 +36,7 @@ from tests.support.core_driving import (
     with_numbers,
     with_retractions,
 )
-from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
+from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, SILENT, STEPS, WINDOW_FNS, tree, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 from tests.support.spec.triggers_of_users import Restless
 
@@ -372,6 +372,16 @@ def test_a_key_whose_windows_are_all_gone_is_shown_as_it_looks_when_it_comes_aga
         assert [row[0] for row in answer.panes[0]] == ["(('k', -0.0), 3)", "(('k', -0.0), 12)"]
         answer = bounded_answer(machine, elements[1:])
         assert [row[0] for row in answer.panes[0]] == ["(('k', 0.0), 2)", "(('k', -0.0), 12)"]
+
+
+@pytest.mark.parametrize("composite", [dm.AfterAny, dm.AfterAll, dm.AfterEach])
+def test_trees_of_more_places_than_a_word_has_bits(composite: Any) -> None:
+    leaves = [leaf for leaf in MORE_LEAVES if leaf != SILENT]
+    for seed in range(4):
+        pick = random.Random(seed).choice
+        trigger = dm.Repeatedly(composite(*(tree(pick, leaves) for _ in range(70))))
+        strategy = attrs.evolve(windowing_strategy(pick, WINDOW_FNS, leaves), trigger=trigger)
+        check(pick, drawn_script(pick, [*STEPS, "percentile", "signal"]), strategy)
 
 
 def test_scripts_drawn_on_a_grid() -> None:
