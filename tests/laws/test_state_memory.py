@@ -170,11 +170,12 @@ def test_state_of_many_times_the_bound_stays_within_it_in_memory(shards: int) ->
 
 
 def test_accumulators_that_are_objects_do_not_stay_in_columns_under_a_bound_that_fits_their_bytes() -> None:
-    script = TestStream().add("text", 0, key="a").add("text", 0, key="a")
+    script = TestStream().add("text", 0, key="a").watermark(1).add("text", 1, key="a")
     pipeline = dm.Pipeline()
     _ = pipeline | "script" >> script | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
     stream = MicroBatches.of(pipeline.plan(), Schedule(cuts=(1,), max_state_memory=1_000_000))
-    stream.step()
+    for _ in range(3):
+        stream.step()
     (state,) = stream.worker._shards.values()
     machine = state.shard.engines["lists"]
     assert isinstance(machine, DurableMachine)
