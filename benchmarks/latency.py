@@ -165,7 +165,11 @@ def _latency(spark: SparkSession | None, side: str, rate: int, seconds: float, f
         published = published_by_spark(out) if side == "by hand" else published_by_us(out)
         with Watcher(published) as watcher:
             run = _started(spark, side, source, out, checkpoint)
-            watcher.wait_for(warm, _PATIENCE)
+            if not _is_complete(watcher.wait_for(warm, _PATIENCE), warm):
+                raise TimeoutError(
+                    f"{side}: of the records that are there at the start, not each was emitted once within "
+                    f"{_PATIENCE:.0f} s; those that are measured would wait for them"
+                )
             feed.go()
             time.sleep(seconds)
             outputs = watcher.wait_for(warm + feed.records, _PATIENCE)
@@ -198,7 +202,7 @@ def _is_complete(outputs: Sequence[tuple[int, dict[str, Any]]], records: int) ->
     numbers: dict[int, list[int]] = {}
     for _, record in outputs:
         numbers.setdefault(record["key"], []).append(record["count"])
-    counted = all(sorted(some) == list(range(1, len(some) + 1)) for some in numbers.values())
+    counted = all(sorted(counts) == list(range(1, len(counts) + 1)) for counts in numbers.values())
     return counted and sorted(record["n"] for _, record in outputs) == list(range(records))
 
 

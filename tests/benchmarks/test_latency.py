@@ -35,6 +35,13 @@ def test_a_lost_or_repeated_record_is_noticed(given: Any, complete: bool) -> Non
     assert latency._is_complete(given, 3) is complete
 
 
+def test_nothing_is_measured_behind_records_that_are_not_there_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "_PATIENCE", 0.1)
+    monkeypatch.setattr(latency, "_started", lambda *_: None)
+    with pytest.raises(TimeoutError, match="records that are there at the start"):
+        latency._latency(None, "in process", rate=100, seconds=1, files_per_second=1)
+
+
 def test_a_file_appears_whole_and_its_records_are_numbered(tmp_path: Path) -> None:
     write_records(tmp_path, 200, 150)
     [file] = tmp_path.iterdir()
