@@ -145,7 +145,7 @@ def _moment(name: str, group: list[Any]) -> list[dict[str, Any]]:
     *values, words = group
     moment = MOMENTS[name].get(words)
     if moment is None:
-        clock_time = re.match(r"\d\d:\d\d:\d\d", words)
-        assert clock_time is not None, words
-        moment = clock_time[0]
+        match = re.match(r"\d\d:\d\d:\d\d", words)
+        assert match is not None, words
+        moment = match[0]
     return [_value(value, moment) for value in values]
