@@ -27,6 +27,7 @@ def check_stateful_input(pcoll: PCollection, label: str) -> None:
         >>> import dataflow_model as dm
         >>> class Number(dm.DoFn):
         ...     count = dm.ValueStateSpec(default=0)
+        ...     def process(self, pair, count): ...
         >>> dm.Pipeline() | dm.Create([1, 2]) | dm.ParDo(Number())
         Traceback (most recent call last):
         dataflow_model.errors.InvalidType: 'ParDo' keeps state by key, so its elements must be pairs (key, value),
