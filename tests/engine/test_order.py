@@ -36,7 +36,7 @@ from dataflow_model.runners.engine.order import (
     sorting,
     stood_in,
 )
-from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.engine.order_lanes import InstantLane, RowOrders
 from dataflow_model.time import EventTime
 from dataflow_model.values import IntervalWindow, Window, encode_window
 
@@ -313,3 +313,13 @@ def test_orders_in_columns_rise_by_key_as_those_in_a_list(
     assert list(taken) == [expected[place] for place in places]
     in_order = sorting(taken)
     assert [taken[row] for row in (range(len(taken)) if in_order is None else in_order)] == sorted(taken)
+
+
+INSTANTS = st.lists(st.tuples(st.integers(-3, 9), st.integers(-2, 2)), unique=True)
+
+
+@given(INSTANTS, INSTANTS)
+def test_the_places_of_instants_are_where_they_stand_in_a_timeline(known: list[Any], others: list[Any]) -> None:
+    timeline = sorted(known)
+    places = InstantLane.of(timeline).places_of(InstantLane.of(others)).tolist()
+    assert places == [timeline.index(instant) if instant in timeline else -1 for instant in others]

@@ -73,14 +73,17 @@ class InstantLane(Lane["tuple[int, int]"]):
             >>> InstantLane.of([(60, 0), (60, 1), (90, 0)]).places_of(InstantLane.of([(90, 0), (60, 1), (70, 0)]))
             array([ 2,  1, -1])
         """
-        count = len(self)
-        _, clocks = np.unique(np.concatenate([self.clocks, others.clocks]), return_inverse=True)
-        steps, numbers = np.unique(np.concatenate([self.steps, others.steps]), return_inverse=True)
-        ranks = clocks * len(steps) + numbers
-        places = np.searchsorted(ranks[:count], ranks[count:])
-        is_here = places < count
-        is_here[is_here] = ranks[places[is_here]] == ranks[count:][is_here]
-        return np.where(is_here, places, -1)
+        if not len(self):
+            return np.full(len(others), -1)
+        begins = np.ones(len(self), np.bool_)
+        begins[1:] = self.clocks[1:] != self.clocks[:-1]
+        steps = np.unique(self.steps)
+        ranks = (np.cumsum(begins) - 1) * len(steps) + np.searchsorted(steps, self.steps)
+        clocks = np.searchsorted(self.clocks[begins], others.clocks)
+        places = np.searchsorted(ranks, clocks * len(steps) + np.searchsorted(steps, others.steps))
+        candidates = np.minimum(places, len(self) - 1)
+        is_here = (self.clocks[candidates] == others.clocks) & (self.steps[candidates] == others.steps)
+        return np.where(is_here, candidates, -1)
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> InstantLane:

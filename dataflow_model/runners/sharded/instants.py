@@ -50,14 +50,32 @@ def make_timeline(program: Program, state: ShardState, control: Control, seen: S
     return replay.timeline(sources, open_origins, control.ended, control.wall, program.awaited)
 
 
-def progress_of_sources(state: ShardState) -> dict[str, Any]:
-    """Return what the driver needs for its next decision: which origins are far ahead, and whether the run may end."""
+def progress_of_sources(
+    program: Program, state: ShardState, control: Control | None, seen: Sequence[Observations]
+) -> dict[str, Any]:
+    """Return what the driver needs for its next decision: how far origins have come, and whether the run may end.
+
+    Of an origin under a replay clock that was read now: the last value of its clock, and how far a row advances it on
+    average; `None` if it has been read to its end.
+    """
     replay = state.meta.replay
     reach: dict[str, dict[str, int]] = {}
     for (label, origin), names in replay.names.items():
         origins = replay.sources[label].origins
         reach.setdefault(label, {})[origin] = min(origins[name].watermark for name in names)
-    return {"reach": reach, "enough": replay.enough}
+    clocks: dict[str, dict[str, tuple[int, float] | None]] = {}
+    read: dict[tuple[str, str], list[Observations]] = {}
+    for observations in seen:
+        if program.staged.source(observations.label).processing_time is not None and len(observations.ticks):
+            read.setdefault((observations.label, observations.origin), []).append(observations)
+    for (label, origin), parts in read.items():
+        last = max(int(part.ticks[-1]) for part in parts)
+        span = last - min(int(part.ticks[0]) for part in parts)
+        rows = sum(int(part.counts.sum()) for observations in parts for part in observations.parts)
+        clocks.setdefault(label, {})[origin] = (last, max(span, 1) / max(rows, 1))
+    for label, names_read in control.finished if control is not None else ():
+        clocks.setdefault(label, {}).update(dict.fromkeys(names_read))
+    return {"reach": reach, "clocks": clocks, "enough": replay.enough}
 
 
 def _of_script(program: Program, state: ShardState, control: Control) -> Timeline:

@@ -90,7 +90,10 @@ def _run_open(
     draws = KeptDraws.open(task, depth, label, state.shard.engines.values())
     tally = Tally(bundles=next(task.worker.runs))  # the sample of timed bundles continues over runs
     yield from counted_rows(tally, _run_staged(task, depth, label, state, timeline, inbox, draws))
-    metrics = _metrics(depth, label, state) | (progress_of_sources(state) if depth == 1 else {})
+    metrics = _metrics(depth, label, state)
+    if depth == 1:
+        seen = [observations for observations, _ in inbox.seen]
+        metrics |= progress_of_sources(task.program, state, inbox.control, seen)
     state.commit(task, depth, label)
     metrics |= {"state": state_sizes(state.shard.engines), "clock": timeline.at[-1][0] if timeline.at else None}
     metrics |= {"moment": None if state.shard.is_over else next_moment(task.program, state)}
@@ -217,8 +220,8 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
                 behind = at.taken(arrived).before(state.meta.latest)
                 engine.counters.update({"behind_clock": behind} if behind else {})
         if len(waiting):
-            at_of = packed.at if isinstance(packed.at, tuple) else list(taken(packed.at, waiting))
-            state.meta.waiting.append(PackedBundle(packed.cut, at_of, bundle.take(waiting).plain()))
+            at_of = packed.at if isinstance(packed.at, tuple) else taken(packed.at, waiting)
+            state.meta.waiting.append(PackedBundle(packed.cut, at_of, bundle.take(waiting)))
     if len(timeline):
         state.meta.latest = max(timeline.at[-1], state.meta.latest or timeline.at[-1])
     inboxes: dict[str, PlacedBundle] = {}

@@ -390,6 +390,7 @@ def _progress_after(
     watermarks: dict[str, int] = {}
     cache: Counter[str] = Counter(before.get("cache", {}))
     sources: dict[str, Any] = {name: before[name] for name in ("reach", "enough") if name in before}
+    clocks: dict[str, dict[str, Any]] = {}
     for part in metrics:
         for label, counts in part["counters"].items():
             counters.setdefault(label, Counter()).update(counts)
@@ -406,13 +407,14 @@ def _progress_after(
         sources.update(
             {name: part[name] for name in ("reach", "enough") if name in part}
         )  # every shard reports the same
+        clocks.update(part.get("clocks", {}))
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
     if before.get("batch", -1) < batch:
         for label, counts in rows.items():
             sinks[label].update(counts)
         total.merge(tally)
         commits += 1
-    clocks = [part["clock"] for part in metrics if part.get("clock") is not None]
+    ticks = [part["clock"] for part in metrics if part.get("clock") is not None]
     return {
         "batch": batch,
         "counters": counters or before.get("counters", {}),
@@ -421,7 +423,17 @@ def _progress_after(
         "cache": cache,
         "tally": total.to_json(),
         "state": state or before.get("state", {}),
-        "clock": max(clocks, default=before.get("clock", 0)),
+        "clock": max(ticks, default=before.get("clock", 0)),
         "commits": commits,
+        "clocks": _clocks_after(before.get("clocks", {}), clocks),
         **sources,
+    }
+
+
+def _clocks_after(before: Mapping[str, dict[str, Any]], now: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the clock of each origin, without those that have been read to their ends."""
+    together = {label: before.get(label, {}) | now.get(label, {}) for label in {**before, **now}}
+    return {
+        label: {origin: clock for origin, clock in clocks.items() if clock is not None}
+        for label, clocks in together.items()
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.runners.engine.garbage import collect_rarely
+from dataflow_model.runners.engine.garbage import collect_rarely, leave_out
 from dataflow_model.runners.sharded.task import Task, Worker
 
 if TYPE_CHECKING:
@@ -25,5 +25,6 @@ def this_task(packed: PackedProgram) -> Task:
     if context is None:
         return Task(program, WORKER)
     collect_rarely()
+    leave_out()
     micro_batch = context.getLocalProperty("streaming.sql.batchId")  # a bounded job has none
     return Task(program, WORKER, int(context.partitionId()), int(micro_batch or 0))

@@ -1,13 +1,21 @@
-"""How far a micro-batch reads each origin: at most a number of rows, and none too far ahead of the watermark."""
+"""How far a micro-batch reads each origin: at most a number of rows, and none too far ahead of the others.
+
+Under a replay clock, a row waits in state until the clocks of all origins have passed its own. So origins are read to
+the same clock value, as far as that can be told from what was read of them before.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
 
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import Read
 
@@ -15,6 +23,10 @@ __all__ = ["Waiting", "advance", "held_back"]
 
 Rows = dict[str, dict[str, int]]
 """A number of rows by source and origin."""
+_FIRST_ROWS: Final = 100
+"""How many rows of an origin are read first, to learn where its clock begins and how far a row advances it."""
+_HALVINGS: Final = 80
+"""How often the range of a clock is halved: more than enough for microseconds of many thousand years."""
 
 
 class Waiting(NamedTuple):
@@ -22,13 +34,14 @@ class Waiting(NamedTuple):
 
     label: str
     origin: str
-    total: int
+    left: int
 
 
 def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committed: Mapping[str, Any]) -> None:
     """Take the rows of a micro-batch.
 
-    Origins are read in order of name, or evenly if each has a clock or a watermark of its own.
+    Origins are read in order of name, evenly if each has a watermark of its own, or to the same value of a replay
+    clock.
 
     Args:
         rows: the number of rows read; changed in place.
@@ -39,20 +52,86 @@ def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committe
     """
     held = held_back(rows, totals, reads, committed)
     waiting = [candidate for candidate in _waiting(rows, totals) if (candidate.label, candidate.origin) not in held]
-    evenly = any(
-        read.source.processing_time is not None
-        or read.source.watermark_origins.by == "file"
-        or read.source.watermark_origins.max_skew is not None
-        for read in reads
-    )
-    left = most
-    for place, (label, origin, total) in enumerate(waiting):
-        share = max(1, left // (len(waiting) - place)) if evenly else left
-        at = rows.setdefault(label, {}).get(origin, 0)
-        rows[label][origin] = min(total, at + share)
-        left -= rows[label][origin] - at
-        if left <= 0:
-            return
+    if any(read.source.processing_time is not None for read in reads):
+        counts = _by_clock(waiting, most, committed.get("clocks", {}))
+    else:
+        by_origin = any(
+            read.source.watermark_origins.by == "file" or read.source.watermark_origins.max_skew is not None
+            for read in reads
+        )
+        counts = (_evenly if by_origin else _in_turn)([candidate.left for candidate in waiting], most)
+    for (label, origin, _), count in zip(waiting, counts, strict=True):
+        if count:
+            of_source = rows.setdefault(label, {})
+            of_source[origin] = of_source.get(origin, 0) + count
+
+
+def _in_turn(lefts: Sequence[int], most: int) -> list[int]:
+    """Return how many rows to take of each origin: all of one before the next."""
+    counts = []
+    for left in lefts:
+        counts.append(min(left, most))
+        most -= counts[-1]
+    return counts
+
+
+def _evenly(lefts: Sequence[int], most: int) -> list[int]:
+    """Return how many rows to take of each origin: as many as of the others."""
+    counts = []
+    for place, left in enumerate(lefts):
+        counts.append(min(left, most, max(1, most // (len(lefts) - place))))
+        most -= counts[-1]
+    return counts
+
+
+def _by_clock(waiting: Sequence[Waiting], most: int, clocks: Mapping[str, Any]) -> list[int]:
+    """Return how many rows to take of each origin, to bring their clocks to the same value.
+
+    Of origins of which nothing has been read, a few rows are taken: until then, no clock can advance.
+
+    Args:
+        waiting: the origins.
+        most: the maximum number of rows to take.
+        clocks: by source and origin, the last value of its clock, and how far a row advances it on average.
+    """
+    known = [clocks.get(label, {}).get(origin) for label, origin, _ in waiting]
+    counts = np.zeros(len(waiting), np.int64)
+    lefts = np.array([candidate.left for candidate in waiting], np.int64)
+    new = np.array([clock is None for clock in known], np.bool_)
+    counts[new] = _evenly(np.minimum(lefts[new], _FIRST_ROWS).tolist(), most)
+    old = ~new
+    reached = np.array([clock[0] for clock in known if clock is not None], np.float64)
+    periods = np.array([clock[1] for clock in known if clock is not None], np.float64)
+    counts[old] = _to_one_value(reached, periods, lefts[old], most - int(counts.sum()))
+    behind = np.zeros(len(waiting), np.float64)
+    behind[new], behind[old] = -np.inf, reached
+    order = np.argsort(behind, kind="stable")  # what is left, as many rows may be at one value: to those behind
+    counts[order] += np.array(_in_turn((lefts - counts)[order].tolist(), most - int(counts.sum())), np.int64)
+    return counts.tolist()
+
+
+def _to_one_value(
+    reached: NDArray[np.float64], periods: NDArray[np.float64], lefts: NDArray[np.int64], most: int
+) -> NDArray[np.int64]:
+    """Return how many rows bring clocks to the same value, the greatest for which there are not too many.
+
+    Example:
+        >>> _to_one_value(np.array([0.0, 50.0, 900.0]), np.array([1.0, 1.0, 1.0]), np.array([500, 500, 500]), 150)
+        array([100,  50,   0])
+    """
+    if not len(reached):
+        return lefts
+
+    def needed(value: float) -> NDArray[np.int64]:
+        return np.clip((value - reached) / periods, 0, lefts).astype(np.int64)
+
+    low, high = float(reached.min()), float((reached + lefts * periods).max())
+    if needed(high).sum() <= most:
+        return needed(high)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if needed(middle).sum() <= most else (low, middle)
+    return needed(low)
 
 
 def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mapping[str, Any]) -> set[tuple[str, str]]:
@@ -82,7 +161,7 @@ def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mappin
 
 def _waiting(rows: Rows, totals: Rows) -> list[Waiting]:
     return [
-        Waiting(label, origin, total)
+        Waiting(label, origin, total - rows.get(label, {}).get(origin, 0))
         for label, origins in sorted(totals.items())
         for origin, total in sorted(origins.items())
         if rows.get(label, {}).get(origin, 0) < total

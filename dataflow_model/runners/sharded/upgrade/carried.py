@@ -13,6 +13,7 @@ import attrs
 
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.stages import owner_of_cut
+from dataflow_model.runners.engine.lanes import taken
 from dataflow_model.runners.engine.order import pass_stages, shard_by_order, stood_in
 from dataflow_model.runners.engine.shard import least_by_instant
 from dataflow_model.runners.engine.sharding import shards_of
@@ -225,5 +226,5 @@ def _waiting_of_share(program: Program, packed: PackedBundle, share: Share) -> P
     rows = [row for row, index in enumerate(shards_of(node, packed.bundle, share.shards)) if index == share.index]
     if not rows:
         return None
-    at = [packed.at[row] for row in rows] if isinstance(packed.at, list) else packed.at
+    at = packed.at if isinstance(packed.at, tuple) else taken(packed.at, rows)
     return PackedBundle(packed.cut, at, packed.bundle.take(rows))
