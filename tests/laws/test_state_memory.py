@@ -13,7 +13,7 @@ import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.runners.engine.core.durable import _CELL_BYTES, DurableMachine
-from dataflow_model.runners.engine.core.packing import key_state
+from dataflow_model.runners.engine.core.unpacking import key_state
 from dataflow_model.runners.engine.key_store import KeyStore
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.settled import SettledKeys
@@ -243,3 +243,15 @@ def test_a_temporary_file_that_cannot_grow_is_an_error_that_names_the_way_out() 
     keys[b"a"] = Entry(bytes(100_000))
     with pytest.raises(dm.errors.SinkError, match=r"beyond `max_state_memory` cannot be used.*\nHint: free space"):
         keys.spill()
+
+
+@pytest.mark.parametrize("most", [None, 1])
+def test_entries_that_are_put_together_count_like_those_that_are_put_by_themselves(most: int | None) -> None:
+    keys: SettledKeys[Entry] = SettledKeys()
+    if most is not None:
+        keys.bound(most)
+    keys[b"a"] = Entry(b"xxx")
+    keys.spill()
+    keys.put({b"a": Entry(b"x"), b"b": Entry(b"yyyy")})
+    assert (keys.bytes, len(keys)) == (5, 2)
+    assert keys.several([b"a", b"c", b"b"]) == {b"a": Entry(b"x"), b"b": Entry(b"yyyy")}

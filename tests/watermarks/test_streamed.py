@@ -13,7 +13,7 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow, Read
 from dataflow_model.plan.sources import DataFrameSource, Source
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
-from dataflow_model.runners.engine.core.packing import key_state
+from dataflow_model.runners.engine.core.unpacking import key_state
 from dataflow_model.runners.sharded.feed.pacing import held_back
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.rows import Kind, load

@@ -14,7 +14,7 @@ from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import Cell, CellsByKey, KeyState, expiry_of
-from dataflow_model.runners.engine.core.packing import key_state
+from dataflow_model.runners.engine.core.unpacking import key_state
 from dataflow_model.runners.engine.emission import Emitter, Firing
 from dataflow_model.runners.engine.feeding import feed_pairs
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME, StoredKey

@@ -27,7 +27,7 @@ _Place: TypeAlias = tuple[bytes, Window | None]
 KeyT = TypeVar("KeyT")
 
 
-@attrs.frozen
+@attrs.define  # not frozen, which would triple the cost of making one
 class StoredKey:
     """What a runner keeps of one key: the state as `freeze` made it, and when it next has to be looked at."""
 

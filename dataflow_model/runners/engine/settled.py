@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from dataflow_model.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Protocol
 
     class _Stored(Protocol):
@@ -96,6 +96,20 @@ class SettledKeys(MutableMapping[bytes, _E]):
             self.bytes += len(entry.state)
             self.held_bytes += _size(encoded, entry)
         self._held[encoded] = entry
+
+    def several(self, keys: Iterable[bytes]) -> dict[bytes, _E]:
+        """Return the entries of those of some keys that have one."""
+        get = self._held.get if self._spilled is None else self.get
+        return {encoded: entry for encoded in keys if (entry := get(encoded)) is not None}
+
+    def put(self, entries: Mapping[bytes, _E]) -> None:
+        """Set several entries."""
+        if self._spilled is not None:
+            self.update(entries)
+            return
+        replaced = [before for encoded in entries if (before := self._held.get(encoded)) is not None]
+        self.bytes += sum(len(entry.state) for entry in entries.values()) - sum(len(entry.state) for entry in replaced)
+        self._held.update(entries)
 
     def __delitem__(self, encoded: bytes) -> None:
         if self.pop(encoded) is None:

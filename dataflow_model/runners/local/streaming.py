@@ -112,8 +112,9 @@ def opened_stream(plan: Plan, options: Options, *, until: str | None = None) -> 
     """Open a stream that the caller steps through in the `with` block, as tests and benchmarks do."""
     lock, stream = open_stream(plan, options, until=until)
     try:
-        stream.roll_forward()
-        yield stream
+        with collecting_rarely():
+            stream.roll_forward()
+            yield stream
     finally:
         stream.close()
         lock.release()

@@ -18,7 +18,7 @@ import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
-from dataflow_model.runners.engine.core.packing import key_state
+from dataflow_model.runners.engine.core.unpacking import key_state
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.testing import strategies
 from dataflow_model.time import EventTime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,3 +111,15 @@ def test_a_column_of_keys_follows_the_keys() -> None:
         assert shown.to_pylist() == keys
     table.release(table.numbers([1, 2, 3]))
     assert table.shown_as_column(table.numbers([4.5])) is None
+
+
+def test_a_key_is_pickled_again_only_if_equal_keys_may_look_different() -> None:
+    table = KeyTable()
+    text, number = (table.number(key) for key in ("a", 0.0))
+    assert table.know_pickled(text, b"text")
+    assert not table.know_pickled(number, b"number")
+    assert table.pickled(text, pickle.dumps) == b"text"
+    assert table.pickled(number, pickle.dumps) == pickle.dumps(0.0)
+    table.release(np.array([text]))
+    assert table.number("b") == text
+    assert table.pickled(text, pickle.dumps) == pickle.dumps("b")

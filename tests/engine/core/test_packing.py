@@ -12,7 +12,7 @@ from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
-from dataflow_model.runners.engine.core.packing import is_packed, key_state
+from dataflow_model.runners.engine.core.unpacking import is_packed, key_state
 from dataflow_model.runners.engine.key_store import StoredKey
 from tests.support import scripting
 from tests.support.core_driving import chunk_of, instants_of

@@ -36,5 +36,7 @@ cdef class CellTable:
     @cython.locals(before=int64_t, after=int64_t)
     cpdef void unlink(self, int64_t slot, int64_t key) noexcept
     cpdef admit_keys(self, int64_t count)
-    @cython.locals(size=int64_t, slot=int64_t, head=int64_t)
-    cpdef grow(self)
+    @cython.locals(size=int64_t)
+    cpdef reserve(self, int64_t count)
+    @cython.locals(slot=int64_t, head=int64_t)
+    cpdef grow(self, int64_t size)

@@ -132,7 +132,7 @@ class CellTable:
             slot = self.free[self.free_count]
         else:
             if self.used == self.capacity:
-                self.grow()
+                self.grow(2 * self.capacity)
             slot = self.used
             self.used += 1
         self.key[slot] = key
@@ -159,6 +159,7 @@ class CellTable:
         self, keys: array[int], starts: array[int], ends: array[int], kinds: array[int], slots: array[int]
     ) -> None:
         """Open a slot for each of several keys and windows that have none, and write it to `slots`."""
+        self.reserve(len(slots))
         for place in range(len(slots)):
             slots[place] = self.open(keys[place], starts[place], ends[place], kinds[place])
 
@@ -249,9 +250,17 @@ class CellTable:
             self.touched = lengthened(self.touched, size)
             self.is_touched = lengthened(self.is_touched, size)
 
-    def grow(self) -> None:
-        """Double the number of slots."""
-        size = self.capacity = 2 * self.capacity
+    def reserve(self, count: int) -> None:
+        """Make room for a number of new slots at once."""
+        size = self.capacity
+        while size < self.used - self.free_count + count:
+            size *= 2
+        if size > self.capacity:
+            self.grow(size)
+
+    def grow(self, size: int) -> None:
+        """Increase the number of slots to a power of two."""
+        self.capacity = size
         self.key = lengthened(self.key, size, _NONE)
         self.start = lengthened(self.start, size)
         self.end = lengthened(self.end, size)

@@ -1,13 +1,12 @@
 """The core with durable state.
 
-The durable form of a key is a `StoredKey`, whose bytes are either packed (`packing`) or, if the object engine or an
+The durable form of a key is a `StoredKey`, whose bytes are either packed (`packed_form`) or, if the object engine or an
 earlier version has written them, a pickled `KeyState`; both engines read both.
 """
 
 from __future__ import annotations
 
 import functools
-import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,9 +14,11 @@ import numpy as np
 from dataflow_model.runners.engine.core.columns import taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.keyed import CoreMachine
-from dataflow_model.runners.engine.core.packing import is_packed, pack, unpack
+from dataflow_model.runners.engine.core.packing import pack
 from dataflow_model.runners.engine.core.program import compile_tree
 from dataflow_model.runners.engine.core.states import TreeColumns, restore
+from dataflow_model.runners.engine.core.unpacking import is_packed, unpack
+from dataflow_model.runners.engine.core.waiting import WaitingKeys
 from dataflow_model.runners.engine.key_store import CLOCK, earliest
 from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.resharding import keys_of_share
@@ -42,63 +43,10 @@ if TYPE_CHECKING:
 __all__ = ["DurableMachine"]
 
 _FEW: Final = 64
-"""Up to this number of entries, a heap is not rebuilt."""
+"""Up to this number of deadlines on a line, outdated ones are not removed."""
 _KEPT: Final = 1 << 17
 _CELL_BYTES: Final = 320
 """The approximate memory of a cell in columns, in addition to the bytes of its key."""
-
-
-class _Waiting:
-    """The deadlines of keys that are not in columns, on each line.
-
-    Entries of keys that were loaded or have changed stay in the heaps until they come to the top, or until most entries
-    are of that kind.
-
-    Args:
-        lines: the number of lines.
-        current: returns the deadlines of a key that is not in columns, by line; nothing for other keys.
-    """
-
-    def __init__(self, lines: int, current: Callable[[bytes], Dues]) -> None:
-        self._heaps: list[list[tuple[int, bytes]]] = [[] for _ in range(lines)]
-        self._current = current
-
-    def add(self, keys: Sequence[bytes], of_all: Callable[[], Iterable[bytes]], count: int) -> None:
-        """Add the deadlines of keys; all keys that are not in columns are `of_all`, at most `count`."""
-        if len(keys) + max(map(len, self._heaps)) > _FEW + 2 * count:
-            keys = list(of_all())
-            self._heaps = [[] for _ in self._heaps]
-        dues = list(map(self._current, keys))
-        for line, heap in enumerate(self._heaps):
-            fresh = [(of[line], encoded) for encoded, of in zip(keys, dues, strict=True)]
-            entries = [(due, encoded) for due, encoded in fresh if due is not None]
-            if len(entries) > len(heap):
-                heap.extend(entries)
-                heapq.heapify(heap)
-            else:
-                for entry in entries:
-                    heapq.heappush(heap, entry)
-
-    def first(self, line: int) -> int | None:
-        """Return the earliest deadline on a line."""
-        heap = self._heaps[line]
-        while heap and not self._is_current(line, *heap[0]):
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
-
-    def take(self, line: int, until: int) -> list[bytes]:
-        """Remove and return the keys that are due on a line at `until` or before."""
-        heap = self._heaps[line]
-        taken: list[bytes] = []
-        while heap and heap[0][0] <= until:
-            due, encoded = heapq.heappop(heap)
-            if self._is_current(line, due, encoded):
-                taken.append(encoded)
-        return taken
-
-    def _is_current(self, line: int, due: int, encoded: bytes) -> bool:
-        dues = self._current(encoded)
-        return bool(dues) and dues[line] == due
 
 
 class _StoredKeys:
@@ -113,17 +61,16 @@ class _StoredKeys:
 
     def __init__(self, lines: int) -> None:
         self.entries: SettledKeys[StoredKey] = SettledKeys()
-        self._loaded: set[bytes] = set()
+        self._loaded: dict[bytes, Dues] = {}
+        """The keys that are in columns, with the deadlines of their stored form."""
         self._lines = lines
-        self._waiting = _Waiting(lines + 1, self._dues)
+        self._waiting = WaitingKeys(lines + 1, self._waiting_dues)
 
-    def load(self, encoded: bytes) -> StoredKey | None:
-        """Return the stored form of a key that is loaded into columns; `None` if it is loaded already, or is new."""
-        entry = None if encoded in self._loaded else self.entries.get(encoded)
-        if entry is None:
-            return None
-        self._loaded.add(encoded)
-        return entry
+    def load(self, keys: Iterable[bytes]) -> dict[bytes, StoredKey]:
+        """Return the stored form of keys to load into columns, without those that are loaded already, or are new."""
+        entries = self.entries.several([encoded for encoded in keys if encoded not in self._loaded])
+        self._note_loaded(entries)
+        return entries
 
     def due(self, untils: Iterable[int]) -> list[bytes]:
         """Return the keys outside the columns with a deadline up to the clock of a line; the caller loads them."""
@@ -131,29 +78,21 @@ class _StoredKeys:
 
     def store(self, changes: Mapping[bytes, StoredKey | None]) -> None:
         """Store changed keys that are in columns, with `None` for those that were removed."""
-        for encoded, entry in changes.items():
-            if entry is None:
-                self.entries.pop(encoded)
-                self._loaded.discard(encoded)
-            else:
-                self.entries[encoded] = entry
-                self._loaded.add(encoded)
+        fresh = self._put(changes)
+        for encoded in changes.keys() - fresh.keys():
+            self._loaded.pop(encoded, None)
+        self._note_loaded(fresh)
 
     def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
         """Store keys that another process has changed; no key may be in columns."""
-        for encoded, entry in changes.items():
-            if entry is None:
-                self.entries.pop(encoded)
-            else:
-                self.entries[encoded] = entry
-        self._wait([encoded for encoded, entry in changes.items() if entry is not None])
+        fresh = self._put(changes)
+        self._wait((_dues_of(entry), encoded) for encoded, entry in fresh.items())
         self.entries.spill()
 
     def unload(self) -> None:
         """Record that all keys have been removed from the columns."""
-        keys = list(self._loaded)
-        self._loaded.clear()
-        self._wait(keys)
+        loaded, self._loaded = self._loaded, {}
+        self._wait((dues, encoded) for encoded, dues in loaded.items())
 
     def hold(self) -> int | None:
         """Return the earliest event time of pending output of the keys outside the columns."""
@@ -163,12 +102,37 @@ class _StoredKeys:
         """Return the next deadline of the keys outside the columns, for each line."""
         return tuple(map(self._waiting.first, range(self._lines)))
 
-    def _wait(self, keys: Sequence[bytes]) -> None:
-        self._waiting.add(keys, lambda: self.entries.keys() - self._loaded, len(self.entries))
+    def _note_loaded(self, entries: Mapping[bytes, StoredKey]) -> None:
+        """Record that keys are in columns, with the same tuple for equal deadlines, since there are many keys."""
+        unique: dict[Dues, Dues] = {}
+        for encoded, entry in entries.items():
+            dues = _dues_of(entry)
+            self._loaded[encoded] = unique.setdefault(dues, dues)
 
-    def _dues(self, encoded: bytes) -> Dues:
+    def _put(self, changes: Mapping[bytes, StoredKey | None]) -> dict[bytes, StoredKey]:
+        """Put changes into the entries; return those without the removed keys."""
+        fresh = {encoded: entry for encoded, entry in changes.items() if entry is not None}
+        for encoded in changes.keys() - fresh.keys():
+            self.entries.pop(encoded)
+        self.entries.put(fresh)
+        return fresh
+
+    def _wait(self, keys: Iterable[tuple[Dues, bytes]]) -> None:
+        """Add the deadlines of keys outside the columns, and remove outdated ones if most of them are."""
+        self._waiting.add(keys)
+        if self._waiting.size() > _FEW + 2 * len(self.entries):
+            self._waiting.clear()
+            self._waiting.add((dues, encoded) for encoded in self.entries if (dues := self._waiting_dues(encoded)))
+
+    def _waiting_dues(self, encoded: bytes) -> Dues:
+        """Return the deadlines of a key outside the columns; nothing for other keys."""
         entry = None if encoded in self._loaded else self.entries.peek(encoded)
-        return () if entry is None else (*entry.dues, entry.hold)
+        return () if entry is None else _dues_of(entry)
+
+
+def _dues_of(entry: StoredKey) -> Dues:
+    """Return the deadline of a key on each line, followed by its hold of the watermark."""
+    return *entry.dues, entry.hold
 
 
 class _DurableGrouping(CoreGrouping):
@@ -199,14 +163,11 @@ class _DurableGrouping(CoreGrouping):
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Load keys that are stored but not in columns."""
-        packed: list[tuple[bytes, bytes]] = []
+        packed: dict[bytes | None, bytes] = {}
         states: dict[int, KeyState] = {}
-        for encoded in keys:
-            entry = self._stored.load(encoded)
-            if entry is None:
-                continue
+        for encoded, entry in self._stored.load(keys).items():
             if is_packed(entry.state):
-                packed.append((encoded, entry.state))
+                packed[encoded] = entry.state
                 continue
             state = self._thaw(entry.state)
             number = self.keys.find(encoded)
@@ -231,8 +192,9 @@ class _DurableGrouping(CoreGrouping):
         """
         self.recycle()
         encoded = {number: key for key in self._touched if (number := self.keys.find(key)) is not None}
-        changes: dict[bytes, StoredKey | None] = {key: None for key in self._touched if key in self._stored.entries}
-        changes |= pack(self, encoded, freeze)
+        packed = pack(self, encoded, freeze)
+        gone = [key for key in self._touched if key not in packed and key in self._stored.entries]
+        changes: dict[bytes, StoredKey | None] = {**dict.fromkeys(gone), **packed}
         self._touched.clear()
         return changes
 

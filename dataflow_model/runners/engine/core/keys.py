@@ -17,7 +17,7 @@ from dataflow_model.values import encode_key
 from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -62,6 +62,8 @@ class KeyTable:
         self._plain: dict[type, dict[Any, int]] = {kind: {} for kind in _PLAIN}
         self._looked_up_as: dict[int, Any] = {}
         """By number, the key in the table of integers or in that of its plain type."""
+        self._pickled: dict[int, bytes] = {}
+        """By number, keys that have been pickled and that equal keys represent in the same way."""
         self._free: list[int] = []
         self._ranks: NDArray[np.int64] | None = None
         self._column: pa.Array | None = None
@@ -145,6 +147,22 @@ class KeyTable:
         self._column = None
         self.varied = self.varied or not _looks_one_way(key)
 
+    def pickled(self, number: int, freeze: Callable[[Any], bytes]) -> bytes:
+        """Return a key as `freeze` pickles it."""
+        pickled = self._pickled.get(number)
+        if pickled is None:
+            pickled = freeze(self.shown[number])
+            if type(self.shown[number]) in _ONE_WAY:
+                self._pickled[number] = pickled
+        return pickled
+
+    def know_pickled(self, number: int, pickled: bytes) -> bool:
+        """Record what `pickled` will return for a key, unless equal keys may be pickled in different ways."""
+        if type(self.shown[number]) not in _ONE_WAY:
+            return False
+        self._pickled[number] = pickled
+        return True
+
     def shown_by_pane(
         self,
         log: OperationLog,
@@ -194,6 +212,7 @@ class KeyTable:
                     self._integers.remove(key)
                 elif key is not None:
                     self._plain[type(key)].pop(key)
+                self._pickled.pop(number, None)
                 self._free.append(number)
                 self.shown[number], self.encoded[number] = None, b""
 

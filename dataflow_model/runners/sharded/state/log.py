@@ -108,11 +108,10 @@ class Contents:
         """Note the entries of a record, which are newer than those of all records noted before."""
         identity = record.identity
         self.places[identity] = list(entries)
+        self.newest.update(dict.fromkeys(entries, identity))
         for place, entry in entries.items():
             if entry is None:
-                self.newest.pop(place, None)
-            else:
-                self.newest[place] = identity
+                del self.newest[place]
 
     def keep_only(self, records: Sequence[Record]) -> None:
         """Forget all records but these, since the number of one that is gone may be given to a new one."""

@@ -7,6 +7,7 @@ whose last attempt did not become durable loads the whole log.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -97,7 +98,7 @@ class ShardState:
                 settled = engine.settle(dump)
             except Exception as error:
                 raise unpicklable_state(name, error) from error
-            entries.update({(name, encoded): entry for encoded, entry in settled.items()})
+            entries.update(zip(zip(itertools.repeat(name), settled, strict=False), settled.values(), strict=True))
             self.meta.reports[name] = engine.output_watermarks().low
             self.meta.counters[name] = engine.counters
         known = self.shard.watermarks.items()

@@ -1,0 +1,122 @@
+"""The deadlines of stored keys that are not in columns."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dataflow_model.runners.engine.queues import Dues
+
+__all__ = ["WaitingKeys"]
+
+
+class WaitingKeys:
+    """The keys that wait for each deadline, on each line.
+
+    Many keys wait for the same deadline, such as the end of a window, so each deadline is in a heap once, with the set
+    of its keys. Keys that were loaded or have changed stay in these sets until their deadline is the next one, and
+    adding them again changes nothing.
+
+    Args:
+        lines: the number of lines.
+        current: returns the deadlines of a key that is not in columns, by line; nothing for other keys.
+
+    Example:
+        >>> dues = {b"a": (7, None), b"b": (5, 3)}
+        >>> waiting = WaitingKeys(2, dues.__getitem__)
+        >>> waiting.add((due, key) for key, due in dues.items())
+        >>> waiting.first(0), waiting.first(1), waiting.take(0, until=7), waiting.first(0)
+        (5, 3, [b'b', b'a'], None)
+    """
+
+    def __init__(self, lines: int, current: Callable[[bytes], Dues]) -> None:
+        self._lines = [_Line() for _ in range(lines)]
+        self._current = current
+
+    def size(self) -> int:
+        """Return the largest number of entries on a line, including outdated ones."""
+        return max(line.size for line in self._lines)
+
+    def clear(self) -> None:
+        """Remove all keys."""
+        self._lines = [_Line() for _ in self._lines]
+
+    def add(self, keys: Iterable[tuple[Dues, bytes]]) -> None:
+        """Add keys with their deadlines."""
+        keys_by_dues: defaultdict[Dues, list[bytes]] = defaultdict(list)
+        for dues, encoded in keys:
+            keys_by_dues[dues].append(encoded)
+        for dues, encoded_keys in keys_by_dues.items():
+            for line, due in zip(self._lines, dues, strict=True):
+                if due is not None:
+                    line.add(due, encoded_keys)
+
+    def first(self, line: int) -> int | None:
+        """Return the earliest deadline on a line."""
+        of_line = self._lines[line]
+        while of_line.heap:
+            due, encoded = of_line.pop()
+            if self._is_current(line, due, encoded):
+                of_line.add(due, [encoded])
+                return due
+        return None
+
+    def take(self, line: int, until: int) -> list[bytes]:
+        """Remove and return the keys that are due on a line at `until` or before."""
+        of_line = self._lines[line]
+        taken: list[tuple[int, bytes]] = []
+        while of_line.heap and of_line.heap[0] <= until:
+            due, encoded = of_line.pop()
+            if self._is_current(line, due, encoded):
+                taken.append((due, encoded))
+        return [encoded for _, encoded in sorted(taken)]
+
+    def _is_current(self, line: int, due: int, encoded: bytes) -> bool:
+        dues = self._current(encoded)
+        return bool(dues) and dues[line] == due
+
+
+class _Line:
+    """The deadlines on one line.
+
+    Attributes:
+        heap: the deadlines.
+        keys: the keys of each deadline; a key by itself takes less memory than a set of one.
+        size: the number of keys of all deadlines.
+    """
+
+    def __init__(self) -> None:
+        self.heap: list[int] = []
+        self.keys: dict[int, bytes | set[bytes]] = {}
+        self.size = 0
+
+    def add(self, due: int, added: list[bytes]) -> None:
+        """Add keys with a deadline, unless they are there."""
+        keys = self.keys.get(due)
+        if keys is None:
+            heapq.heappush(self.heap, due)
+            if len(added) == 1:
+                self.keys[due] = added[0]
+                self.size += 1
+                return
+            keys = self.keys[due] = set()
+        elif isinstance(keys, bytes):
+            keys = self.keys[due] = {keys}
+        before = len(keys)
+        keys.update(added)
+        self.size += len(keys) - before
+
+    def pop(self) -> tuple[int, bytes]:
+        """Remove a key with the earliest deadline; return both."""
+        due = self.heap[0]
+        keys = self.keys[due]
+        encoded = keys if isinstance(keys, bytes) else keys.pop()
+        if isinstance(keys, bytes) or not keys:
+            heapq.heappop(self.heap)
+            del self.keys[due]
+        self.size -= 1
+        return due, encoded

@@ -1,0 +1,54 @@
+"""The deadlines of stored keys, against a plain dictionary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow_model.runners.engine.core.waiting import WaitingKeys
+
+if TYPE_CHECKING:
+    from dataflow_model.runners.engine.queues import Dues
+
+LINES = 2
+KEYS = [b"a", b"b", b"c"]
+DUES = st.tuples(*[st.none() | st.integers(0, 3)] * LINES)
+STEPS = st.lists(
+    st.tuples(st.just("wait"), st.dictionaries(st.sampled_from(KEYS), DUES))
+    | st.tuples(st.just("load"), st.sets(st.sampled_from(KEYS)))
+    | st.tuples(st.just("take"), st.tuples(st.integers(0, LINES - 1), st.integers(0, 3)))
+)
+
+
+@given(STEPS)
+def test_keys_wait_for_the_deadlines_that_they_had_when_they_left_the_columns(
+    steps: list[tuple[str, object]],
+) -> None:
+    current: dict[bytes, Dues] = {}
+    waiting = WaitingKeys(LINES, lambda encoded: current.get(encoded, ()))
+    for step in steps:
+        match step:
+            case "wait", dict() as keys:
+                current |= keys
+                waiting.add((dues, encoded) for encoded, dues in keys.items())
+            case "load", set() as loaded:
+                for encoded in loaded:
+                    current.pop(encoded, None)
+            case "take", (int() as line, int() as until):
+                taken = waiting.take(line, until)
+                due_keys = [(due, encoded) for encoded, dues in current.items() if (due := dues[line]) is not None]
+                assert taken == [encoded for due, encoded in sorted(due_keys) if due <= until]
+                for encoded in taken:
+                    del current[encoded]
+        for line in range(LINES):
+            known_dues = [due for dues in current.values() if (due := dues[line]) is not None]
+            assert waiting.first(line) == min(known_dues, default=None)
+
+
+def test_keys_that_leave_the_columns_again_and_again_take_no_further_memory() -> None:
+    waiting = WaitingKeys(1, lambda _: (7,))
+    for _ in range(10):
+        waiting.add(((7,), encoded) for encoded in KEYS)
+    assert waiting.size() == len(KEYS)
