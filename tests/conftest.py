@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.support.faults.telling"]
+pytest_plugins = ["tests.support.faults.telling", "tests.support.older_spark"]
 
 # The machine's zone must not show anywhere. Set before the JVM and the Python workers inherit it.
 os.environ["TZ"] = "UTC"

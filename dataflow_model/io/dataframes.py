@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Unpack
 
 from dataflow_model.errors import InvalidArgument, InvalidType
@@ -16,6 +17,9 @@ from dataflow_model.transforms.pcollection import PCollection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
 
@@ -60,9 +64,7 @@ class ReadDataFrame(ReadRows[PCollection]):
                 f"ReadDataFrame takes a Spark DataFrame, got {type(df).__name__}",
                 hint="create one with spark.createDataFrame(…)",
             )
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        schema = to_arrow_schema(df.schema, timezone="UTC")
+        schema = _arrow_schema(df)
         for option, name in (("event_time", event_time), ("processing_time", processing_time)):
             if isinstance(name, str):
                 check_time_column(schema, name, option)
@@ -100,3 +102,12 @@ class ReadDataFrame(ReadRows[PCollection]):
             id_columns=ids or ((origin, sequence) if origin is not None and sequence is not None else ()),
         )
         super().__init__(source, element_type=row_type(schema))
+
+
+def _arrow_schema(df: DataFrame) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # Before PySpark 4.2, the timestamps of the Arrow schema were always in UTC, and the parameter did not exist.
+    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    schema: pa.Schema = to_arrow_schema(df.schema, **zone)
+    return schema

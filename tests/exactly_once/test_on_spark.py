@@ -72,9 +72,10 @@ def test_a_table_is_changed_once_by_a_commit_that_comes_again(
     def runner() -> dm.SparkRunner:
         return streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=30)  # three micro-batches
 
+    crashing = runner()
     with CrashPoint(point, micro_batch=1) as crash:
         with contextlib.suppress(Exception):
-            run(runner(), lambda p: build(p, str(tmp_path)), None)
+            run(crashing, lambda p: build(p, str(tmp_path)), None)
         assert crash.has_struck
         result = run(runner(), lambda p: build(p, str(tmp_path)), None)
     assert left(tmp_path, result.collected("kept")) == expected

@@ -1,8 +1,11 @@
-"""Where helpers of tests live, so that no test module imports another; and which process a Spark test runs in."""
+"""Where helpers of tests live; which process a Spark test runs in; what is skipped on an older PySpark."""
 
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,3 +51,41 @@ def test_a_test_with_the_spark_mark_runs_in_the_process_of_the_session(request: 
     group = request.node.get_closest_marker("xdist_group")  # this test has the mark and does not take the fixture
     assert group is not None
     assert group.args == ("spark",)
+
+
+STREAMS = """
+import pyspark, pytest
+import dataflow_model as dm
+from dataflow_model.errors import UnsupportedOnRunner
+
+pyspark.__version__ = "4.1.4"
+
+@pytest.fixture
+def runner():
+    return dm.SparkRunner(None, mode="streaming", checkpoint="checkpoint")
+
+def test_streams():
+    dm.SparkRunner(None, mode="streaming", checkpoint="checkpoint")
+
+def test_streams_by_a_fixture(runner):
+    pass
+
+def test_is_rejected_for_another_reason():
+    raise UnsupportedOnRunner("a batch run on Spark needs PySpark 4.2 or newer, got 4.1.4")
+
+def test_runs_as_a_batch():
+    dm.SparkRunner(None)
+"""
+
+
+def test_only_a_test_that_needs_a_stream_is_skipped_where_pyspark_cannot_stream(
+    repository: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "test_streams.py").write_text(STREAMS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.support.older_spark", "-p", "no:cacheprovider", "-rA", "-q"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(repository)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 failed, 1 passed, 2 skipped" in done.stdout, done.stdout
+    assert "a streaming run on Spark needs PySpark 4.2 or newer, got 4.1.4" in done.stdout
+    assert "FAILED test_streams.py::test_is_rejected_for_another_reason" in done.stdout
