@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
 
 import attrs
 
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CombineFn", "GroupFn", "KernelForm"]
+__all__ = ["CombineFn", "GroupFn", "KernelForm", "check_combine_fn"]
+
+_STEPS: Final = {
+    "create_accumulator": "create_accumulator(self)",
+    "add_input": "add_input(self, accumulator, element)",
+    "merge_accumulators": "merge_accumulators(self, accumulators)",
+    "extract_output": "extract_output(self, accumulator)",
+}
 
 
 @attrs.frozen
@@ -86,6 +94,30 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         """Return how the combiner is computed from kernels; `None` if only its methods can compute it."""
         kernel = vars(type(self)).get("kernel")  # a subclass may compute something else
         return None if kernel is None else KernelForm((kernel,))
+
+
+def check_combine_fn(combiner: CombineFn[Any, Any, Any]) -> None:
+    """Check that a combiner defines the four methods without which nothing can be combined.
+
+    Raises:
+        InvalidArgument: if it leaves one of them to the base class.
+
+    Example:
+        >>> class Longest(CombineFn):
+        ...     def add_input(self, accumulator, element):
+        ...         return max(accumulator, element, key=len)
+        >>> check_combine_fn(Longest())
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: Longest must define `create_accumulator(self)`
+        Hint: a CombineFn has four methods: create_accumulator, add_input, merge_accumulators and extract_output
+    """
+    for name, signature in _STEPS.items():
+        if getattr(getattr(combiner, name), "__func__", None) is getattr(CombineFn, name):
+            raise InvalidArgument(
+                f"{type(combiner).__name__} must define `{signature}`",
+                hint=f"a CombineFn has four methods: {', '.join(list(_STEPS)[:-1])} and {list(_STEPS)[-1]}",
+            )
 
 
 class GroupFn(CombineFn[Any, list[Any], list[Any]]):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.combine import CombineFn, check_combine_fn
 from dataflow_model.plan.state_handles import BagState, CombiningState, MapState, SetState, ValueState
 from dataflow_model.triggers import TimeDomain
 
@@ -142,6 +142,7 @@ def _as_combiner(combine: Any) -> CombineFn[Any, Any, Any]:
     combiner = combine() if isinstance(combine, type) and issubclass(combine, CombineFn) else combine
     if not isinstance(combiner, CombineFn):
         raise InvalidType(f"`combine` must be a CombineFn, got {combine!r}", hint="pass dm.Sum(), for example")
+    check_combine_fn(combiner)
     return combiner
 
 

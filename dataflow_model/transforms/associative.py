@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.combine import CombineFn, check_combine_fn
 from dataflow_model.transforms.code_names import CallsUser
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.side_inputs import AsView
@@ -181,6 +181,7 @@ def _as_combine_fn(candidate: Any, label: str) -> CombineFn[Any, Any, Any]:
     from dataflow_model.transforms.combiners import Max, Min, Sum
 
     if isinstance(candidate, CombineFn):
+        check_combine_fn(candidate)
         return candidate
     if isinstance(candidate, type) and issubclass(candidate, CombineFn):
         try:
@@ -191,6 +192,7 @@ def _as_combine_fn(candidate: Any, label: str) -> CombineFn[Any, Any, Any]:
                 hint=f"pass an instance: {candidate.__name__}(…)",
             ) from error
         instance: CombineFn[Any, Any, Any] = candidate()
+        check_combine_fn(instance)
         return instance
     # The builtins have kernels, and give something for nothing.
     for function, combiner in ((sum, Sum), (min, Min), (max, Max)):

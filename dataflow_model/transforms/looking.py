@@ -14,7 +14,7 @@ from dataflow_model.plan.sampling import SAMPLE, sample_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
+    from rich.console import Group
 
     from dataflow_model.plan.runner import Runner
     from dataflow_model.plan.sinks import Record
@@ -39,15 +39,17 @@ def sample(collection: PCollection, runner: Runner, n: int, rows: int) -> list[R
     return records[:n]
 
 
-def table_of(records: Sequence[Record], title: str) -> Table:
-    """Return records as a table for the terminal; see `table_of_records`."""
+def table_of(records: Sequence[Record], title: str) -> Group:
+    """Return records as a table for the terminal, with a title that may be wider; see `table_of_records`."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     headings, rows = table_of_records(records)
-    table = Table(title=Text(title, style="italic"), title_justify="left", caption=None if records else "no elements")
+    table = Table()
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell_text(cell)) for cell in row))
-    return table
+    note = [] if records else [Text("no elements", style="italic")]
+    return Group(Text(title, style="italic"), table, *note)

@@ -205,11 +205,6 @@ def test_a_data_trigger_that_does_not_answer_with_a_pair_is_refused() -> None:
     assert "transform: 'lists'" in message
 
 
-def test_a_method_that_a_subclass_lacks_is_named() -> None:
-    message = message_of(lambda c: c | "sum" >> dm.CombinePerKey(dm.CombineFn()))
-    assert message.startswith("NotImplementedError: CombineFn must define `create_accumulator(self)`")
-
-
 def test_an_exception_whose_text_cannot_be_made_is_still_reported() -> None:
     class Mute(Exception):
         def __str__(self) -> str:

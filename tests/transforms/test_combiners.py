@@ -108,6 +108,41 @@ def test_classes_and_builtins_stand_for_combiners() -> None:
     assert dm.CombineGlobally(min).fn == dm.Min()
 
 
+class Unfinished(dm.CombineFn[int, int, int]):
+    """Defines two of the four methods."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        return sum(accumulators)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: dm.CombinePerKey(Unfinished()),
+        lambda: dm.CombineGlobally(Unfinished),
+        lambda: dm.CombinePerKey(Unfinished(), 5),
+        lambda: dm.CombineValues(Unfinished()),
+        lambda: dm.GroupBy("carrier").aggregate_field("delay", Unfinished(), "total"),
+        lambda: dm.Together(total=Unfinished()),
+        lambda: dm.CombiningStateSpec(Unfinished()),
+    ],
+)
+def test_a_combiner_without_one_of_the_four_methods_is_rejected_when_it_is_applied(use: Any) -> None:
+    message = r"^Unfinished must define `add_input\(self, accumulator, element\)`\nHint: a CombineFn has four methods: "
+    with pytest.raises(dm.InvalidArgument, match=message):
+        use()
+
+
+def test_a_combiner_may_set_its_methods_on_the_object() -> None:
+    combiner: Any = Unfinished()
+    combiner.add_input = lambda accumulator, element: accumulator + element
+    combiner.extract_output = lambda accumulator: accumulator
+    assert run_on([3, 9], dm.CombineGlobally(combiner)) == [12]
+
+
 # Further arguments --------------------------------------------------------------------------------------------------
 
 

@@ -105,6 +105,11 @@ def test_show_prints_windows_panes_and_retractions(
         assert words in printed
 
 
+def test_the_title_of_a_narrow_table_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    (dm.Pipeline() | "all of the flights" >> dm.Create([1, 2])).show()
+    assert capsys.readouterr().out.splitlines()[0] == "PCollection('all of the flights', element_type=int)"
+
+
 def test_show_says_so_where_there_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     (dm.Pipeline() | dm.Create([1, 3]) | dm.Filter(lambda number: number % 2 == 0)).show()
     assert "no elements" in capsys.readouterr().out

@@ -59,7 +59,7 @@ def test_a_label_is_refused_the_second_time_in_its_scope() -> None:
         _ = numbers | dm.Map(int) | dm.Map(int)
 
 
-class Widest(dm.Combiner[int, int, int]):
+class Widest(dm.Max):
     """A combiner of the user's own."""
 
 

@@ -31,7 +31,17 @@ class Box(Generic[T]):
 
 
 class Span(dm.CombineFn[float, list[float], str]):
-    pass
+    def create_accumulator(self) -> list[float]:
+        return []
+
+    def add_input(self, accumulator: list[float], element: float) -> list[float]:
+        return [*accumulator, element]
+
+    def merge_accumulators(self, accumulators: Iterable[list[float]]) -> list[float]:
+        return [element for accumulator in accumulators for element in accumulator]
+
+    def extract_output(self, accumulator: list[float]) -> str:
+        return f"{min(accumulator)} to {max(accumulator)}"
 
 
 def created(values: list[Any]) -> Any:
