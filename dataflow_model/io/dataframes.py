@@ -108,6 +108,6 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     # Before PySpark 4.2, the timestamps of the Arrow schema were always in UTC, and the parameter did not exist.
-    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     schema: pa.Schema = to_arrow_schema(df.schema, **zone)
     return schema
