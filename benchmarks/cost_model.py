@@ -198,8 +198,9 @@ def costs_table(models: Sequence[Model]) -> Iterator[str]:
     yield "| for each | processor time, µs | elapsed time, µs |"
     yield "|---|---:|---:|"
     for name in models[0].costs:
-        costs = (f"{model.costs[name] * 1e6:,.2f} ± {model.errors[name] * 1e6:,.2f}" for model in models)
-        yield f"| {name} | {' | '.join(costs)} |"
+        costs = [(model.costs[name] * 1e6, model.errors[name] * 1e6) for model in models]
+        digits = 0 if min(cost for cost, _ in costs) > 100 else 2
+        yield f"| {name} | {' | '.join(f'{cost:,.{digits}f} ± {error:,.{digits}f}' for cost, error in costs)} |"
     yield f"| *R²* | {' | '.join(f'{model.r_squared:.3f}' for model in models)} |"
     yield f"| *largest relative residual* | {' | '.join(f'{model.worst:.0%}' for model in models)} |"
 
