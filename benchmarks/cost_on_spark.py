@@ -62,7 +62,7 @@ def _measured(spark: SparkSession, shards: int) -> Parts:
         write_files(folder, shards, 0)
         run: Any = pipeline.run()
         try:
-            parts = []
+            parts: list[Any] = []
             for number in range(1, 1 + _WARM + _MICRO_BATCHES):
                 done = _next_progress(run.query, -1 if not parts else parts[-1].batchId)
                 parts.append(done)
