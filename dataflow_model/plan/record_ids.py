@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.nodes import Node, SideInput
+    from dataflow_model.plan.nodes import Node, Ref, SideInput
 
-__all__ = ["RECORD_ID", "check_record_ids"]
+__all__ = ["RECORD_ID", "check_record_ids", "has_record_ids"]
 
 RECORD_ID: Final = "record_id"
 """The parameter by which a function requests its element's record id."""
@@ -42,6 +42,29 @@ def check_record_ids(plan: Plan) -> None:
             _check(plan, node)
 
 
+def has_record_ids(plan: Plan, ref: Ref) -> bool:
+    """Return whether the elements of a collection have record ids, which need not be unique.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> pairs = p | dm.Create([("a", 1)])
+        >>> sums = pairs | dm.Sum.per_key()
+        >>> has_record_ids(p.plan(), pairs.ref), has_record_ids(p.plan(), sums.ref)
+        (True, False)
+    """
+    changing = dynamic_sides(plan)
+    refs = [ref]
+    while refs:
+        before = plan[refs.pop().label]
+        if _is_keyed(before) or _ends(before, changing):
+            return False
+        if isinstance(before, Read) and not before.source.names_records:
+            return False
+        refs.extend(before.inputs[:1] if isinstance(before, ParDo) else before.inputs)
+    return True
+
+
 def _check(plan: Plan, node: ParDo) -> None:
     changing = dynamic_sides(plan)
     if _ends(node, changing):
@@ -53,7 +76,7 @@ def _check(plan: Plan, node: ParDo) -> None:
         if isinstance(before, Read):
             reads[before.label] += 1
             _check_source(node, before)
-        elif isinstance(before, GroupByKeyAndWindow | Reshuffle | Deduplicate) or _ends(before, changing):
+        elif _is_keyed(before) or _ends(before, changing):
             raise _no_ids(node, before.label)
         else:
             refs.extend(before.inputs[:1] if isinstance(before, ParDo) else before.inputs)
@@ -80,6 +103,10 @@ def _no_ids(node: ParDo, behind: str) -> PlanError:
         f"{node.label!r} asks for {RECORD_ID!r}, but runs after {behind!r}, where elements have no record id",
         hint=f"put it between the source and {behind!r}, or use an id of your own: dm.Deduplicate(id_fn, …)",
     )
+
+
+def _is_keyed(node: Node) -> bool:
+    return isinstance(node, GroupByKeyAndWindow | Reshuffle | Deduplicate)
 
 
 def _ends(node: Node, changing: Collection[SideInput]) -> bool:

@@ -24,10 +24,6 @@ _DISTINCT: Final = (
     "use … | dm.Distinct() for equal elements, dm.Deduplicate(id_fn, horizon='1 hour') for records with an id"
 )
 _SPLITTABLE: Final = "there are no splittable DoFns; a source reads in ranges: see dm.Read"
-_FANOUT: Final = (
-    "leave it out where explain() shows the grouping as lifted, since values are combined before the shuffle there; "
-    "elsewhere combine by (key, part) in discarding mode first, and then by key"
-)
 
 SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "dataflow_model": {
@@ -120,8 +116,6 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "writeStream": "use … | dm.io.WriteParquet(folder), and run it with dm.SparkRunner(spark, mode='streaming', …)",
     },
     "PTransform": {
-        "with_hot_key_fanout": _FANOUT,
-        "with_fanout": _FANOUT,
         "with_input_types": "annotate the first parameter of the function; .with_output_types(T) is there",
         "with_resource_hints": "leave it out: the cluster's resources are those of the Spark session",
         "without_defaults": "leave it out: a window without elements has no pane",

@@ -11,6 +11,7 @@ from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.hot_keys import checked_fanout, combine_in_parts
 from dataflow_model.transforms.pairs import Values
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
@@ -18,7 +19,7 @@ from dataflow_model.transforms.side_inputs import AsSingleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Concatenate
+    from typing import Concatenate, Self
 
     from dataflow_model.plan.combine import CombineFn
 
@@ -88,6 +89,8 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
 
     input_kind = "collection"
 
+    _fanout: int | Callable[[Any], int] | None = None
+
     @overload
     def __init__(
         self,
@@ -123,10 +126,52 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
         """Return the name with the function or the combiner's class, unless the name says it already."""
         return _label_by_code(self._name, self.fn, type(self))
 
+    def with_hot_key_fanout(self, fanout: int | Callable[[Any], int]) -> Self:
+        """Return the transform that combines the values of a key in several parts first, and then the parts.
+
+        Without it, all values of a key and window are combined in one shard, which holds a job up where one key has
+        most of the values. The final answers are the same: the last pane of each key and window or, in discarding
+        mode, all its panes together. Early and late panes may be others. A trigger of your own is asked in each part:
+        it sees the elements of that part, and `peek_value()` returns an accumulator.
+
+        It costs a second shuffle, so leave it out where no key is hot, and where `explain()` shows the grouping as
+        *lifted*: values are combined before the shuffle there.
+
+        An element keeps its part in each run. The part depends on the element's position in its source or, behind
+        another grouping, on its value and event time; elements that agree in both are in the same part there. While
+        retractions arrive, `fanout` must not change from one run of a stream to the next.
+
+        Args:
+            fanout: the number of parts, or a function from a key to that; a key with 1 or less is not split.
+
+        Raises:
+            InvalidType: for something else.
+            InvalidArgument: for a number below 1, or, when it is applied, for a trigger that may finish before its
+                window expires.
+
+        Source: Beam's `with_hot_key_fanout`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> with dm.Pipeline() as p:
+            ...     delays = p | dm.Create([("UA", 4), ("UA", 3), ("UA", 8)])
+            ...     _ = delays | dm.Mean.per_key().with_hot_key_fanout(2) | dm.io.Collect()
+            >>> [record.value for record in p.result.collected("Collect")]
+            [('UA', 5.0)]
+            >>> [node.label for node in p.plan().nodes if "/" in node.label]
+            ['Mean.PerKey/Split', 'Mean.PerKey/Parts', 'Mean.PerKey/Join', 'Mean.PerKey/Total']
+        """
+        return self._but(_fanout=checked_fanout(fanout))
+
     def expand(self, pcoll: PCollection[tuple[KeyT, InputT]], /) -> PCollection[tuple[KeyT, OutputT]]:
         """Add the node."""
         _, value = typehints.pair_types(pcoll.element_type)
-        return _group(pcoll, self.fn, typehints.combined_type(self.fn, value))
+        output = typehints.combined_type(self.fn, value)
+        if self._fanout is None:
+            return _group(pcoll, self.fn, output)
+        _check_input(pcoll, self.fn)
+        combined: PCollection[tuple[KeyT, OutputT]] = combine_in_parts(pcoll, self.fn, self._fanout, output)
+        return combined
 
 
 class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Generic[InputT, OutputT]):
@@ -155,6 +200,7 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
     input_kind = "collection"
 
     _as_view = False
+    _fanout: int | None = None
 
     @overload
     def __init__(
@@ -212,10 +258,37 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
         view: PTransform[PCollection[InputT], AsSingleton[OutputT]] = viewed
         return view
 
+    def with_fanout(self, fanout: int) -> Self:
+        """Return the transform that combines the elements in several parts first, and then the parts.
+
+        `CombinePerKey.with_hot_key_fanout` describes what that does, and when it helps.
+
+        Args:
+            fanout: the number of parts.
+
+        Raises:
+            InvalidType: for something else.
+            InvalidArgument: for a number below 1, or, when it is applied, for a trigger that may finish before its
+                window expires.
+
+        Source: Beam's `with_fanout`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> with dm.Pipeline() as p:
+            ...     _ = p | dm.Create([3, 1, 2]) | dm.CombineGlobally(max).with_fanout(2) | dm.io.Collect()
+            >>> [record.value for record in p.result.collected("Collect")]
+            [3]
+        """
+        return self._but(_fanout=checked_fanout(fanout, may_be_function=False))
+
     def expand(self, pcoll: PCollection[InputT], /) -> PCollection[OutputT]:
         """Give all elements the key `None`, combine per key, and drop the key."""
         pairs: Any = tuple[None, pcoll.element_type]  # type: ignore[name-defined] # built at run time
-        combined = pcoll | Map(_with_no_key).with_output_types(pairs) | CombinePerKey(self.fn) | Values()
+        per_key: CombinePerKey[Any, Any] = CombinePerKey(self.fn)
+        if self._fanout is not None:
+            per_key = per_key.with_hot_key_fanout(self._fanout)
+        combined = pcoll | Map(_with_no_key).with_output_types(pairs) | per_key | Values()
         applied: Any = AsSingleton(combined, _of_nothing(self.fn)) if self._as_view else combined
         result: PCollection[OutputT] = applied
         return result
@@ -242,9 +315,14 @@ def _with_no_key(element: Any) -> tuple[None, Any]:
 
 def _group(pcoll: PCollection, combine: CombineFn[Any, Any, Any], value_type: Any) -> PCollection[Any]:
     pipeline = pcoll.pipeline
-    typehints.check_pairs(pcoll.element_type, pipeline.scope)
-    key, value = typehints.pair_types(pcoll.element_type)
-    typehints.check_combiner_input(combine, value, pipeline.scope)
+    _check_input(pcoll, combine)
+    key, _ = typehints.pair_types(pcoll.element_type)
     node = nodes.GroupByKeyAndWindow(label=pipeline.scope, input=pcoll.ref, strategy=pcoll.strategy, combine=combine)
     pair: Any = tuple[key, value_type]  # type: ignore[valid-type] # built at run time
     return pipeline.add_main(node, strategy=pcoll.strategy.after_grouping(pipeline.scope), element_type=pair)
+
+
+def _check_input(pcoll: PCollection, combine: CombineFn[Any, Any, Any]) -> None:
+    label = pcoll.pipeline.scope
+    typehints.check_pairs(pcoll.element_type, label)
+    typehints.check_combiner_input(combine, typehints.pair_types(pcoll.element_type)[1], label)

@@ -1,0 +1,279 @@
+"""Hot keys: combining in two stages, first over the parts of each key, then over each key."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
+from dataflow_model.plan import nodes
+from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.record_ids import has_record_ids
+from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior, TimestampCombiner
+from dataflow_model.transforms import typehints
+from dataflow_model.transforms.element_bytes import element_bytes
+from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.triggers import AfterAny, Repeatedly, TimeDomain
+from dataflow_model.triggers.delays import Deadline
+from dataflow_model.values import encode_key
+from dataflow_model.values.pickles import dump, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.time import Duration, EventTime
+    from dataflow_model.transforms.pcollection import PCollection
+    from dataflow_model.triggers import TriggerContext
+
+__all__ = ["checked_fanout", "combine_in_parts"]
+
+_PICKLE_PROTOCOL: Final = 5
+_PLAIN: Final = frozenset({"sum", "count", "min", "max"})
+"""The kernels whose output is the accumulator."""
+
+
+def checked_fanout(fanout: Any, *, may_be_function: bool = True) -> Any:
+    """Return a number of parts, or a function from a key to one.
+
+    Raises:
+        InvalidType: for anything else.
+        InvalidArgument: for a number below 1.
+    """
+    if may_be_function and callable(fanout) and not isinstance(fanout, type):
+        return fanout
+    if type(fanout) is not int:
+        kinds = "an int or a function from a key to an int" if may_be_function else "an int"
+        raise InvalidType(f"`fanout` must be {kinds}, got {fanout!r}", hint="use 16 for 16 parts, for example")
+    if fanout < 1:
+        raise InvalidArgument(f"`fanout` must be at least 1, got {fanout!r}", hint="use 16 for 16 parts, for example")
+    return fanout
+
+
+def combine_in_parts(pcoll: PCollection, combine: CombineFn[Any, Any, Any], fanout: Any, output_type: Any) -> Any:
+    """Combine the values of each part of a key into an accumulator, and then the accumulators of each key.
+
+    Args:
+        pcoll: a collection of pairs.
+        combine: the combiner.
+        fanout: the number of parts of a key, or a function from a key to that.
+        output_type: the type of the combiner's outputs.
+
+    Raises:
+        InvalidArgument: if the trigger may finish before its window expires. It would finish in each part separately.
+    """
+    pipeline, strategy = pcoll.pipeline, pcoll.strategy
+    if strategy.trigger.may_finish(allowed_lateness=strategy.allowed_lateness):
+        raise InvalidArgument(
+            f"{pipeline.scope!r} combines in parts, but {strategy.trigger!r} may finish before its window expires, "
+            "which it would do in each part separately",
+            hint="wrap the trigger in dm.Repeatedly(…), or leave the fan-out out",
+        )
+    plan = pipeline.plan()
+    takes_back = pcoll.ref in retracted_collections(plan) and strategy.accumulates
+    key, value = typehints.pair_types(pcoll.element_type)
+    in_parts: Any = tuple[tuple[key, int], value]  # type: ignore[valid-type] # built at run time
+    part_of = _PartOfRecord(fanout) if has_record_ids(plan, pcoll.ref) else _PartOfValue(fanout)
+    partial, total = _two_stages(combine, takes_back=takes_back)
+    merging = attrs.evolve(strategy.after_grouping(pipeline.scope), merged=strategy.merged)
+    parts = _Stage(partial, _of_parts(strategy, takes_back=takes_back), merging, tuple[tuple[key, int], Any])  # type: ignore[valid-type]
+    totals = _Stage(total, merging, strategy.after_grouping(pipeline.scope), tuple[key, output_type])  # type: ignore[valid-type]
+    accumulators = pcoll | "Split" >> Map(part_of).with_output_types(in_parts) | "Parts" >> parts
+    whole: Any = tuple[key, Any]  # type: ignore[valid-type] # built at run time
+    return accumulators | "Join" >> Map(_without_part).with_output_types(whole) | "Total" >> totals
+
+
+def _two_stages(
+    combine: CombineFn[Any, Any, Any], *, takes_back: bool
+) -> tuple[CombineFn[Any, Any, Any], CombineFn[Any, Any, Any]]:
+    """Return the combiner of the parts' elements and that of their accumulators."""
+    form = combine.kernel_form()
+    if form is not None and form.row is None and set(form.kernels) <= _PLAIN:
+        return combine, Merging(combine) if form.kernels == ("count",) else combine
+    return Partial(combine, copies=takes_back), Merging(combine, copies=takes_back)
+
+
+def _of_parts(strategy: WindowingStrategy, *, takes_back: bool) -> WindowingStrategy:
+    """Return the strategy of the first stage, whose panes add up to what the second stage should contain."""
+    mode = AccumulationMode.ACCUMULATE_ALWAYS if takes_back else AccumulationMode.CLEAR_ALWAYS
+    # The session of another part may expire in the second stage, unless this part's elements join it in time.
+    trigger = Repeatedly(AfterAny(strategy.trigger, WhenReached())) if strategy.merges else strategy.trigger
+    # At the event time of an element, a retraction may be late.
+    stamped = TimestampCombiner.END_OF_WINDOW if takes_back else strategy.timestamp_combiner
+    return attrs.evolve(
+        strategy,
+        trigger=trigger,
+        accumulation_mode=mode,
+        retracting=takes_back,
+        timestamp_combiner=stamped,
+        on_time=OnTimeBehavior.FIRE_IF_NON_EMPTY,
+        closing=ClosingBehavior.FIRE_IF_NON_EMPTY,
+    )
+
+
+@attrs.frozen(repr=False)
+class _Wrapping(CombineFn[Any, Any, Any]):
+    """A combiner with the accumulators of another one.
+
+    Attributes:
+        combine: the other combiner.
+        copies: whether accumulators change after they have been emitted, so that pickled copies are emitted.
+    """
+
+    combine: CombineFn[Any, Any, Any]
+    copies: bool = False
+
+    def setup(self) -> None:
+        self.combine.setup()
+
+    def create_accumulator(self) -> Any:
+        return self.combine.create_accumulator()
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        return self.combine.merge_accumulators(accumulators)
+
+    def teardown(self) -> None:
+        self.combine.teardown()
+
+    def title(self) -> str:
+        return f"{type(self).__name__}({self.combine.title()})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.combine!r})"
+
+
+@attrs.frozen(repr=False)
+class Partial(_Wrapping):
+    """A combiner whose output is its accumulator."""
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """Add an input."""
+        return self.combine.add_input(accumulator, element)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        """Return the accumulator, or a copy."""
+        return dump(accumulator) if self.copies else accumulator
+
+    def subtract_input(self, accumulator: Any, element: Any) -> Any:
+        """Subtract an input."""
+        return self.combine.subtract_input(accumulator, element)
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether the combiner can."""
+        return self.combine.can_subtract
+
+
+@attrs.frozen(repr=False)
+class Merging(_Wrapping):
+    """A combiner whose inputs are accumulators that `Partial` emits."""
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        """Merge one more accumulator."""
+        return self.combine.merge_accumulators([accumulator, load(element) if self.copies else element])
+
+    def extract_output(self, accumulator: Any) -> Any:
+        """Return the combiner's output."""
+        return self.combine.extract_output(accumulator)
+
+
+@attrs.frozen
+class WhenReached(Deadline):
+    """Fire when the watermark reaches the earliest new element; for one behind the watermark that is at once."""
+
+    @property
+    def _domain(self) -> TimeDomain:
+        return TimeDomain.EVENT_TIME
+
+    def on_element(self, context: TriggerContext) -> None:
+        """Wait for the element, if it is earlier than the others."""
+        pending = context.get_timer("")
+        if pending is None or context.event_time < pending:
+            self._wait_until(context, int(context.event_time))
+
+    def may_finish(self, *, allowed_lateness: Duration) -> bool:
+        """Return whether it may finish: with its first pane."""
+        del allowed_lateness
+        return True
+
+    def describe(self) -> str:
+        """Describe when it fires."""
+        return "when the watermark reaches the earliest new element"
+
+
+class _Stage(PTransform):
+    """A grouping under a strategy of its own.
+
+    Args:
+        combine: the combiner.
+        strategy: the strategy of the grouping.
+        after: the strategy of its output.
+        pairs: the type of its output.
+    """
+
+    input_kind = "collection"
+
+    def __init__(
+        self, combine: CombineFn[Any, Any, Any], strategy: WindowingStrategy, after: WindowingStrategy, pairs: Any
+    ) -> None:
+        self._combine = combine
+        self._strategy = strategy
+        self._after = after
+        self._pairs = pairs
+
+    def expand(self, pcoll: PCollection) -> PCollection[Any]:
+        """Add the node."""
+        pipeline = pcoll.pipeline
+        node = nodes.GroupByKeyAndWindow(
+            label=pipeline.scope, input=pcoll.ref, strategy=self._strategy, combine=self._combine
+        )
+        return pipeline.add_main(node, strategy=self._after, element_type=self._pairs)
+
+
+class _Parts:
+    """Gives a pair its part, which replaces the key by the pair of both."""
+
+    def __init__(self, fanout: int | Callable[[Any], int]) -> None:
+        self.fanout = fanout
+
+    def split(self, pair: Any, encoded: Callable[[Any], bytes], distinct: Any) -> tuple[tuple[Any, int], Any]:
+        key, value = pair
+        fanout = self.fanout(key) if callable(self.fanout) else self.fanout
+        if not isinstance(fanout, int):
+            raise InvalidType(
+                f"`fanout` must return an int, got {fanout!r} for the key {key!r}",
+                hint="return 16 for 16 parts, and 1 for a key that is not to be split",
+            )
+        part = zlib.crc32(encoded(distinct)) % fanout if fanout > 1 else 0
+        return (key, part), value
+
+
+class _PartOfRecord(_Parts):
+    """Takes the part from the position of the record in its source."""
+
+    def __call__(self, pair: Any, record_id: tuple[Any, ...]) -> tuple[tuple[Any, int], Any]:
+        return self.split(pair, encode_key, record_id)
+
+
+class _PartOfValue(_Parts):
+    """Takes the part from the value and its event time, which a retraction repeats."""
+
+    def __call__(self, pair: Any, timestamp: EventTime) -> tuple[tuple[Any, int], Any]:
+        return self.split(pair, _bytes_of, (int(timestamp), pair[1]))
+
+
+def _bytes_of(element: Any) -> bytes:
+    try:
+        return element_bytes(element)
+    except KeyEncodingError:
+        return pickle.dumps(element, protocol=_PICKLE_PROTOCOL)
+
+
+def _without_part(pair: Any) -> tuple[Any, Any]:
+    (key, _), accumulator = pair
+    return key, accumulator

@@ -1,0 +1,177 @@
+"""Laws of fan-out: the final answers are those of the combiner without it, whatever arrives and however it is cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream, strategies
+from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from tests.support.laws.hot_keys import (
+    COMBINERS,
+    DIRECT,
+    FANNED,
+    Combining,
+    both_ways,
+    combine_both_ways,
+    comparable,
+    final_answers,
+)
+from tests.support.pipelines import run, seen
+from tests.support.retractions.drawing import UNMERGED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.plan.strategy import WindowingStrategy
+
+ENDLESS = strategies.triggers(2).map(dm.Repeatedly)
+DROPS = ("dropped_because_late", "dropped_because_closed", "dropped_retractions")
+SCRIPTS = strategies.test_streams(signals=strategies.SIGNALS, percentiles=strategies.PERCENTILES)
+SCHEDULES = st.builds(
+    Schedule,
+    st.sampled_from([1, 2, 3, 5]),
+    st.sampled_from([(1,), (2, 5), (4,), (1_000,)]),
+    st.sets(st.integers(0, 6), max_size=2).map(frozenset),
+    st.dictionaries(st.integers(0, 5), st.integers(0, 6), max_size=1),
+)
+
+
+def parts_of_a(key: str) -> int:
+    """Split `a` alone."""
+    return 3 if key == "a" else 0
+
+
+FANOUTS = st.sampled_from([1, 2, 3, 7, parts_of_a])
+
+
+@st.composite
+def windowings(draw: st.DrawFn, fns: Any = None) -> WindowingStrategy:
+    strategy = draw(strategies.windowing_strategies(fns=fns, trees=ENDLESS))
+    return attrs.evolve(strategy, retracting=strategy.accumulates and draw(st.booleans()))
+
+
+def combinings(windows: WindowingStrategy) -> st.SearchStrategy[Combining]:
+    return st.sampled_from([one for one in COMBINERS if windows.accumulates or one.fold is not None])
+
+
+def check_answers(result: Any, windows: WindowingStrategy, combining: Combining, *, but: Any = None) -> None:
+    """Compare the final answers, without those of nothing if `but` is the combiner."""
+    answers = [final_answers(result.collected(f"{name} panes"), windows, combining) for name in (DIRECT, FANNED)]
+    if but is not None:
+        of_nothing = comparable(but.extract_output(but.create_accumulator()))
+        answers = [{place: value for place, value in of.items() if value != of_nothing} for of in answers]
+    assert answers[1] == answers[0]
+    counters = result.metrics()
+    for name in DROPS:
+        direct, parts, total = (
+            counters.get(label, {}).get(name, 0) for label in (DIRECT, f"{FANNED}/Parts", f"{FANNED}/Total")
+        )
+        assert (parts, total) == (direct, 0), name
+
+
+def check_stream(local: Any, schedule: Schedule, build: Callable[[dm.Pipeline], None]) -> None:
+    """Compare the panes of a sharded stream, cut and interrupted, with those of the local runner."""
+    runner: Any = MicroBatchRunner(schedule)
+    stream = run(runner, build)
+    for name in (DIRECT, FANNED):
+        assert seen(stream.collected(f"{name} panes")) == seen(local.collected(f"{name} panes"))
+
+
+SESSIONS = windowings(strategies.window_fns(merging=True))
+
+
+@given(st.data(), SCRIPTS, windowings() | SESSIONS, FANOUTS, SCHEDULES)
+def test_final_answers_are_the_same_with_and_without_fanout(
+    data: st.DataObject, script: TestStream, windows: WindowingStrategy, fanout: Any, schedule: Schedule
+) -> None:
+    combining = data.draw(combinings(windows))
+    build = both_ways(script, windows, combining, fanout)
+    local = run(dm.LocalRunner(clock=0), build)
+    check_answers(local, windows, combining)
+    check_stream(local, schedule, build)
+
+
+@pytest.mark.parametrize("fanout", [2, 3, 4, 7, 31])
+@pytest.mark.parametrize("times", [(0, 8), (0, 12, 8), (12, 0, 8)])
+def test_an_element_joins_a_session_of_other_parts_while_that_is_open(fanout: int, times: tuple[int, ...]) -> None:
+    """The last element is late, and its part's session ends after the one that it joins."""
+    *first, late = times
+    script = TestStream().bundle([(1, at) for at in first], key="hot").watermark(9).add(2, late, key="hot")
+    windows = dm.Window.into(dm.Sessions(10)).strategy
+    result = run(dm.LocalRunner(clock=0), both_ways(script.watermark(11), windows, Combining(sum, sum), fanout))
+    check_answers(result, windows, Combining(sum, sum))
+    assert len(final_answers(result.collected(f"{FANNED} panes"), windows, Combining(sum, sum))) == 1
+
+
+# Chains -------------------------------------------------------------------------------------------------------------
+
+
+def by_remainder(key: str, value: int) -> tuple[int, int]:
+    """Give a key that changes with the value, so that a retraction and its replacement part."""
+    del key
+    return value % 2, value
+
+
+@st.composite
+def refined(draw: st.DrawFn) -> tuple[WindowingStrategy, WindowingStrategy]:
+    """Draw a retracting strategy, and one of a grouping behind it; nothing is dropped."""
+    first = attrs.evolve(draw(UNMERGED), timestamp_combiner=dm.TimestampCombiner.END_OF_WINDOW)
+    second = draw(UNMERGED)
+    how = draw(st.sampled_from(["discarding", "accumulating", "retracting"]))
+    if how == "discarding":
+        mode = dm.AccumulationMode.CLEAR_ALWAYS
+        return first, attrs.evolve(second, accumulation_mode=mode, retracting=False)
+    return first, attrs.evolve(second, retracting=how == "retracting")
+
+
+def can_take_back(combining: Combining, windows: WindowingStrategy) -> bool:
+    """Return whether a combiner is accepted behind retractions."""
+    return windows.accumulates or (combining.per_key().fn.can_subtract and combining.fold is not None)
+
+
+@given(st.data(), SCRIPTS, refined(), FANOUTS, SCHEDULES)
+def test_final_answers_behind_retractions_are_the_same_with_and_without_fanout(
+    data: st.DataObject,
+    script: TestStream,
+    both: tuple[WindowingStrategy, WindowingStrategy],
+    fanout: Any,
+    schedule: Schedule,
+) -> None:
+    first, second = both
+    combining = data.draw(st.sampled_from([one for one in COMBINERS if can_take_back(one, second)]))
+
+    def build(pipeline: dm.Pipeline) -> None:
+        refining = pipeline | script | "first" >> dm.Window.into(first) | dm.Sum.per_key()
+        pairs = refining | dm.MapTuple(by_remainder) | "second" >> dm.Window.into(second)
+        combine_both_ways(pairs, combining, fanout)
+
+    local = run(dm.LocalRunner(clock=0), build)
+    check_answers(local, second, combining, but=combining.per_key().fn)
+    check_stream(local, schedule, build)
+
+
+@given(SCRIPTS, refined(), FANOUTS, st.sampled_from([dm.Sum(), dm.Count(), dm.Max()]))
+def test_a_grouping_behind_takes_back_what_fanout_retracts(
+    script: TestStream, both: tuple[WindowingStrategy, WindowingStrategy], fanout: Any, combine: Any
+) -> None:
+    first, second = both
+    total = Combining(dm.Sum(), sum)
+
+    def build(pipeline: dm.Pipeline) -> None:
+        pairs = pipeline | script | "first" >> dm.Window.into(first)
+        sums = combine_both_ways(pairs, Combining(combine, None), fanout)
+        for name, collection in zip((DIRECT, FANNED), sums, strict=True):
+            again = collection | f"{name} again" >> dm.Window.into(second)
+            _ = again | f"{name} total" >> dm.Sum.per_key() | f"{name} totals" >> dm.io.Collect()
+
+    result = run(dm.LocalRunner(clock=0), build)
+    check_answers(result, first, Combining(combine, None))
+    totals = [final_answers(result.collected(f"{name} totals"), second, total) for name in (DIRECT, FANNED)]
+    direct, fanned = ({place: value for place, value in of.items() if value != "0"} for of in totals)
+    assert fanned == direct
