@@ -14,13 +14,19 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["PACKAGE", "VALUE", "Package", "Place", "name_of"]
+__all__ = ["PACKAGE", "VALUE", "Package", "Place", "name_of", "nodes_of"]
 
 PACKAGE: Final = Path(__file__).resolve().parents[1] / "dataflow_model"
 VALUE: Final = "…"
 """Stands for what is known only when the program runs."""
 _DEEPEST: Final = 4
 """So many calls, or names for names, are followed at most."""
+
+
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of the syntax tree of a module, its root first; parsing and walking take seconds in all."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 @attrs.frozen(eq=False)
@@ -60,11 +66,11 @@ class Package:
         package = cls()
         classes: dict[str, list[str]] = {}
         for path in sorted(PACKAGE.rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            tree = nodes_of(path)[0]
             package._enter(tree, Place(path, None))
             for name, values in _assigned(tree).items():
                 package.constants[name][path] = values
-            for node in ast.walk(tree):
+            for node in nodes_of(path):
                 if isinstance(node, ast.ClassDef):
                     classes[node.name] = [part.target.id for part in node.body if _is_field(part)]  # type: ignore[attr-defined]
         for name, fields in classes.items():

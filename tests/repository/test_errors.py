@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
-import functools
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from scripts.errors import CLASSES, PACKAGE, PAGE, page, sites
+from scripts.texts_of_code import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("source of the package")  # it is parsed once
 
 OTHERS: Final = {
     "AssertionError": "a check of the user's fails, or a bug of this package",
@@ -43,14 +47,8 @@ WITHOUT_VALUE: Final = {
 """Messages without a value of the user's, and why; beside those that say that they got none, or something empty."""
 
 
-@functools.cache
-def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a module, which several tests walk."""
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def raises(path: Path) -> Iterator[tuple[int, ast.expr]]:
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Raise) and node.exc is not None:
             yield node.lineno, node.exc
 
@@ -59,7 +57,7 @@ def makers() -> set[str]:
     """Return the functions and methods of the package that return an exception."""
     names = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(parsed(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef) and node.returns is not None:
                 kind = ast.unparse(node.returns).split(" | ")[0]
                 if kind in {*CLASSES, *OTHERS, "DataflowError", "Exception", "BaseException"}:
@@ -115,7 +113,7 @@ def test_there_is_one_logger() -> None:
     calls = [
         (path.relative_to(PACKAGE).as_posix(), ast.unparse(node))
         for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logging.")
     ]
     assert calls == [("errors.py", "logging.getLogger('dataflow_model')")]
