@@ -16,7 +16,7 @@ from dataflow_model.runners.engine.core.build import build_of_core
 from tests.support.settings import REPOSITORY, SPARK_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -54,6 +54,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Search no test module without an example for doctests: going through all docstrings takes seconds."""
+    collectors = yield
+    if b">>>" in file_path.read_bytes():
+        return collectors
+    return [collector for collector in collectors if type(collector) is pytest.Module]  # not that of doctests
 
 
 def pytest_collection_finish() -> None:
