@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.figures import Picture
 
+pytestmark = pytest.mark.xdist_group("pictures")  # each is drawn once
+
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
