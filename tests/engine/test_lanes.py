@@ -31,6 +31,8 @@ from dataflow_model.runners.engine.lanes import (
     in_columns,
     joined,
     part,
+    ranks_of,
+    ranks_of_bytes,
     taken,
 )
 from dataflow_model.runners.engine.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
@@ -254,3 +256,8 @@ def test_pairs_of_plain_types_become_columns_and_read_as_before(pairs: list[Any]
 )
 def test_other_pairs_are_left_as_they_are(pairs: list[Any]) -> None:
     assert in_columns(pairs) is pairs
+
+
+@given(st.lists(st.binary(max_size=10) | st.text("ab\0", max_size=3).map(str.encode)))
+def test_bytes_rank_as_anything_else_does(items: list[bytes]) -> None:
+    assert ranks_of_bytes(items).tolist() == ranks_of(items).tolist()

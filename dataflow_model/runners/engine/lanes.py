@@ -40,8 +40,11 @@ __all__ = [
     "list_of",
     "part",
     "ranks_of",
+    "ranks_of_bytes",
     "taken",
 ]
+
+_WORD_BYTES: Final = 8
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -514,6 +517,22 @@ def ranks_of(items: Sequence[Any]) -> NDArray[np.int64]:
     """
     ranks = np.empty(len(items), np.int64)
     ranks[sorted(range(len(items)), key=items.__getitem__)] = np.arange(len(items))
+    return ranks
+
+
+def ranks_of_bytes(items: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return the same for bytes, faster if all are short.
+
+    Example:
+        >>> ranks_of_bytes([b"b", b"c", b"a"])
+        array([1, 2, 0])
+    """
+    # NumPy pads with zero bytes, so an item with one of its own might rank like a shorter item.
+    if max(map(len, items), default=0) > _WORD_BYTES or b"\0" in b"".join(items):
+        return ranks_of(items)
+    words = np.array(items, f"S{_WORD_BYTES}").view(">u8").astype(np.uint64)
+    ranks = np.empty(len(items), np.int64)
+    ranks[np.argsort(words, kind="stable")] = np.arange(len(items))
     return ranks
 
 

@@ -18,7 +18,7 @@ cdef class CellTable:
 
     @cython.locals(mixed=uint64_t)
     cpdef int64_t bucket(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
-    @cython.locals(slot=int64_t, is_window=cython.bint)
+    @cython.locals(slot=int64_t, is_key=cython.bint)
     cpdef int64_t find(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
     @cython.locals(slot=int64_t, at=int64_t, head=int64_t)
     cpdef int64_t open(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1

@@ -119,8 +119,8 @@ class CellTable:
         """Return the slot of a key and a window; −1 if there is none."""
         slot = self.heads[self.bucket(key, start, end, kind)]
         while slot >= 0:
-            is_window = self.start[slot] == start and self.end[slot] == end and self.kind[slot] == kind
-            if is_window and self.key[slot] == key:
+            is_key = self.key[slot] == key  # first, since it is the least likely and each column may cost a cache miss
+            if is_key and self.start[slot] == start and self.end[slot] == end and self.kind[slot] == kind:
                 return slot
             slot = self.chain[slot]
         return _NONE

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataflow_model.runners.engine.core.columns import column, column_of, taken
 from dataflow_model.runners.engine.core.integers import IntegerNumbers
 from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT, TAKE_BACK
-from dataflow_model.runners.engine.lanes import ranks_of
+from dataflow_model.runners.engine.lanes import ranks_of_bytes
 from dataflow_model.values import encode_key
 from dataflow_model.values.keys import shown_key
 
@@ -239,7 +239,7 @@ class KeyTable:
     def ranks(self) -> NDArray[np.int64]:
         """Return the rank of each number's key among the encoded keys."""
         if self._ranks is None:
-            self._ranks = ranks_of(self.encoded)
+            self._ranks = ranks_of_bytes(self.encoded)
         return self._ranks
 
 
