@@ -230,9 +230,10 @@ def test_stop_ends_the_workers_and_publishes_nothing(tmp_path: Path) -> None:
 
 
 SCRIPT = """
-    import os, pathlib, sys, time
+    import os, pathlib, signal, sys, time
     import dataflow_model as dm
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background of a shell ignores it
     folder = pathlib.Path(sys.argv[1])
 
     def block(pair):
