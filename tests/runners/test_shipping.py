@@ -6,10 +6,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import pytest
+from pyspark.serializers import CloudPickleSerializer
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
@@ -17,8 +18,8 @@ from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.job import do_work, plan_work
 from dataflow_model.runners.spark.run_folder import RunFolder
-from dataflow_model.runners.spark.shipping import MOST_ALONG, ship_program
-from dataflow_model.runners.spark.stages import program_options
+from dataflow_model.runners.spark.shipping import MOST_ALONG, processor, ship_program
+from dataflow_model.runners.spark.stages import KeyedStage, program_options
 from tests.support.micro_batches import Run
 
 SPARK: Any = object()
@@ -181,3 +182,38 @@ def test_a_label_that_utf_8_cannot_encode_is_refused() -> None:
         dm.InvalidArgument, match=r"a label must be text that UTF-8 can encode, got 'caf\\udce9'\nHint: name\.encode"
     ):
         _ = "caf\udce9" >> dm.Count.globally()
+
+
+# The process in which Spark asks for state variables.
+
+
+PRE_INIT = """
+import sys
+from pyspark.serializers import CPickleSerializer
+
+class Handle:
+    asked = []
+
+    def getValueState(self, *variable):
+        self.asked.append(variable)
+
+    getMapState = getValueState
+
+CPickleSerializer().loads(sys.stdin.buffer.read()).init(Handle())
+print(Handle.asked, "dataflow_model" in sys.modules)
+"""
+
+
+class LocalSession:
+    """Stands for a session whose executors are this machine."""
+
+    conf: ClassVar = {"spark.master": "local[2]"}
+
+
+def test_a_process_that_only_asks_for_state_variables_does_not_import_the_package() -> None:
+    spark: Any = LocalSession()
+    serializer: Any = CloudPickleSerializer  # it has no types
+    command = serializer().dumps(processor(spark, KeyedStage, program_with(b"").pack(), 1))
+    ran = subprocess.run([sys.executable, "-c", PRE_INIT], input=command, capture_output=True, check=True)
+    variables = [("head", "records binary"), ("log", "sequence long, part int", "payload binary")]
+    assert ran.stdout.decode().strip() == f"{variables} False"

@@ -8,7 +8,7 @@ import pickle
 import tempfile
 import weakref
 import zipfile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import attrs
 
@@ -16,19 +16,32 @@ from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write
 from dataflow_model.runners.sharded.program import PackedProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-__all__ = ["MOST_ALONG", "processor", "register", "ship_package", "ship_program"]
+__all__ = ["MOST_ALONG", "Stage", "processor", "register", "ship_package", "ship_program"]
 
 _shipped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _PACKAGE: Final = pathlib.Path(__file__).resolve().parents[2]
 
 MOST_ALONG: Final = 1 << 20
 """The maximum size in bytes of a program inside each command; Spark broadcasts larger commands."""
+
+
+class Stage(Protocol):
+    """What `processor` makes a stateful processor of: created with its arguments and its state variables by name."""
+
+    VALUES: ClassVar[Mapping[str, str]]
+    """The schemas of its variables with one value."""
+    MAPS: ClassVar[Mapping[str, tuple[str, str]]]
+    """The schemas of keys and values of its variables that are maps."""
+
+    def run(self, key: Any, rows: Iterator[Any]) -> Iterator[Any]:
+        """Return the output for the input rows of one key in one micro-batch."""
+        ...
 
 
 def ship_package(spark: SparkSession) -> None:
@@ -90,11 +103,19 @@ def _zipped() -> bytes:
     return content.getvalue()
 
 
-def processor(spark: SparkSession, kind: type[StatefulProcessor], *arguments: Any) -> StatefulProcessor:
-    """Create a stateful processor together with the package, since the driver's worker does not see artifacts."""
-    if _is_local(spark):
-        return kind(*arguments)
-    return _travelling_processor(kind, pickle.dumps(arguments), _zipped())
+def processor(spark: SparkSession, stage: type[Stage], *arguments: Any) -> StatefulProcessor:
+    """Create the stateful processor of a stage, which imports this package when its first rows arrive.
+
+    When a query starts, Spark starts a Python process for each processor, only to learn its state variables. That
+    process ends sooner without the package, and on a cluster it does not see artifacts.
+
+    Args:
+        spark: the session.
+        stage: the class of the stage; it must be at the top level of its module.
+        arguments: what the stage is created with.
+    """
+    package = b"" if _is_local(spark) else _zipped()
+    return _travelling_processor(_finder(stage, package), stage.VALUES, stage.MAPS, pickle.dumps(arguments))
 
 
 # The classes below are local to their functions, so they are pickled by value; they must not refer to names of this
@@ -112,7 +133,7 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
         import sys
         import tempfile
 
-        if importlib.util.find_spec("dataflow_model") is None:
+        if package and importlib.util.find_spec("dataflow_model") is None:
             archive = pathlib.Path(tempfile.mkdtemp(prefix="dataflow_model-"), "dataflow_model.zip")
             archive.write_bytes(package)
             sys.path.insert(0, str(archive))
@@ -148,25 +169,31 @@ def _travelling(provider: type[DataSource], package: bytes) -> type[DataSource]:
     return Travelling
 
 
-def _travelling_processor(kind: type[StatefulProcessor], arguments: bytes, package: bytes) -> StatefulProcessor:
-    """Return a processor that contains the package."""
+def _travelling_processor(
+    find: Callable[[], Any],
+    values: Mapping[str, str],
+    maps: Mapping[str, tuple[str, str]],
+    arguments: bytes,
+) -> StatefulProcessor:
+    """Return a processor that contains what it needs to find its stage."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-
-    find = _finder(kind, package)
 
     class Travelling(StatefulProcessor):
         def init(self, handle: Any) -> None:
-            import pickle
-
-            own = find()
-            self.own = own(*pickle.loads(arguments))
-            self.own.init(handle)
+            self.state = {name: handle.getValueState(name, schema) for name, schema in values.items()}
+            self.state |= {name: handle.getMapState(name, *schemas) for name, schemas in maps.items()}
+            self.stage: Any = None
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803
-            return self.own.handleInputRows(key, rows, timerValues)
+            import pickle
+
+            del timerValues
+            if self.stage is None:
+                self.stage = find()(*pickle.loads(arguments), **self.state)
+            return self.stage.run(key, rows)
 
         def close(self) -> None:
-            self.own.close()
+            """Do nothing, since the cache of the worker outlives the micro-batch."""
 
     return Travelling()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 from pyspark.sql.datasource import (
@@ -14,7 +14,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
@@ -30,7 +29,7 @@ from dataflow_model.runners.spark.job import JobWork, do_work
 from dataflow_model.runners.spark.tasks import WORKER, this_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pandas as pd
     import pyarrow as pa
@@ -181,27 +180,24 @@ class _SparkStore:
 
 
 @attrs.define
-class KeyedStage(StatefulProcessor):
-    """A keyed stage as Spark's stateful processor; the grouping key is the shard."""
+class KeyedStage:
+    """A keyed stage in Spark's stateful processor; the grouping key is the shard. See `Stage`."""
+
+    VALUES: ClassVar[Mapping[str, str]] = {"head": "records binary"}
+    MAPS: ClassVar[Mapping[str, tuple[str, str]]] = {"log": ("sequence long, part int", "payload binary")}
 
     packed: PackedProgram
     depth: int
-    _store: Any = None
-
-    def init(self, handle: Any) -> None:
-        """Open the state variables."""
-        self._store = _SparkStore(
-            handle.getValueState("head", "records binary"),
-            handle.getMapState("log", "sequence long, part int", "payload binary"),
-        )
+    head: Any
+    log: Any
 
     @reported
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def run(self, key: Any, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Run one micro-batch of one shard."""
         import pandas as pd  # other processes that load this module do not need it
 
-        del timerValues
-        out = list(run_shard(this_task(self.packed), self.depth, int(key[0]), _rows_of(rows), self._store))
+        store = _SparkStore(self.head, self.log)
+        out = list(run_shard(this_task(self.packed), self.depth, int(key[0]), _rows_of(rows), store))
         yield pd.DataFrame(
             {
                 "shard": pd.array([row.shard for row in out], "int32"),
@@ -211,9 +207,6 @@ class KeyedStage(StatefulProcessor):
                 "payload": [row.payload for row in out],
             }
         )
-
-    def close(self) -> None:
-        """Do nothing, since the cache outlives the micro-batch."""
 
 
 def _rows_of(frames: Iterator[pd.DataFrame]) -> Iterator[Row]:
