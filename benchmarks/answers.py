@@ -8,12 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["agree", "timings"]
+__all__ = ["agree", "timings", "write_sums"]
 
+_WINDOW: Final = 10_000_000
 _COLUMNS: Final = ("key", "window_start", "window_end", "value")
 
 
@@ -25,6 +27,17 @@ def agree(ours: Path, theirs: Path) -> bool:
     """
     left, right = _answers(ours), _answers(theirs)
     return bool(left.num_rows > 0 and left.equals(right))
+
+
+def write_sums(events: str, key: str, out: Path) -> None:
+    """Write the sums of the values of events per 10-second window and key, which is the column of that name."""
+    table = ds.dataset(events, format="parquet").to_table(columns=[key, "event_time", "value"])
+    micros = table["event_time"].cast(pa.int64()).to_numpy()
+    start = micros - micros % _WINDOW
+    keyed = pa.table({"key": table[key], "window_start": start, "window_end": start + _WINDOW, "value": table["value"]})
+    sums = keyed.group_by(["key", "window_start", "window_end"]).aggregate([("value", "sum")])
+    out.mkdir()
+    pq.write_table(sums.rename_columns(["key", "window_start", "window_end", "value"]), out / "sums.parquet")
 
 
 def timings(folder: Path) -> dict[str, float]:

@@ -161,6 +161,14 @@ BENCHMARKS: Final = {
         ),
         _local("local_on_time", "sum with the default trigger, Polars", "on_time", "polars_sums", 5, needs="polars"),
         _local(
+            "local_hot_keys",
+            "sum with the default trigger, nine rows of ten on one key; all keys alike",
+            "hot_key",
+            "like_keys",
+            1.3,
+            hot=True,
+        ),
+        _local(
             "local_python",
             "a combiner in Python behind two functions, early and late panes, a dict loop",
             "python",

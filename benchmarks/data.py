@@ -5,6 +5,7 @@ Events arrive one every 300 µs and are up to half a minute old then (2-second e
 which Spark's `session_window` and ours treat differently. `arrived_at`, where it is there, is when an event arrived,
 in whole milliseconds: the replay clock of comparisons in process. With 1,000 keys a window of a key holds about 33
 events, so that triggers fire early, and with the watermark two seconds behind they fire late about as often.
+`hot_key`, where it is there, is 0 for nine events of ten, drawn at random, and the key for the others.
 
 A `sentinel` file, an hour later than all others, stands apart: Spark's own watermark has no end of the input, so its
 queries read the sentinel last, which closes every window but the sentinel's own. Ours reads only the events.
@@ -16,12 +17,15 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["DELAY", "Events", "make_events"]
 
@@ -32,6 +36,7 @@ _MILLI: Final = 1_000
 _ARRIVAL_PERIOD: Final = 300
 _SKEW: Final = 2_000_000
 _GRID: Final = 3
+_HOT: Final = 0.9
 _EPOCH: Final = 1_700_000_001_000_000  # 2023, and a multiple of the grid
 _HOUR: Final = 3_600_000_000
 _CACHE: Final = Path(__file__).resolve().parent / ".cache"
@@ -47,6 +52,7 @@ class Events:
         string_keys: whether keys are strings like `customer-000042` rather than integers.
         keys: how many keys there are.
         arrivals: whether the column `arrived_at` is there.
+        hot: whether the column `hot_key` is there.
         folder: where they are; `events/` and `sentinel/` within.
     """
 
@@ -56,6 +62,7 @@ class Events:
     keys: int
     arrivals: bool
     folder: Path
+    hot: bool = False
 
     @property
     def events(self) -> str:
@@ -80,12 +87,13 @@ def make_events(
     string_keys: bool = False,
     keys: int = _KEYS,
     arrivals: bool = False,
+    hot: bool = False,
     cache: Path = _CACHE,
 ) -> Events:
     """Return `rows` events in `files` files, from the cache if they were made before."""
-    kind = f"{keys}-{'string' if string_keys else 'int'}-keys{'-arrivals' if arrivals else ''}"
+    kind = f"{keys}-{'string' if string_keys else 'int'}-keys{'-arrivals' if arrivals else ''}{'-hot' if hot else ''}"
     folder = cache / f"{rows}-rows-{files}-files-{kind}"
-    made = Events(rows, -(-rows // files), string_keys, keys, arrivals, folder)
+    made = Events(rows, -(-rows // files), string_keys, keys, arrivals, folder, hot)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
         half_made = Path(tempfile.mkdtemp(dir=cache))
@@ -103,28 +111,37 @@ def _write(target: Events) -> None:
     event_time = (arrival - random.exponential(_SKEW, target.rows).astype(np.int64)) // _GRID * _GRID + _EPOCH
     keys = random.integers(0, target.keys, target.rows)
     values = random.integers(0, 100, target.rows)
+    hot_keys = np.where(random.random(target.rows) < _HOT, 0, keys)
     for name in ("events", "sentinel"):
         (target.folder / name).mkdir()
     for number, start in enumerate(range(0, target.rows, target.rows_per_file)):
         part = slice(start, start + target.rows_per_file)
         path = target.folder / "events" / f"{number:03}.parquet"
-        _write_file(target, path, keys[part], event_time[part], values[part], arrival[part] + _EPOCH)
+        columns = {"hot_key": pa.array(hot_keys[part])} if target.hot else {}
+        _write_file(target, path, keys[part], event_time[part], values[part], arrival[part] + _EPOCH, columns)
         _date(path, number)
     path = target.folder / "sentinel" / "999.parquet"
     end = event_time.max(keepdims=True) + _HOUR
-    _write_file(target, path, np.array([-1]), end, np.array([0]), end)
+    columns = {"hot_key": pa.array([-1])} if target.hot else {}
+    _write_file(target, path, np.array([-1]), end, np.array([0]), end, columns)
     _date(path, 999)
 
 
 def _write_file(
-    target: Events, path: Path, keys: np.ndarray, event_time: np.ndarray, values: np.ndarray, arrival: np.ndarray
+    target: Events,
+    path: Path,
+    keys: np.ndarray,
+    event_time: np.ndarray,
+    values: np.ndarray,
+    arrival: np.ndarray,
+    further: Mapping[str, pa.Array],
 ) -> None:
     names = pa.array([f"customer-{key:06}" for key in keys.tolist()]) if target.string_keys else pa.array(keys)
     instants = pa.timestamp("us", "UTC")
     columns = {"key": names, "event_time": pa.array(event_time).cast(instants), "value": pa.array(values)}
     if target.arrivals:
         columns["arrived_at"] = pa.array(-(-arrival // _MILLI) * _MILLI).cast(instants)
-    pq.write_table(pa.table(columns), path)
+    pq.write_table(pa.table({**columns, **further}), path)
 
 
 def _date(path: Path, number: int) -> None:

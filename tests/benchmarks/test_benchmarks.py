@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,25 @@ def test_answers_agree_whatever_their_order_files_and_types(tmp_path: Path) -> N
     assert agree(one, two)
     assert not agree(one, wrong)
     assert not agree(empty, empty)
+
+
+def test_with_a_hot_key_each_side_is_compared_with_the_sums_of_its_own_column(tmp_path: Path) -> None:
+    events = make_events(3_000, files=1, keys=50, hot=True, cache=tmp_path / "cache")
+    rows = ds.dataset(events.events).to_table().to_pylist()
+    assert 0.85 < sum(row["hot_key"] == 0 for row in rows) / len(rows) < 0.95
+    assert all(row["hot_key"] in {0, row["key"]} for row in rows)
+    benchmark = BENCHMARKS["local_hot_keys"]
+    for name, ours in (("right", "hot_key"), ("wrong", "key")):
+        for side, key in (("ours", ours), ("theirs", "key")):
+            totals: Counter[tuple[int, int]] = Counter()
+            for row in rows:
+                micros = int(row["event_time"].timestamp() * 1_000_000)
+                totals[row[key], micros - micros % 10_000_000] += row["value"]
+            keys, starts = ([place[at] for place in totals] for at in (0, 1))
+            ends = [start + 10_000_000 for start in starts]
+            (tmp_path / name).mkdir(exist_ok=True)
+            _write(tmp_path / name / side, key=keys, window_start=starts, window_end=ends, value=list(totals.values()))
+        assert benchmark.agrees(events, tmp_path / name) is (name == "right")
 
 
 def test_the_last_pane_of_a_window_is_its_answer(tmp_path: Path) -> None:
