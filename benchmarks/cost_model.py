@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ import dataflow_model as dm
 from benchmarks.cost_of_shards import SHARDS, growth, shards_table
 from benchmarks.cost_of_shards import measured as measured_shards
 from benchmarks.fitting import fit
+from dataflow_model.runners.engine.core.build import CoreBuild, build_of_core
 from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.local.streaming import Options, opened_stream
 
@@ -35,7 +37,17 @@ if TYPE_CHECKING:
     from benchmarks.fitting import Model
     from dataflow_model.runners.local.stream import LocalStream
 
-__all__ = ["FITTED", "HELD_OUT", "MicroBatch", "Sample", "measured", "opened", "prediction_table", "write_input"]
+__all__ = [
+    "FITTED",
+    "HELD_OUT",
+    "MicroBatch",
+    "Sample",
+    "costs_table",
+    "measured",
+    "opened",
+    "prediction_table",
+    "write_input",
+]
 
 PREDICTED_PARTS: Final = (1_000, 100_000)
 """The elements of a core in predicted micro-batches of two stages: ten of each cell, with an early pane for them."""
@@ -199,7 +211,7 @@ def costs_table(models: Sequence[Model]) -> Iterator[str]:
     yield "|---|---:|---:|"
     for name in models[0].costs:
         costs = [(model.costs[name] * 1e6, model.errors[name] * 1e6) for model in models]
-        digits = 0 if min(cost for cost, _ in costs) > 100 else 2
+        digits = 0 if max(cost for cost, _ in costs) > 100 else 2
         yield f"| {name} | {' | '.join(f'{cost:,.{digits}f} ± {error:,.{digits}f}' for cost, error in costs)} |"
     yield f"| *R²* | {' | '.join(f'{model.r_squared:.3f}' for model in models)} |"
     yield f"| *largest relative residual* | {' | '.join(f'{model.worst:.0%}' for model in models)} |"
@@ -260,6 +272,8 @@ def main() -> None:
     )
     parser.add_argument("--spark", action="store_true", help="measure Spark streaming too, which needs Java")
     arguments = parser.parse_args()
+    if (build := build_of_core()) is not CoreBuild.COMPILED:
+        print(f"These are not the costs of the compiled core, which is {build.value}.", file=sys.stderr)
     samples = measured((*FITTED, *HELD_OUT), arguments.rounds)
     fitted, held_out = samples[: len(FITTED)], samples[len(FITTED) :]
     factors = [sample.micro_batch.factors() for sample in fitted]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.cost_model import FITTED, MicroBatch, measured, opened, prediction_table, write_input
+from benchmarks.cost_model import FITTED, MicroBatch, costs_table, measured, opened, prediction_table, write_input
 from benchmarks.cost_of_shards import Cost, growth, shards_table
 from benchmarks.cost_of_shards import measured as measured_shards
 from benchmarks.fitting import Model, fit
@@ -69,6 +69,13 @@ def test_the_factors_of_a_micro_batch_are_what_its_run_counts(micro_batch: Micro
     assert factors["element"] == sum(counted.get("elements_in", 0) for counted in sums)
     assert factors["pane"] == sum(counted.get("panes_early", 0) for counted in sums)
     assert factors["file written"] == len(written)
+
+
+def test_the_table_of_costs_has_a_row_for_each_factor() -> None:
+    lines = list(costs_table([fit(FACTORS, [SYNTHETIC.predict(factors) for factors in FACTORS]), SYNTHETIC]))
+    assert "| file read | 1,000 ± 0 | 1,000 ± 0 |" in lines
+    assert "| element | 0.30 ± 0.00 | 0.30 ± 0.00 |" in lines
+    assert len(lines) == 2 + len(COSTS) + 2
 
 
 def test_micro_batches_are_measured() -> None:
