@@ -287,7 +287,7 @@ def test_keys_that_differ_in_unit_or_in_their_last_digit_are_apart(one: Any, oth
     [
         (pd.Timestamp("2020-01-01"), LOCAL_DAY),
         (pd.Timestamp("2020-01-01", tz="America/New_York"), datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC)),
-        (pd.Timedelta("1 day"), datetime.timedelta(1)),
+        (pd.Timedelta(datetime.timedelta(1)), datetime.timedelta(1)),
         (np.datetime64("2020-01-01T00:00", "ns"), LOCAL_DAY),
         (np.datetime64("2020-01-01T00:00", "ns"), np.datetime64("2020-01-01T00:00", "s")),
         (np.datetime64("2020", "Y"), datetime.date(2020, 1, 1)),
@@ -324,7 +324,7 @@ def test_numpy_times_are_one_key_just_when_numpy_finds_them_equal(count: int, un
 
 @pytest.mark.parametrize(
     "key",
-    [np.datetime64("NaT"), np.timedelta64("NaT"), np.datetime64("NaT", "ns"), pd.NaT, pd.NA, (1, pd.NaT)],
+    [np.datetime64("NaT", "s"), np.timedelta64("NaT", "s"), np.datetime64("NaT", "ns"), pd.NaT, pd.NA, (1, pd.NaT)],
     ids=repr,
 )
 def test_a_missing_value_of_pandas_or_numpy_is_refused_as_a_key(key: Any) -> None:
@@ -357,7 +357,7 @@ def test_a_key_may_be_nested_a_hundred_deep() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [np.longdouble(1.5), np.complex128(1), np.datetime64(10**6, "Y"), np.timedelta64(5), attrs.evolve],
+    [np.longdouble(1.5), np.complex128(1), np.datetime64(10**6, "Y"), np.array([5]).view("m8")[0], attrs.evolve],
     ids=["long double", "complex", "a million years", "without a unit", "a function"],
 )
 def test_whatever_has_no_encoding_is_refused_as_a_key(key: Any) -> None:
