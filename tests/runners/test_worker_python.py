@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dataflow_model.runners.spark import worker_python
+from dataflow_model.runners.spark import daemon, worker_python
 from dataflow_model.runners.spark.worker_python import quick_python, quick_workers
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 HOME = "/opt/spark"
 ARCHIVES = [
@@ -90,3 +92,42 @@ def test_a_session_of_spark_connect_is_left_alone() -> None:
     spark: Any = object()
     with quick_workers(spark):
         pass
+
+
+@pytest.mark.spark
+def test_workers_are_forked_with_what_a_task_needs(spark: SparkSession) -> None:
+    def imported(_: int) -> list[str]:
+        needed = ("pandas", "dataflow_model.runners.spark.stages", "dataflow_model.runners.spark.session", "stages")
+        return [name for name in needed if name in sys.modules]
+
+    with quick_workers(spark):
+        [names] = spark.sparkContext.parallelize([0], 1).map(imported).collect()
+    assert names == ["pandas", "dataflow_model.runners.spark.stages", "dataflow_model.runners.spark.session"]
+
+
+def test_a_daemon_starts_where_a_module_that_tasks_need_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr("pyspark.daemon.manager", lambda: started.append("manager"))
+    monkeypatch.setattr(daemon, "_NEEDED", ("no_such_module", "json"))
+    monkeypatch.setattr("gc.freeze", lambda: started.append("frozen"))
+    daemon.main()
+    assert started == ["frozen", "manager"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_ours"),
+    [
+        (["-m", "pyspark.daemon", "pyspark.worker"], True),
+        (["-m", "pyspark.daemon", "pyspark.sql.worker.plan_data_source_read"], False),
+        (["-c", "pass"], False),
+    ],
+)
+def test_only_workers_of_tasks_are_forked_from_our_program(arguments: list[str], is_ours: bool, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nfor argument in "$@"; do echo "$argument"; done\n')
+    python.chmod(0o700)
+    launcher = worker_python._launcher(str(python))
+    assert launcher is not None
+    run = subprocess.run([launcher, *arguments], env={"PYTHONPATH": ""}, capture_output=True, text=True, check=True)
+    expected = [daemon.__file__, "pyspark.worker"] if is_ours else arguments
+    assert run.stdout.split("\n")[:-1] == expected

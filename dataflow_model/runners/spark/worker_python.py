@@ -1,7 +1,9 @@
-"""A quick start for Python workers: PySpark is imported from where it is installed, which has its bytecode.
+"""A quick start for Python workers.
 
 Spark puts a zip of PySpark first on the path of each Python process that it starts. Python keeps no bytecode of what it
 imports from a zip, so each of these processes would compile PySpark again, which takes longer than all other imports.
+Here PySpark is imported from where it is installed, which has its bytecode, and workers are forked from a process that
+has imported what tasks need.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["quick_python", "quick_workers"]
 
+_DAEMON: Final = str(Path(__file__).with_name("daemon.py"))
 _LAUNCHER: Final = r"""#!/bin/sh
-# Start Python without the archives that Spark puts on its path: PySpark and Py4J are installed.
+# Start Python without the archives that Spark puts on its path: PySpark and Py4J are installed. Workers of tasks are
+# forked from a process that has imported what they need.
 set -f
 path=
 IFS=:
@@ -37,7 +41,10 @@ for place in $PYTHONPATH; do
     *) path=${path:+$path:}$place ;;
     esac
 done
-PYTHONPATH=$path exec %s "$@"
+if [ "$1 $2 $3" = "-m pyspark.daemon pyspark.worker" ]; then
+    set -- %(daemon)s pyspark.worker
+fi
+PYTHONPATH=$path exec %(python)s "$@"
 """
 
 
@@ -90,7 +97,7 @@ def _launcher(python: str) -> str | None:
     folder = tempfile.mkdtemp(prefix="dataflow_model-python-")
     atexit.register(_remove, folder, os.getpid())
     script = Path(folder, "python")
-    script.write_text(_LAUNCHER % shlex.quote(python), encoding="utf-8")
+    script.write_text(_LAUNCHER % {"python": shlex.quote(python), "daemon": shlex.quote(_DAEMON)}, encoding="utf-8")
     script.chmod(0o700)
     return str(script) if os.access(script, os.X_OK) else None
 

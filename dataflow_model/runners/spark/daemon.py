@@ -1,0 +1,35 @@
+"""The program from which Spark forks Python workers, with everything imported that a task of ours needs.
+
+Spark's own program imports nothing, so each worker imports pandas, Arrow and this package anew, which takes more than a
+second of processor time and 100 MB. `worker_python` starts this file instead, by its path: importing it as a part of the
+package would import the package before anything can be done about an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import sys
+from typing import Final
+
+__all__ = ["main"]
+
+_NEEDED: Final = ("pandas", "pyspark.worker", "pyspark.sql.pandas.serializers", "dataflow_model.runners.spark.stages")
+
+
+def main() -> None:
+    """Import what tasks need, and fork workers until Spark stops them."""
+    from pyspark.daemon import manager
+
+    for name in _NEEDED:
+        with contextlib.suppress(ImportError):  # a task that needs it reports that
+            importlib.import_module(name)
+    gc.freeze()  # so that collections in workers neither look through these objects nor copy their pages
+    manager()
+
+
+if __name__ == "__main__":
+    sys.path[0] = os.getcwd()  # as with `python -m pyspark.daemon`, instead of the folder of this file
+    main()
