@@ -103,8 +103,13 @@ def _of_parts(strategy: WindowingStrategy, *, takes_back: bool) -> WindowingStra
     mode = AccumulationMode.ACCUMULATE_ALWAYS if takes_back else AccumulationMode.CLEAR_ALWAYS
     # The session of another part may expire in the second stage, unless this part's elements join it in time.
     trigger = Repeatedly(AfterAny(strategy.trigger, WhenReached())) if strategy.merges else strategy.trigger
-    # At the event time of an element, a retraction may be late.
-    stamped = TimestampCombiner.END_OF_WINDOW if takes_back else strategy.timestamp_combiner
+    stamped = strategy.timestamp_combiner
+    if takes_back:  # at the event time of an element, a retraction may be late
+        stamped = TimestampCombiner.END_OF_WINDOW
+    elif strategy.merges and stamped is TimestampCombiner.END_OF_WINDOW:
+        # A bounded job on Spark has a watermark for each key, which follows the parts: a session of one part must not
+        # end before that of another which overlaps it has arrived. The second stage stamps its panes anew.
+        stamped = TimestampCombiner.EARLIEST
     return attrs.evolve(
         strategy,
         trigger=trigger,

@@ -1,8 +1,8 @@
 """The program from which Spark forks Python workers, with everything imported that a task of ours needs.
 
 Spark's own program imports nothing, so each worker imports pandas, Arrow and this package anew, which takes more than a
-second of processor time and 100 MB. `worker_python` starts this file instead, by its path: importing it as a part of the
-package would import the package before anything can be done about an error.
+second of processor time and 100 MB. `worker_python` starts this file instead, by its path, so that it works even where
+the package cannot be imported.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import os
 import sys
+from pathlib import Path
 from typing import Final
 
 __all__ = ["main"]
@@ -31,5 +31,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path[0] = os.getcwd()  # as with `python -m pyspark.daemon`, instead of the folder of this file
+    sys.path[0] = str(Path.cwd())  # as with `python -m pyspark.daemon`, instead of the folder of this file
     main()
