@@ -132,6 +132,15 @@ BENCHMARKS: Final = {
             1.2,
             keys=1_000,
         ),
+        Benchmark(
+            "batch_hot_keys",
+            "batch: a combiner in Python, nine rows of ten on one key in 16 parts; all keys alike, not in parts",
+            "batch_hot_key",
+            "batch_like_keys",
+            1.3,
+            keys=1_000,
+            hot=True,
+        ),
         _local("local_map", "three functions in a row, a comprehension", "maps", "comprehension", 2, keys=20_000),
         _local(
             "local_vectorized",

@@ -11,7 +11,18 @@ import dataflow_model as dm
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["BUCKETS", "Statistics", "Summary", "as_pair", "buckets", "doubled", "scaled", "scaled_columns"]
+__all__ = [
+    "BUCKETS",
+    "Statistics",
+    "Summary",
+    "as_pair",
+    "buckets",
+    "doubled",
+    "hot_pair",
+    "scaled",
+    "scaled_columns",
+    "total_of",
+]
 
 BUCKETS: Final = 100
 
@@ -28,6 +39,16 @@ class Summary(NamedTuple):
 def as_pair(row: Any) -> tuple[int, int]:
     """Return the key and the value of a row."""
     return row.key, row.value
+
+
+def hot_pair(row: Any) -> tuple[int, int]:
+    """Return the key that most rows have, or else the row's own, and the value."""
+    return row.hot_key, row.value
+
+
+def total_of(pair: tuple[int, Summary]) -> tuple[int, int]:
+    """Return a key and the sum of its values."""
+    return pair[0], pair[1].value
 
 
 def doubled(pair: tuple[int, int]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import dataflow_model as dm
 from benchmarks.data import DELAY, Events
 from benchmarks.discard import Discard
-from benchmarks.local_functions import buckets, scaled, scaled_columns
+from benchmarks.local_functions import Statistics, as_pair, buckets, hot_pair, scaled, scaled_columns, total_of
 from benchmarks.triggered import WINDOWS, arriving, windowing
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "batch_hot_key",
+    "batch_like_keys",
     "batch_map",
     "batch_one_by_one",
     "batch_sessions",
@@ -63,6 +65,17 @@ def batch_map(spark: SparkSession, events: Events, out: Path | None, function: C
     """Call a Python function for each pair of key and value."""
     with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
         _ = _pairs(pipeline, events) | dm.Map(function) | _sink(events, out, panes=False)
+
+
+def batch_hot_key(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Combine in Python where nine events of ten have one key, which is split into parts."""
+    combine = dm.CombinePerKey(Statistics()).with_hot_key_fanout(16)
+    _batch_combine(spark, events, out, dm.Map(hot_pair), combine)
+
+
+def batch_like_keys(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Combine in Python where all keys are alike."""
+    _batch_combine(spark, events, out, dm.Map(as_pair), dm.CombinePerKey(Statistics()))
 
 
 def batch_vectorized(spark: SparkSession, events: Events, out: Path | None) -> None:
@@ -120,6 +133,13 @@ def _drained(spark: SparkSession, events: Events) -> Iterator[dm.Pipeline]:
 def _batch_map(spark: SparkSession, events: Events, out: Path | None, mapping: Any) -> None:
     with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
         _ = _rows(pipeline, events) | mapping | _sink(events, out, panes=False)
+
+
+def _batch_combine(spark: SparkSession, events: Events, out: Path | None, pair: Any, combine: Any) -> None:
+    with dm.Pipeline(runner=dm.SparkRunner(spark, mode="batch")) as pipeline:
+        pairs = _rows(pipeline, events) | "pair" >> pair
+        combined = pairs | dm.Window.into(WINDOWS) | "combine" >> combine
+        _ = combined | "total" >> dm.Map(total_of) | _sink(events, out, panes=True)
 
 
 def _streaming_map(spark: SparkSession, events: Events, out: Path | None, mapping: Any) -> None:

@@ -2,7 +2,7 @@
 
 Each takes the session, the events, and the folder to write Parquet to; without a folder the result is consumed by
 Spark's `noop` sink, which takes every row and keeps none. A function on columns is compared with our own pipeline one
-element at a time.
+element at a time, and a hot key with our own pipeline where all keys are alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from benchmarks.data import DELAY, Events
 from benchmarks.local_functions import BUCKETS
-from benchmarks.ours import batch_one_by_one, streaming_one_by_one
+from benchmarks.ours import batch_like_keys, batch_one_by_one, streaming_one_by_one
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "batch_like_keys",
     "batch_one_by_one",
     "batch_sessions",
     "batch_sums",
