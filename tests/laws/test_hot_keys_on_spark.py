@@ -32,6 +32,11 @@ def test_a_batch_job_gives_the_same_answers_with_and_without_fanout(spark: Spark
             _ = pairs | name >> _BothWays(windows, combining, 4)
 
     result = run(dm.SparkRunner(spark), build)
+    check_batch(result, cases)
+
+
+def check_batch(result: dm.PipelineResult, cases: dict[str, Any]) -> None:
+    """Compare the answers of a batch job with and without fan-out, by case."""
     for name, (windows, combining) in cases.items():
         direct, fanned = (
             {(record.value[0], record.window): sorted_or_all(record.value[1])
@@ -40,6 +45,22 @@ def test_a_batch_job_gives_the_same_answers_with_and_without_fanout(spark: Spark
         )  # fmt: skip
         assert len(direct) > 5
         assert fanned == direct, (windows, combining)
+
+
+def test_a_batch_job_gives_the_same_answers_behind_a_grouping_that_retracts(spark: SparkSession) -> None:
+    elements = [dm.TimestampedValue((n % 7, n % 5), 3 * n % 50) for n in range(60)]
+    early = dm.Window.into(dm.FixedWindows(5)).trigger(dm.AfterWatermark(early=dm.AfterCount(2)))
+    plain = [combining for combining in COMBINERS if combining.fold is not None]
+    windows = WINDOWS[0].accumulating()
+    cases = {f"{number}": (windows, combining) for number, combining in enumerate(plain)}
+
+    def build(p: dm.Pipeline) -> None:
+        sums = p | dm.Create(elements) | early.accumulating_and_retracting() | "sums" >> dm.Sum.per_key()
+        pairs = sums | dm.Map(lambda pair: ("hot" if pair[0] % 3 else "cold", pair[1] % 7))
+        for name, (windows, combining) in cases.items():
+            _ = pairs | name >> _BothWays(windows, combining, 4)
+
+    check_batch(run(dm.SparkRunner(spark), build), cases)
 
 
 @pytest.mark.slow
