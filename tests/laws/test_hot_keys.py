@@ -21,6 +21,8 @@ from tests.support.laws.hot_keys import (
     combine_both_ways,
     comparable,
     final_answers,
+    parts_of_a,
+    windowings,
 )
 from tests.support.pipelines import run, seen
 from tests.support.retractions.drawing import UNMERGED
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.strategy import WindowingStrategy
 
-ENDLESS = strategies.triggers(2).map(dm.Repeatedly)
 DROPS = ("dropped_because_late", "dropped_because_closed", "dropped_retractions")
 SCRIPTS = strategies.test_streams(signals=strategies.SIGNALS, percentiles=strategies.PERCENTILES)
 SCHEDULES = st.builds(
@@ -42,18 +43,7 @@ SCHEDULES = st.builds(
 )
 
 
-def parts_of_a(key: str) -> int:
-    """Split `a` alone."""
-    return 3 if key == "a" else 0
-
-
 FANOUTS = st.sampled_from([1, 2, 3, 7, parts_of_a])
-
-
-@st.composite
-def windowings(draw: st.DrawFn, fns: Any = None) -> WindowingStrategy:
-    strategy = draw(strategies.windowing_strategies(fns=fns, trees=ENDLESS))
-    return attrs.evolve(strategy, retracting=strategy.accumulates and draw(st.booleans()))
 
 
 def combinings(windows: WindowingStrategy) -> st.SearchStrategy[Combining]:

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import strategies
-from tests.laws.test_hot_keys import parts_of_a, windowings
-from tests.support.laws.hot_keys import COMBINERS, DIRECT, FANNED, combine_both_ways, final_answers
+from tests.support.laws.hot_keys import (
+    COMBINERS,
+    DIRECT,
+    FANNED,
+    combine_both_ways,
+    final_answers,
+    parts_of_a,
+    windowings,
+)
 from tests.support.pipelines import difference, draw, run, seen, streaming
 
 if TYPE_CHECKING:

@@ -7,8 +7,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.testing import strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +20,19 @@ if TYPE_CHECKING:
     from dataflow_model.testing import TestStream
 
 DIRECT, FANNED = "direct", "fanned"
+ENDLESS = strategies.triggers(2).map(dm.Repeatedly)
+
+
+def parts_of_a(key: str) -> int:
+    """Split `a` alone."""
+    return 3 if key == "a" else 0
+
+
+@st.composite
+def windowings(draw: st.DrawFn, fns: Any = None) -> WindowingStrategy:
+    """Draw a strategy whose triggers never finish."""
+    strategy = draw(strategies.windowing_strategies(fns=fns, trees=ENDLESS))
+    return attrs.evolve(strategy, retracting=strategy.accumulates and draw(st.booleans()))
 
 
 class Extent(dm.CombineFn[int, Any, Any]):
