@@ -54,6 +54,6 @@ def wait_for_rest(result: Any, after: int) -> bool:
 
 def idle_workers() -> list[int]:
     """Return the workers of this session, without what has forked them: that is a worker's parent."""
-    found = descendants(WORKER)
-    forks = {one.pid for one in found}
-    return [one.pid for one in found if one.parent in forks]
+    workers = descendants(WORKER)
+    pids = {worker.pid for worker in workers}
+    return [worker.pid for worker in workers if worker.parent in pids]

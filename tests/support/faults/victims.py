@@ -28,7 +28,7 @@ __all__ = ["EXECUTOR", "PATIENCE", "PYTHON", "WORKER", "Victim", "descendants", 
 PATIENCE: Final = 400
 """Seconds that anything may take at most."""
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
-WORKER: Final = r"pyspark\.daemon pyspark\.worker"
+WORKER: Final = r"daemon(\.py)? pyspark\.worker"
 PYTHON: Final = WORKER + r"|python_streaming_(source|sink)_runner"
 """What the command lines of Python processes match: workers and what forks them, what plans and what commits."""
 
