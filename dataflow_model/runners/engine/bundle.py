@@ -155,7 +155,7 @@ class Bundle:
         )
 
     def plain(self) -> Bundle:
-        """Return the elements with lists instead of lanes, which is the form of durable state."""
+        """Return the elements with lists instead of lanes, of which it is quicker to take many small parts."""
         return Bundle(
             list(self.values),
             list(self.times),

@@ -63,7 +63,7 @@ def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
     """
     outputs: dict[str, Bundle] = {}
     slowest = SlowestKeys()
-    elements = elements.plain()  # many small parts are taken, which lanes are slow at
+    elements = elements.plain()
     rows, firsts = sorted_by_key(machine.label, elements)
     for first, end in itertools.pairwise([*firsts, len(rows)]):
         machine.stand_at(watermark=NEVER, clock=NEVER)

@@ -5,7 +5,7 @@ Every shard computes the same timeline; the first shard of each stage sends it t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -53,29 +53,35 @@ def make_timeline(program: Program, state: ShardState, control: Control, seen: S
 def progress_of_sources(
     program: Program, state: ShardState, control: Control | None, seen: Sequence[Observations]
 ) -> dict[str, Any]:
-    """Return what the driver needs for its next decision: how far origins have come, and whether the run may end.
-
-    Of an origin under a replay clock that was read now: the last value of its clock, and how far a row advances it on
-    average; `None` if it has been read to its end.
-    """
+    """Return what the driver needs for its next decision: how far origins have come, and whether the run may end."""
     replay = state.meta.replay
     reach: dict[str, dict[str, int]] = {}
     for (label, origin), names in replay.names.items():
         origins = replay.sources[label].origins
         reach.setdefault(label, {})[origin] = min(origins[name].watermark for name in names)
-    clocks: dict[str, dict[str, tuple[int, float] | None]] = {}
-    read: dict[tuple[str, str], list[Observations]] = {}
-    for observations in seen:
-        if program.staged.source(observations.label).processing_time is not None and len(observations.ticks):
-            read.setdefault((observations.label, observations.origin), []).append(observations)
-    for (label, origin), parts in read.items():
-        last = max(int(part.ticks[-1]) for part in parts)
-        span = last - min(int(part.ticks[0]) for part in parts)
-        rows = sum(int(part.counts.sum()) for observations in parts for part in observations.parts)
-        clocks.setdefault(label, {})[origin] = (last, max(span, 1) / max(rows, 1))
+    clocks = _clocks_read(program, seen)
     for label, names_read in control.finished if control is not None else ():
         clocks.setdefault(label, {}).update(dict.fromkeys(names_read))
     return {"reach": reach, "clocks": clocks, "enough": replay.enough}
+
+
+def _clocks_read(program: Program, seen: Sequence[Observations]) -> dict[str, dict[str, tuple[int, float] | None]]:
+    """Return the last value of the clock of each origin that was read, and how far a row advances it on average.
+
+    Only sources with a replay clock are in it. The caller puts `None` in the place of both for an origin that has been
+    read to its end.
+    """
+    reads: defaultdict[tuple[str, str], list[Observations]] = defaultdict(list)
+    for observations in seen:
+        if program.staged.source(observations.label).processing_time is not None and len(observations.ticks):
+            reads[observations.label, observations.origin].append(observations)
+    clocks: dict[str, dict[str, tuple[int, float] | None]] = {}
+    for (label, origin), of_origin in reads.items():
+        last = max(int(observations.ticks[-1]) for observations in of_origin)
+        span = last - min(int(observations.ticks[0]) for observations in of_origin)
+        rows = sum(int(part.counts.sum()) for observations in of_origin for part in observations.parts)
+        clocks.setdefault(label, {})[origin] = (last, max(span, 1) / max(rows, 1))
+    return clocks
 
 
 def _of_script(program: Program, state: ShardState, control: Control) -> Timeline:

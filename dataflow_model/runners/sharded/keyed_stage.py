@@ -79,20 +79,19 @@ def _run_open(
     task: Task, depth: int, label: int, inbox: _Inbox, state: ShardState, counted: CountedStore
 ) -> Iterator[Row]:
     """Run the micro-batch on the shard's durable state, and make the changes durable."""
-    timeline = inbox.timeline
+    timeline, seen = inbox.timeline, [observations for observations, _ in inbox.seen]
     if timeline is None:
         if inbox.control is None:
             state.shard.tear_down()
             return  # this shard has no part in the micro-batch: all rows were for later stages
         for observations, counts in inbox.seen:
             state.meta.counters.setdefault(observations.label, Counter()).update(counts)
-        timeline = make_timeline(task.program, state, inbox.control, [observations for observations, _ in inbox.seen])
+        timeline = make_timeline(task.program, state, inbox.control, seen)
     draws = KeptDraws.open(task, depth, label, state.shard.engines.values())
     tally = Tally(bundles=next(task.worker.runs))  # the sample of timed bundles continues over runs
     yield from counted_rows(tally, _run_staged(task, depth, label, state, timeline, inbox, draws))
     metrics = _metrics(depth, label, state)
     if depth == 1:
-        seen = [observations for observations, _ in inbox.seen]
         metrics |= progress_of_sources(task.program, state, inbox.control, seen)
     state.commit(task, depth, label)
     metrics |= {"state": state_sizes(state.shard.engines), "clock": timeline.at[-1][0] if timeline.at else None}
