@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.rows import rows_of, values_of
-from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
+from dataflow_model.runners.engine.columns.ipc import from_ipc, to_narrow_ipc
+from dataflow_model.runners.engine.columns.narrow import narrowed, widened
 from dataflow_model.values import GLOBAL_WINDOW, Window
 from dataflow_model.values import interval as interval_of
 
@@ -156,6 +157,9 @@ class Integers(Lane[int]):
     def __len__(self) -> int:
         return len(self.array)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _integers, narrowed(self.array)
+
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> NDArray[Any]:
         """Return the array, as NumPy asks for it."""
         return np.array(self.array, dtype) if copy else np.asarray(self.array, dtype)
@@ -193,6 +197,9 @@ class Intervals(Lane["tuple[Window, ...]"]):
 
     def __init__(self, starts: NDArray[np.int64], ends: NDArray[np.int64], *, is_global: bool = False) -> None:
         self.starts, self.ends, self.is_global = starts, ends, is_global
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _intervals, (*narrowed(self.starts), *narrowed(self.ends - self.starts), self.is_global)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -271,7 +278,7 @@ class RowValues(Lane[Any]):
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (RowValues, to_ipc(self.table))
+        return _unpacked, (RowValues, to_narrow_ipc(self.table))
 
     def _made(self) -> list[Any]:
         if self._rows is None:
@@ -294,7 +301,7 @@ class Pairs(Lane["tuple[Any, Any]"]):
         self.keys, self.values, self.row = keys, values, row
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (Pairs, to_ipc(pa.table({"key": self.keys, "value": self.values})), self.row)
+        return _unpacked, (Pairs, to_narrow_ipc(pa.table({"key": self.keys, "value": self.values})), self.row)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -364,7 +371,7 @@ class ColumnValues(Lane[Any]):
         self.column = column
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (ColumnValues, to_ipc(pa.table({"value": self.column})))
+        return _unpacked, (ColumnValues, to_narrow_ipc(pa.table({"value": self.column})))
 
     def __len__(self) -> int:
         return len(self.column)
@@ -551,6 +558,15 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 def _equal(mine: object, other: object) -> bool:
     return bool(mine == other)
+
+
+def _integers(least: int, excess: int | NDArray[Any]) -> Integers:
+    return Integers(widened(least, excess))
+
+
+def _intervals(least: int, excess: Any, shortest: int, longer: Any, is_global: bool) -> Intervals:  # noqa: FBT001
+    starts = widened(least, excess)
+    return Intervals(starts, starts + widened(shortest, longer), is_global=is_global)
 
 
 def _unpacked(kind: type[Any], content: bytes, *further: Any) -> Any:

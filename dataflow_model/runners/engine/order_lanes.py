@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dataflow_model.runners.engine.columns.narrow import narrowed, widened
 from dataflow_model.runners.engine.lanes import Lane, ranks_of
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ class OrderLane(Lane[Any]):
     numbers: NDArray[np.int64] | None = None
     before: tuple[Any, ...] = ()
     behind: tuple[Any, ...] = ()
+
+    def __copy__(self) -> Self:  # which would otherwise pickle
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     @abc.abstractmethod
     def bare(self) -> Iterable[tuple[Any, ...]]:
@@ -201,6 +207,11 @@ class RowOrders(OrderLane):
 
     def __init__(self, names: tuple[str, ...], codes: NDArray[np.int64], sequences: NDArray[np.int64]) -> None:
         self.names, self.codes, self.sequences = names, codes, sequences
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        numbers = None if self.numbers is None else narrowed(self.numbers)
+        around = self.before, self.behind
+        return _row_orders, (self.names, narrowed(self.codes), narrowed(self.sequences), numbers, *around)
 
     @classmethod
     def of_origin(cls, name: str, sequences: NDArray[np.int64]) -> RowOrders:
@@ -314,3 +325,13 @@ class RisingOrders(OrderLane):
     def joined(cls, lanes: Sequence[Any]) -> None:
         """Return `None`: each bucket has its own."""
         del lanes
+
+
+def _row_orders(
+    names: tuple[str, ...], codes: Any, sequences: Any, numbers: Any, before: tuple[Any, ...], behind: tuple[Any, ...]
+) -> RowOrders:
+    """Restore the orders of a source's elements from their pickle."""
+    orders = RowOrders(names, widened(*codes), widened(*sequences))
+    orders.numbers = None if numbers is None else widened(*numbers)
+    orders.before, orders.behind = before, behind
+    return orders

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.runners.engine.columns.ipc import to_ipc
+from dataflow_model.runners.engine.columns.ipc import to_narrow_ipc
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.kernels import keep_freed_memory
 from dataflow_model.values.pickles import dump
@@ -116,7 +116,7 @@ class Task:
 
     def packed_table(self, table: pa.Table) -> bytes | pa.Table:
         """Return a table as a part of the payload of a row."""
-        return table if self.stays else to_ipc(table)
+        return table if self.stays else to_narrow_ipc(table)
 
     def reach(self, point: str) -> None:
         """Pass a named point; the process is killed there if a test has armed a crash."""
