@@ -36,7 +36,7 @@ from dataflow_model.runners.engine.lanes import (
     taken,
 )
 from dataflow_model.runners.engine.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
-from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.engine.order_lanes import DeferredOrders, RowOrders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,10 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
         lambda: RowOrders.of_origin("origin", numbers),
         lambda: RowOrders(("b", "a"), np.abs(numbers) % 2, others).between((1,), (-1,)),
         lambda: _is_there(RowOrders.of_origin("origin", numbers).numbered(np.arange(count))),
+        lambda: DeferredOrders(count, lambda: RowOrders.of_origin("origin", numbers)),
+        lambda: DeferredOrders(count, lambda: list(zip(numbers.tolist(), others.tolist(), strict=True))).between(
+            (1,), (-1,)
+        ),
     ]
     return draw(st.sampled_from(kinds))() if of is None else kinds[of]()
 
@@ -102,7 +106,7 @@ def test_the_pickle_of_a_part_of_columns_holds_that_part_alone(kind: Any) -> Non
 
 @given(st.data())
 def test_lanes_and_lists_are_joined_as_lists_are(data: st.DataObject) -> None:
-    kind = data.draw(st.integers(0, 7))
+    kind = data.draw(st.integers(0, 11))
     lane, others = data.draw(lanes(kind)), data.draw(st.lists(lanes(kind) | lanes(), max_size=3))
     items, further = list(lane), [list(other) for other in others]
     everything = list(itertools.chain(items, *further))

@@ -23,6 +23,7 @@ from dataflow_model.runners.engine.order import (
     by_producer,
     joined,
     numbered,
+    numbered_by_cause,
     of_release,
     of_row,
     of_timer,
@@ -36,7 +37,7 @@ from dataflow_model.runners.engine.order import (
     sorting,
     stood_in,
 )
-from dataflow_model.runners.engine.order_lanes import InstantLane, RowOrders
+from dataflow_model.runners.engine.order_lanes import DeferredOrders, InstantLane, RowOrders, made_orders
 from dataflow_model.time import EventTime
 from dataflow_model.values import IntervalWindow, Window, encode_window
 
@@ -306,6 +307,8 @@ def test_orders_in_columns_rise_by_key_as_those_in_a_list(
     firsts = [0, *sorted(later)] if rows else []
     expected = rising_by_key(list(orders), firsts)
     columns = rising_by_key(orders, firsts)
+    deferred = DeferredOrders(len(orders), lambda: orders)
+    assert list(rising_by_key(made_orders(deferred), firsts)) == expected
     assert list(columns) == expected == [columns[row] for row in range(len(rows))]
     places = list(range(len(rows) - 1, -1, -2))
     chosen: Any = columns
@@ -313,6 +316,31 @@ def test_orders_in_columns_rise_by_key_as_those_in_a_list(
     assert list(taken) == [expected[place] for place in places]
     in_order = sorting(taken)
     assert [taken[row] for row in (range(len(taken)) if in_order is None else in_order)] == sorted(taken)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), unique=True), st.data())
+def test_deferred_orders_sort_and_change_as_tuples_do(rows: list[tuple[int, int]], data: st.DataObject) -> None:
+    made: list[None] = []
+
+    def make() -> list[tuple[int, int]]:
+        made.append(None)
+        return rows
+
+    places = data.draw(st.lists(st.integers(0, len(rows) - 1), unique=True)) if rows else []
+    lane = DeferredOrders(len(rows), make).taken(places)
+    joined_twice = DeferredOrders.joined([lane.part(0, 2), lane.part(2, len(lane))]).between((1,), (-1,))
+    causes = [place for place in range(len(places)) for _ in range(2)]
+    numbered = numbered_by_cause(lane, causes)
+    assert not made, "nobody has read an order"
+    expected: Any = [rows[place] for place in places]
+    assert list(lane) == expected
+    assert list(joined_twice) == [(1, *order, -1) for order in expected]
+    assert list(numbered) == list(numbered_by_cause(expected, causes))
+    for orders in (lane, joined_twice, numbered):
+        in_order = sorting(orders)
+        assert [orders[row] for row in (range(len(orders)) if in_order is None else in_order)] == sorted(orders)
+        assert pickle.loads(pickle.dumps(orders)) == list(orders)
+    assert len(made) <= 1, "orders are made once"
 
 
 INSTANTS = st.lists(st.tuples(st.integers(-3, 9), st.integers(-2, 2)), unique=True)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
+import itertools
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dataflow_model.runners.engine.columns.narrow import narrowed, widened
-from dataflow_model.runners.engine.lanes import Lane, ranks_of
+from dataflow_model.runners.engine.lanes import Lane, ranks_of, taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["InstantLane", "OrderLane", "RisingOrders", "RowOrders"]
+__all__ = ["DeferredOrders", "InstantLane", "OrderLane", "RisingOrders", "RowOrders", "made_orders"]
 
 
 class InstantLane(Lane["tuple[int, int]"]):
@@ -325,6 +327,74 @@ class RisingOrders(OrderLane):
     def joined(cls, lanes: Sequence[Any]) -> None:
         """Return `None`: each bucket has its own."""
         del lanes
+
+
+class DeferredOrders(OrderLane):
+    """Orders that are computed when one of them is first read, which may be never.
+
+    Args:
+        count: how many there are.
+        make: returns them; they must not depend on anything that changes in the meantime.
+
+    Example:
+        >>> orders = DeferredOrders(2, lambda: [("a", 7), ("b", 0)])
+        >>> orders.taken([1]).between((1,), ())
+        [(1, 'b', 0)]
+    """
+
+    def __init__(self, count: int, make: Callable[[], Sequence[Any]]) -> None:
+        self._count, self._source = count, _Source(make)
+        self._places: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+    def bare(self) -> Iterable[tuple[Any, ...]]:
+        """Return the orders as they were made."""
+        return self._source.orders if self._places is None else taken(self._source.orders, self._places)
+
+    def bare_item(self, row: int) -> tuple[Any, ...]:
+        """Return one of them."""
+        order: tuple[Any, ...] = self._source.orders[row if self._places is None else int(self._places[row])]
+        return order
+
+    def keys(self) -> list[NDArray[np.int64]]:
+        """Return the ranks of the orders among those that were made."""
+        ranks = ranks_of(self._source.orders)
+        return [ranks if self._places is None else ranks[self._places]]
+
+    def select(self, places: slice | NDArray[np.int64]) -> None:
+        """Keep only the orders at these places."""
+        if self._places is None and isinstance(places, np.ndarray):
+            self._places = places
+        else:
+            self._places = (np.arange(self._count) if self._places is None else self._places)[places]
+        self._count = len(self._places)
+
+    @classmethod
+    def joined(cls, lanes: Sequence[Any]) -> DeferredOrders:
+        """Return the orders of all."""
+        return cls(sum(map(len, lanes)), lambda: list(itertools.chain.from_iterable(lanes)))
+
+
+def made_orders(orders: Sequence[Any]) -> Sequence[Any]:
+    """Return orders as columns if they are a source's; otherwise as a list, which is quicker to compare."""
+    made = orders.bare() if isinstance(orders, DeferredOrders) else orders
+    return made if isinstance(made, RowOrders) else list(made)
+
+
+class _Source:
+    """What makes orders, and the orders once they are made."""
+
+    def __init__(self, make: Callable[[], Sequence[Any]]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def orders(self) -> Sequence[Any]:
+        return self._make()
 
 
 def _row_orders(

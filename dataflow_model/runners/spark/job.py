@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import Origin
     from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.task import Task
@@ -123,12 +124,17 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
                     else:
                         bucket.partials.append(packed.partials())
                 for cut, bundles in elements.items():
+                    bundles.sort(key=_first_order)  # each is in order, so often all of them are
                     buckets[cut].elements.extend(*bundles)
                 yield from pack_arrivals(task, stage.run_bounded(buckets), FIRST, writer)
                 yield from pack_panes(task, depth, stage, [FIRST], writer)
         counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
         yield _metrics(task, counters, {})
         yield from writer.finish()
+
+
+def _first_order(bundle: Bundle) -> Order:
+    return bundle.orders[0]
 
 
 def _metrics(task: Task, counters: Any, sources: Any) -> Row:

@@ -18,7 +18,7 @@ from dataflow_model.metrics.collecting import SlowestKeys, current, enter, took_
 from dataflow_model.metrics.tally import SLOW_KEPT
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.by_key import sorted_by_key
 from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.core.grouping import Chunk as ColumnChunk
@@ -38,6 +38,7 @@ from dataflow_model.runners.engine.core.placing import count_retractions, placed
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of, list_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import ELEMENT, rising_by_key
+from dataflow_model.runners.engine.order_lanes import DeferredOrders, made_orders
 from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
@@ -139,8 +140,10 @@ class CoreMachine:
         """Run a bucket's keys one after the other; see `KeyedMachine` and `by_key.run_by_key`."""
         elements = bucket.elements
         rows, firsts = sorted_by_key(self.label, elements)
+        orders = elements.orders  # most sinks read no order, so only their places are kept until one is read
+        elements.orders = DeferredOrders(len(orders), lambda: orders)
         slowest = SlowestKeys()
-        output = Bundle()
+        outputs: list[Bundle] = []
         begin = 0
         while begin < len(firsts):
             end = begin + 1
@@ -149,18 +152,18 @@ class CoreMachine:
             until = firsts[end] if end < len(firsts) else len(rows)
             part = elements.take(rows[firsts[begin] : until])
             bounds = [first - firsts[begin] for first in firsts[begin:end]]
-            output.extend(self._run_keys(part, bounds, slowest))
+            outputs.append(self._run_keys(part, bounds, slowest))
             begin = end
         slowest.tell(self.label)
         produced = Produced()
-        produced.add(0, {MAIN: output})
+        produced.add(0, {MAIN: all_joined(outputs)})
         return produced
 
     def _run_keys(self, elements: Bundle, firsts: Sequence[int], slowest: SlowestKeys) -> Bundle:
         """Run some keys whose rows are consecutive; `firsts` are the places of their first rows."""
         began = time.perf_counter()
         bounds = list(itertools.pairwise([*firsts, len(elements)]))
-        elements.orders = rising_by_key(elements.orders, firsts)
+        elements.orders = _rising_later(elements.orders, firsts)
         keys, values = self._pairs(elements)
         placements = placed(elements, keys, np.zeros(len(elements), np.int64), self._core.kind)
         times = array_of(elements.times)
@@ -178,7 +181,7 @@ class CoreMachine:
         panes = self._run(columns, elements, self._core.run_by_key)
         output = self._bundle(panes, elements.orders)
         of_key = np.searchsorted(panes.instant, np.array(firsts, np.int64))  # instants are rows here
-        output.orders = rising_by_key(list(output.orders), of_key.tolist())
+        output.orders = _rising_later(output.orders, of_key.tolist())
         seconds = (time.perf_counter() - began) / len(elements)
         for first, until in bounds:
             key = self._core.keys.shown[int(self._core.numbers[first])]
@@ -377,6 +380,11 @@ class CoreMachine:
         """Return no entries."""
         del parts, share
         return {}
+
+
+def _rising_later(orders: Sequence[Order], firsts: Sequence[int]) -> DeferredOrders:
+    """Return the orders that `rising_by_key` returns, which are computed when one is read."""
+    return DeferredOrders(len(orders), lambda: rising_by_key(made_orders(orders), firsts))
 
 
 def _counted(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
