@@ -153,6 +153,6 @@ def test_a_new_id_is_written_with_the_new_ones_and_not_with_all() -> None:
     for turn in range(256):
         for number in range(100):
             store.add(encode_key(turn * 1_000 + number), 0)
-        written += sum(len(entry.state) for entry in store.settle(pickle.dumps).values() if entry is not None)
+        written += sum(len(entry) for entry in store.settle(pickle.dumps).values() if entry is not None)
     assert written < 10 * store.nbytes
     assert len(store.settle(pickle.dumps)) == 0

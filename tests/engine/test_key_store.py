@@ -5,7 +5,10 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.runners.engine.key_store import KEPT_DECODED, KeyStore, StoredKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow_model.runners.engine.key_store import KEPT_DECODED, KeyStore, StoredKey, dues_of, head_bytes
 from dataflow_model.values import GLOBAL_WINDOW
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class Lists(KeyStore[list[Any]]):
         self.open(encoded, "key").append(value)
         self.mark(encoded, GLOBAL_WINDOW)
 
-    def micro_batch(self, *keys: bytes) -> dict[bytes, StoredKey | None]:
+    def micro_batch(self, *keys: bytes) -> dict[bytes, bytes | None]:
         """Append to the lists of some keys, and settle them."""
         for key in keys:
             self.add(key, "value")
@@ -59,7 +62,9 @@ def test_a_key_that_was_just_settled_is_not_decoded_when_it_is_used_again() -> N
         store.micro_batch(b"a", b"b")
     changes = store.micro_batch(b"a", b"b")
     assert store.decoded == 0
-    assert [pickle.loads(entry.state) for entry in changes.values() if entry] == [["key", *["value"] * 3]] * 2
+    assert [pickle.loads(StoredKey.unpacked(entry).state) for entry in changes.values() if entry] == [
+        ["key", *["value"] * 3]
+    ] * 2
     assert store.next_dues() == (4, None)
 
 
@@ -84,10 +89,17 @@ def test_a_key_that_another_worker_has_changed_is_decoded_from_the_change() -> N
 
 def test_an_entry_of_a_key_is_read_as_earlier_versions_have_pickled_it() -> None:
     entry = StoredKey(b"state", (5, None), 3)
-    assert pickle.loads(pickle.dumps(entry)) == entry
-    by_attribute = StoredKey.__new__(StoredKey)
-    by_attribute.__setstate__(entry.__getstate__())  # type: ignore[attr-defined] # attrs adds both
-    assert by_attribute == entry
+    by_call = b"cdataflow_model.runners.engine.key_store\nStoredKey\n(C\5state(I5\nNtI3\ntR."
+    assert pickle.loads(by_call) == pickle.loads(pickle.dumps(entry)) == entry
+
+
+@given(st.binary(), st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=5), st.none() | st.integers(0, 9))
+def test_the_bytes_of_an_entry_keep_its_state_its_deadlines_and_its_hold(
+    state: bytes, dues: list[int | None], hold: int | None
+) -> None:
+    entry = StoredKey(state, tuple(dues), hold)
+    assert StoredKey.unpacked(entry.packed()) == entry
+    assert dues_of(entry.packed()[: head_bytes(len(dues) + 1)]) == (*dues, hold)
 
 
 def test_the_deadlines_of_a_key_are_the_same_whether_it_is_kept_decoded_or_not() -> None:

@@ -17,6 +17,7 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.runners.engine.cells_in_order import CellsInOrder
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.values import IntervalWindow, Window, encode_key, interval
@@ -128,7 +129,7 @@ def test_the_state_of_a_key_is_stored_without_the_order_of_its_windows() -> None
     feed(engine, [3, 1, 2])
     stored = engine.settle(pickle.dumps)[encode_key(BUSY)]
     assert stored is not None
-    assert type(pickle.loads(stored.state).cells) is dict
+    assert type(pickle.loads(StoredKey.unpacked(stored).state).cells) is dict
 
 
 def _start(window: Window) -> dm.EventTime:

@@ -14,7 +14,7 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.runners.engine.core.durable import _CELL_BYTES, DurableMachine
 from dataflow_model.runners.engine.core.unpacking import key_state
-from dataflow_model.runners.engine.key_store import KeyStore
+from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.runners.sharded.rows import load
@@ -44,7 +44,8 @@ def durable_state(stream: MicroBatches) -> dict[tuple[int, int], dict[Any, Any]]
         log.open()
         entries: dict[Any, Any] = {}
         for record in log.since("") or []:
-            entries |= log.read(record).entries
+            for owner, changes in log.read(record).entries.items():
+                entries |= {(owner, key): entry for key, entry in changes.items()}
         state[place] = {name: entry for name, entry in entries.items() if entry is not None}
     return state
 
@@ -61,8 +62,9 @@ def decoded(stream: MicroBatches) -> dict[Any, tuple[Any, ...]]:
         for (name, encoded), entry in entries.items():
             node = plan[name]
             assert isinstance(node, GroupByKeyAndWindow)
-            state = key_state(node, load, entry.state, takes_back=node.inputs[0] in retracted)
-            cells[place, name, encoded] = repr(state.key), state.cells, state.reopened, entry.dues, entry.hold
+            stored = StoredKey.unpacked(entry)
+            state = key_state(node, load, stored.state, takes_back=node.inputs[0] in retracted)
+            cells[place, name, encoded] = repr(state.key), state.cells, state.reopened, stored.dues, stored.hold
     return cells
 
 
@@ -196,36 +198,31 @@ def test_a_run_with_a_tiny_bound_gives_what_a_run_in_memory_gives(
     assert answers(bounded) == answers(dm.LocalRunner())
 
 
-@attrs.frozen
-class Entry:
-    state: bytes
-
-
 def test_the_entries_that_were_used_least_recently_are_moved_to_disk() -> None:
-    keys: SettledKeys[Entry] = SettledKeys()
+    keys = SettledKeys()
     keys.bound(4_000)
     for name in (b"a", b"b", b"c", b"d"):
-        keys[name] = Entry(bytes(1_000))
-    assert keys[b"a"] == Entry(bytes(1_000))
+        keys[name] = bytes(1_000)
+    assert keys[b"a"] == bytes(1_000)
     keys.spill()
     assert list(keys._held) == [b"d", b"a"]
     assert keys.held_bytes <= 4_000
     assert (len(keys), keys.bytes, set(keys)) == (4, 4_000, {b"a", b"b", b"c", b"d"})
-    assert keys.peek(b"b") == Entry(bytes(1_000))
+    assert keys.peek(b"b") == bytes(1_000)
     assert b"b" in keys
     assert list(keys._held) == [b"d", b"a"]
 
 
 def test_entries_on_disk_are_replaced_and_removed_like_those_in_memory() -> None:
-    keys: SettledKeys[Entry] = SettledKeys()
+    keys = SettledKeys()
     keys.bound(1)
-    keys[b"a"], keys[b"b"] = Entry(b"xxx"), Entry(b"yyyy")
+    keys[b"a"], keys[b"b"] = b"xxx", b"yyyy"
     keys.spill()
     assert (keys.held_bytes, keys.bytes) == (0, 7)
-    keys[b"a"] = Entry(b"x")
+    keys[b"a"] = b"x"
     keys.spill()
-    assert (keys[b"a"], keys.bytes) == (Entry(b"x"), 5)
-    assert keys.pop(b"b") == Entry(b"yyyy")
+    assert (keys[b"a"], keys.bytes) == (b"x", 5)
+    assert keys.pop(b"b") == b"yyyy"
     assert keys.pop(b"b", None) is None
     with pytest.raises(KeyError):
         keys[b"b"]
@@ -236,22 +233,22 @@ def test_entries_on_disk_are_replaced_and_removed_like_those_in_memory() -> None
 
 
 def test_a_temporary_file_that_cannot_grow_is_an_error_that_names_the_way_out() -> None:
-    keys: SettledKeys[Entry] = SettledKeys()
+    keys = SettledKeys()
     keys.bound(1)
     assert keys._spilled is not None
     keys._spilled._database.execute("PRAGMA max_page_count = 4")
-    keys[b"a"] = Entry(bytes(100_000))
+    keys[b"a"] = bytes(100_000)
     with pytest.raises(dm.errors.SinkError, match=r"beyond `max_state_memory` cannot be used.*\nHint: free space"):
         keys.spill()
 
 
 @pytest.mark.parametrize("most", [None, 1])
 def test_entries_that_are_put_together_count_like_those_that_are_put_by_themselves(most: int | None) -> None:
-    keys: SettledKeys[Entry] = SettledKeys()
+    keys = SettledKeys()
     if most is not None:
         keys.bound(most)
-    keys[b"a"] = Entry(b"xxx")
+    keys[b"a"] = b"xxx"
     keys.spill()
-    keys.put({b"a": Entry(b"x"), b"b": Entry(b"yyyy")})
+    keys.put({b"a": b"x", b"b": b"yyyy"})
     assert (keys.bytes, len(keys)) == (5, 2)
-    assert keys.several([b"a", b"c", b"b"]) == {b"a": Entry(b"x"), b"b": Entry(b"yyyy")}
+    assert keys.several([b"a", b"c", b"b"]) == {b"a": b"x", b"b": b"yyyy"}

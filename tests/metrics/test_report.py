@@ -158,13 +158,9 @@ def test_a_straight_line_that_has_to_be_run_again_counts_once() -> None:
 
 
 def test_settled_keys_know_their_size() -> None:
-    class Entry:
-        def __init__(self, state: bytes) -> None:
-            self.state = state
-
-    keys: SettledKeys[Entry] = SettledKeys()
-    keys[b"a"], keys[b"b"] = Entry(b"xxx"), Entry(b"yyyy")
-    keys[b"a"] = Entry(b"x")
+    keys = SettledKeys()
+    keys[b"a"], keys[b"b"] = b"xxx", b"yyyy"
+    keys[b"a"] = b"x"
     assert (len(keys), keys.bytes) == (2, 5)
     assert keys.pop(b"c", None) is None
     keys.pop(b"b")

@@ -178,7 +178,9 @@ def test_damaged_progress_is_refused_by_name(content: str, tmp_path: Path) -> No
 
 def test_progress_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     write_progress(str(tmp_path), {"format": FORMAT + 1})
-    with pytest.raises(dm.CheckpointMismatch, match=r"progress\.json' was written in format 3 by a newer version"):
+    with pytest.raises(
+        dm.CheckpointMismatch, match=rf"progress\.json' was written in format {FORMAT + 1} by a newer version"
+    ):
         read_progress(str(tmp_path))
 
 
@@ -203,13 +205,17 @@ def test_an_offset_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     offsets = tmp_path / "spark" / "offsets"
     offsets.mkdir()
     (offsets / "0").write_text("v2\n{}\n" + json.dumps({**checkpoint.begins, "format": FORMAT + 1}))
-    with pytest.raises(dm.CheckpointMismatch, match="offsets/0' was written in format 3 by a newer version"):
+    with pytest.raises(
+        dm.CheckpointMismatch, match=f"offsets/0' was written in format {FORMAT + 1} by a newer version"
+    ):
         offset_of(checkpoint.own, 0)
 
 
 def test_a_seed_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT + 1, "field of a later version": 1}))
-    with pytest.raises(dm.CheckpointMismatch, match=r"manifest\.json' was written in format 3 by a newer version"):
+    with pytest.raises(
+        dm.CheckpointMismatch, match=rf"manifest\.json' was written in format {FORMAT + 1} by a newer version"
+    ):
         Manifest.read(tmp_path)
 
 

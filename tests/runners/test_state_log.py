@@ -15,17 +15,29 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.errors import CheckpointMismatch, StateCorruption
 from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.runners.sharded import task as tasks
 from dataflow_model.runners.sharded.checkpoint import durable as durable_records
-from dataflow_model.runners.sharded.checkpoint.durable import seal
+from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, seal
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.state import log as state_log
-from dataflow_model.runners.sharded.state.log import FAN_IN, Contents, Delta, StateLog
+from dataflow_model.runners.sharded.state.log import FAN_IN, Contents, Delta, Entries, StateLog
 from dataflow_model.runners.sharded.state.shard import ShardState
 from dataflow_model.runners.sharded.task import Task
 from dataflow_model.testing.micro_batches import MemoryStore
 
 Place = tuple[str, bytes]
+
+
+def by_owner(entries: dict[Place, Any]) -> Entries:
+    divided: Entries = {}
+    for (owner, key), entry in entries.items():
+        divided.setdefault(owner, {})[key] = entry
+    return divided
+
+
+def by_place(entries: Entries) -> dict[Place, Any]:
+    return {(owner, key): entry for owner, of_owner in entries.items() for key, entry in of_owner.items()}
 
 
 @attrs.define
@@ -38,10 +50,12 @@ class Worker:
 
     def append(self, store: MemoryStore, changes: dict[Place, Any], meta: Any = None) -> None:
         log = opened(store)
-        self._apply([Delta(meta, changes)])
-        self.token = log.append(Delta(meta, dict(changes)), self.entries.get, self.contents)
-        assert list(self.contents.places) == [record.identity for record in log.records]
-        assert self.contents.newest.keys() == self.entries.keys()
+        self._apply([by_owner(changes)])
+        self.token = log.append(
+            Delta(meta, by_owner(changes)), lambda owner, key: self.entries.get((owner, key)), self.contents
+        )
+        assert list(self.contents.keys) == [record.identity for record in log.records]
+        assert by_place(self.contents.newest).keys() == self.entries.keys()
 
     def catch_up(self, store: MemoryStore) -> None:
         log = opened(store)
@@ -54,11 +68,11 @@ class Worker:
         for record, delta in zip(missed, deltas, strict=True):
             self.contents.note(record, delta.entries)
         self.token = log.open()
-        self._apply(deltas)
+        self._apply([delta.entries for delta in deltas])
 
-    def _apply(self, deltas: list[Delta]) -> None:
-        for delta in deltas:
-            self.entries |= delta.entries
+    def _apply(self, deltas: list[Entries]) -> None:
+        for entries in deltas:
+            self.entries |= by_place(entries)
         self.entries = {place: entry for place, entry in self.entries.items() if entry is not None}
 
 
@@ -108,7 +122,7 @@ def test_a_worker_that_is_behind_reads_only_what_it_lacks() -> None:
     worker.append(store, {place("a"): 1})
     token = worker.token
     worker.append(store, {place("b"): 2})
-    assert deltas_since(store, token) == [Delta(None, {place("b"): 2})]
+    assert deltas_since(store, token) == [Delta(None, by_owner({place("b"): 2}))]
     assert deltas_since(store, worker.token) == []
 
 
@@ -131,6 +145,18 @@ def test_a_superseded_attempt_is_not_believed() -> None:
     assert zombie.entries == {place("a"): 2}
 
 
+def test_entries_as_earlier_formats_wrote_them_are_read_by_owner_and_in_bytes() -> None:
+    store, key = MemoryStore(), StoredKey(b"state", (5, None), 3)
+    Worker().append(store, {place("a"): 1})
+    ((at, _),) = store.parts.items()
+    earlier: Any = {place("a"): key, place("b"): None, ("counts", b"c"): (None, {})}
+    store.parts[at] = seal(Delta("meta", earlier))
+    (record,) = opened(store).records
+    store.put_head(seal([attrs.evolve(record, checksums=(zlib.crc32(store.parts[at]),))]))
+    entries: Entries = {"sums": {b"a": key.packed(), b"b": None}, "counts": {b"c": (None, {})}}
+    assert deltas_since(store, "") == [Delta("meta", entries)]
+
+
 # Merging.
 
 
@@ -151,9 +177,9 @@ def test_a_merge_down_to_the_bottom_forgets_keys_that_are_gone() -> None:
         worker.append(store, {place("a"): None})
     (record,) = opened(store).records
     assert record.level == 1
-    assert deltas_since(store, "") == [Delta(None, {place("b"): 1})]
-    assert list(worker.contents.places.values()) == [[place("b")]]
-    assert worker.contents.newest.keys() == {place("b")}
+    assert deltas_since(store, "") == [Delta(None, by_owner({place("b"): 1}))]
+    assert list(worker.contents.keys.values()) == [{"sums": (b"b",)}]
+    assert by_place(worker.contents.newest).keys() == {place("b")}
 
 
 def test_a_key_that_was_created_and_removed_within_a_merge_is_forgotten() -> None:
@@ -162,7 +188,7 @@ def test_a_key_that_was_created_and_removed_within_a_merge_is_forgotten() -> Non
         worker.append(store, changes)
     (record,) = opened(store).records
     assert record.level == 1
-    assert worker.contents == Contents({record.identity: []}, {})
+    assert worker.contents == Contents({record.identity: {"sums": ()}}, {"sums": {}})
 
 
 def test_a_worker_that_has_a_record_which_was_removed_does_not_miss_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +234,7 @@ def test_no_micro_batch_writes_much_more_than_it_changes_and_the_log_stays_in_pr
     written = []
     for number in range(1, 200):
         worker.append(store, {place(str((7 * number + step) % 100)): number for step in range(8)})
-        written.append(len(opened(store).read(opened(store).records[-1]).entries))
+        written.append(len(opened(store).read(opened(store).records[-1]).entries["sums"]))
     assert max(written) <= 16
     assert worker.contents.count() <= 2 * 100 + 4 + 16
     assert len(store.parts) == len(opened(store).records) <= 200 / 8 + 3
@@ -227,7 +253,12 @@ def test_keys_that_are_gone_do_not_come_back_when_old_records_are_moved(monkeypa
     assert len(opened(store).records) < 10
 
 
-CHANGES = st.dictionaries(st.sampled_from([place(name) for name in "abcdef"]), st.none() | st.integers(), max_size=4)
+OWNERS = ("sums", "counts")
+CHANGES = st.dictionaries(
+    st.sampled_from([(owner, name.encode()) for owner in OWNERS for name in "abcd"]),
+    st.none() | st.integers(),
+    max_size=4,
+)
 
 
 @given(
@@ -290,13 +321,13 @@ def test_a_head_without_records_is_an_error_that_names_the_shard() -> None:
 
 def test_state_of_a_newer_version_is_refused_with_the_shard_named(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    monkeypatch.setattr(durable_records, "FORMAT", 3)
+    monkeypatch.setattr(durable_records, "FORMAT", FORMAT + 1)
     Worker().append(store, {place("a"): 1})
     monkeypatch.undo()
     with pytest.raises(
         CheckpointMismatch,
-        match=r"the state of shard 3 of stage 1 was written in format 3 by a newer version of dataflow_model; "
-        r"this version reads formats 1 to 2\nHint: run the pipeline with that version",
+        match=rf"the state of shard 3 of stage 1 was written in format {FORMAT + 1} by a newer version of "
+        rf"dataflow_model; this version reads formats 1 to {FORMAT}\nHint: run the pipeline with that version",
     ):
         opened(store)
 
@@ -307,12 +338,12 @@ def test_a_record_of_another_format_below_a_head_of_this_one_is_refused_with_the
     store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1})
     (record,) = opened(store).records
-    monkeypatch.setattr(durable_records, "FORMAT", 3)
+    monkeypatch.setattr(durable_records, "FORMAT", FORMAT + 1)
     (at,) = store.parts
-    store.parts[at] = seal(Delta(None, {place("a"): 1}))
+    store.parts[at] = seal(Delta(None, by_owner({place("a"): 1})))
     monkeypatch.undo()
     store.put_head(seal([attrs.evolve(record, checksums=(zlib.crc32(store.parts[at]),))]))
-    with pytest.raises(CheckpointMismatch, match="shard 3 of stage 1 was written in format 3"):
+    with pytest.raises(CheckpointMismatch, match=f"shard 3 of stage 1 was written in format {FORMAT + 1}"):
         deltas_since(store, "")
 
 

@@ -27,6 +27,6 @@ def test_as_many_shards_as_before_look_into_their_own_files_only(shards: int) ->
 
 
 def test_keys_are_counted_and_ids_too() -> None:
-    keys = {b"a": StoredKey(b"", (1, None), None), b"b": StoredKey(b"", (None, None), None)}
-    ids = {ADDRESS.pack(3, 0): StoredKey(Segment.of([b"x", b"y", b"z"]).packed, (), None)}
+    keys = {b"a": StoredKey(b"", (1, None), None).packed(), b"b": StoredKey(b"", (None, None), None).packed()}
+    ids = {ADDRESS.pack(3, 0): StoredKey(Segment.of([b"x", b"y", b"z"]).packed, (), None).packed()}
     assert (count_keys(keys), count_keys(ids), count_keys({b"\1": (None, {(b"k", 0, 1): ("k", 5)})})) == (2, 3, 1)

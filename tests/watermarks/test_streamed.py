@@ -14,6 +14,7 @@ from dataflow_model.plan.sources import DataFrameSource, Source
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
 from dataflow_model.runners.engine.core.unpacking import key_state
+from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.runners.sharded.feed.pacing import held_back
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.rows import Kind, load
@@ -125,12 +126,11 @@ def _open_windows(streamed: Streamed) -> int:
         log.open()
         entries: dict[Any, Any] = {}
         for record in log.since("") or []:
-            entries.update(log.read(record).entries)
-        (node,) = streamed.program.staged.stages[depth - 1]
+            (node,) = streamed.program.staged.stages[depth - 1]
+            entries.update(log.read(record).entries.get(node.label, {}))
         assert isinstance(node, GroupByKeyAndWindow)
-        states = [
-            key_state(node, load, entry.state, takes_back=False) for entry in entries.values() if entry is not None
-        ]
+        stored = [StoredKey.unpacked(entry) for entry in entries.values() if entry is not None]
+        states = [key_state(node, load, key.state, takes_back=False) for key in stored]
         open_windows += sum(len(state.windows()) for state in states)
     return open_windows
 

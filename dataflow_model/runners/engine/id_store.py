@@ -234,7 +234,7 @@ class IdStore:
         """Return no moments, since expiring ids have no visible effect."""
         return None, None
 
-    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+    def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply changes that another worker has made durable."""
         self._totals = None
         for address, entry in sorted(changes.items(), key=_address):  # a stack's lower places first
@@ -243,7 +243,7 @@ class IdStore:
             if entry is None:
                 del stack[place:]  # segments above are removed too, or follow in these changes
             else:
-                segment = Segment.read(entry.state)
+                segment = Segment.read(StoredKey.unpacked(entry).state)
                 stack[place : place + 1] = [segment]
                 self._stacks[number] = stack
                 self._list(number)
@@ -251,22 +251,22 @@ class IdStore:
             if not stack:
                 self._stacks.pop(number, None)
 
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the segments that have changed since the last call; `None` for a removed segment."""
         del freeze  # segments are bytes already
         self._seal()
         touched, self._touched = self._touched, set()
         return {(address := ADDRESS.pack(*place)): self.stored(address) for place in touched}
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the changes; all ids are kept as bytes from now on."""
         return self.take_touched(freeze)
 
-    def stored(self, encoded: bytes) -> StoredKey | None:
+    def stored(self, encoded: bytes) -> bytes | None:
         """Return a segment in its stored form; `None` if there is none."""
         number, place = ADDRESS.unpack(encoded)
         stack = self._stacks.get(number, [])
-        return StoredKey(stack[place].packed, (), None) if place < len(stack) else None
+        return StoredKey(stack[place].packed, (), None).packed() if place < len(stack) else None
 
 
 def _address(change: tuple[bytes, Any]) -> tuple[int, int]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+import struct
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,7 +18,7 @@ from dataflow_model.values.keys import shown_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-__all__ = ["CLOCK", "EVENT_TIME", "KEPT_DECODED", "KeyStore", "StoredKey", "earliest"]
+__all__ = ["CLOCK", "EVENT_TIME", "KEPT_DECODED", "KeyStore", "StoredKey", "dues_of", "earliest", "head_bytes"]
 
 KEPT_DECODED: Final = 1_000
 """How many settled keys at most are kept decoded too; those that were used last are likely to be used next."""
@@ -29,20 +31,60 @@ KeyT = TypeVar("KeyT")
 
 @attrs.define  # not frozen, which would triple the cost of making one
 class StoredKey:
-    """What a runner keeps of one key: the state as `freeze` made it, and when it next has to be looked at."""
+    """What a runner keeps of one key: the state as `freeze` made it, and when it next has to be looked at.
+
+    It is kept as bytes, since there may be millions of keys: Python's garbage collector does not visit bytes, nor dicts
+    of them. They begin with a head: a byte with the number of deadlines, a byte for each that tells whether it is set,
+    and 8 bytes for each, the hold last. The state follows.
+
+    Example:
+        >>> StoredKey.unpacked(StoredKey(b"state", (5, None), 3).packed())
+        StoredKey(state=b'state', dues=(5, None), hold=3)
+    """
 
     state: bytes
     dues: Dues
     hold: int | None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoredKey, (self.state, self.dues, self.hold)
+    def packed(self) -> bytes:
+        """Return the bytes that are kept."""
+        dues = *self.dues, self.hold
+        are_set = [due is not None for due in dues]
+        return _head(len(dues)).pack(len(dues), *are_set, *(due or 0 for due in dues)) + self.state
+
+    @classmethod
+    def unpacked(cls, stored: bytes) -> Self:
+        """Return what `packed` has packed."""
+        begin = head_bytes(stored[0])
+        *dues, hold = dues_of(stored[:begin])
+        return cls(stored[begin:], tuple(dues), hold)
 
     @classmethod
     def of(cls, state: bytes, dues: Sequence[Dues]) -> StoredKey:
         """Return what is kept of a key; `dues` are those of its windows, each with its hold at the end."""
         *least, hold = dues[0] if len(dues) == 1 else map(earliest, zip(*dues, strict=True))
         return cls(state, tuple(least), hold)
+
+
+def head_bytes(dues: int) -> int:
+    """Return the number of bytes before the state of a stored key that has this many deadlines, its hold included."""
+    return _head(dues).size
+
+
+@functools.lru_cache(maxsize=1_000)  # many keys have the same deadlines
+def dues_of(head: bytes) -> Dues:
+    """Return the deadlines of a stored key, its hold last.
+
+    Args:
+        head: the bytes before its state.
+    """
+    count, *parts = _head(head[0]).unpack(head)
+    return tuple(due if is_set else None for is_set, due in zip(parts[:count], parts[count:], strict=True))
+
+
+@functools.cache
+def _head(dues: int) -> struct.Struct:
+    return struct.Struct(f"<B{dues}?{dues}q")
 
 
 class KeyStore(abc.ABC, Generic[KeyT]):
@@ -63,7 +105,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self.keys: dict[bytes, KeyT] = {}
         self.touched: set[bytes] = set()
         self._thaw = thaw
-        self._settled: SettledKeys[StoredKey] = SettledKeys()
+        self._settled = SettledKeys()
         self._kept_decoded = KEPT_DECODED
         self._decoded: dict[bytes, KeyT] = {}
         """Settled keys that are also kept decoded; each of their windows keeps its deadlines."""
@@ -100,7 +142,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
             else:
                 state = self._decoded.pop(encoded, None)
                 if state is None:
-                    state = self._thaw(settled.state)
+                    state = self._thaw(StoredKey.unpacked(settled).state)
                     self._deadlines.remove((encoded, None))
                     self._stale.update([(encoded, window) for window in self._windows(state)])
             self.keys[encoded] = state
@@ -183,7 +225,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
 
     # Durable state -------------------------------------------------------------------------------------------------
 
-    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+    def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply changes that another worker has made durable; `None` for a key without state."""
         for encoded, entry in changes.items():
             self._forget(encoded)
@@ -192,14 +234,14 @@ class KeyStore(abc.ABC, Generic[KeyT]):
                 self._set_dues(encoded, entry)
         self._settled.spill()
 
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the changes since the last call, by encoded key; `None` for a key without state."""
         self._refresh()
         changed = {encoded: self._frozen(encoded, freeze) for encoded in self.touched}
         self.touched.clear()
         return changed
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the changes, and keep all state as bytes from now on; that of the last keys is kept decoded too."""
         changes = self.take_touched(freeze)
         for encoded, state in self.keys.items():
@@ -214,7 +256,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self._settled.spill()
         return changes
 
-    def stored(self, encoded: bytes) -> StoredKey | None:
+    def stored(self, encoded: bytes) -> bytes | None:
         """Return a settled key's state; `None` if there is none."""
         return self._settled.peek(encoded)
 
@@ -230,9 +272,9 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         """Return the number of keys, and the number of bytes of the settled ones."""
         return len(self.keys) + len(self._settled), self._settled.bytes
 
-    def _set_dues(self, encoded: bytes, entry: StoredKey) -> None:
+    def _set_dues(self, encoded: bytes, entry: bytes) -> None:
         """Set the deadlines of a settled key that is not kept decoded."""
-        self._deadlines.set((encoded, None), (*entry.dues, entry.hold))
+        self._deadlines.set((encoded, None), dues_of(entry[: head_bytes(entry[0])]))
 
     def _forget(self, encoded: bytes) -> None:
         """Remove a key from memory and its deadlines."""
@@ -247,13 +289,13 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         for window in self._windows(state):
             self._deadlines.remove((encoded, window))
 
-    def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> StoredKey | None:
+    def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> bytes | None:
         """Return the entry to store for a key whose deadlines are up to date; `None` if it has no state."""
         state = self.keys.get(encoded)
         if state is None:
             return None
         dues = [self._deadlines.dues((encoded, window)) for window in self._windows(state)]
-        return StoredKey.of(freeze(state), dues) if dues else None
+        return StoredKey.of(freeze(state), dues).packed() if dues else None
 
 
 def earliest(dues: Iterable[int | None]) -> int | None:

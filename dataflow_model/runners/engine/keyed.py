@@ -12,7 +12,6 @@ from dataflow_model.triggers.contexts import LOW_WATERMARK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from dataflow_model.runners.engine.key_store import StoredKey
     from dataflow_model.runners.engine.resharding import Share
 
 __all__ = ["KeyedEngine", "KeyedStore", "percentile_at"]
@@ -29,19 +28,19 @@ class KeyedStore(Protocol):
         """Return the event time and the processing time at which the next timer or expiry is due."""
         ...
 
-    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+    def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply changes that another worker has made durable; `None` for a key without state."""
         ...
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the changes, and keep all state as bytes from now on; it is decoded again when it is used."""
         ...
 
-    def stored(self, encoded: bytes) -> StoredKey | None:
+    def stored(self, encoded: bytes) -> bytes | None:
         """Return a settled key's state; `None` if there is none."""
         ...
 
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the changes since the last call, by encoded key; `None` for a key without state."""
         ...
 
@@ -155,18 +154,18 @@ class KeyedEngine(ObjectMachine):
         """Return the keys of one shard."""
         return keys_of_share(parts, share)
 
-    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+    def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply changes that another worker has made durable; `None` for a key without state."""
         self._store.apply(changes)
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the changes, and keep all state as bytes from now on; it is decoded again when it is used."""
         return self._store.settle(freeze)
 
-    def stored(self, name: bytes) -> StoredKey | None:
+    def stored(self, name: bytes) -> bytes | None:
         """Return a settled key's state; `None` if there is none."""
         return self._store.stored(name)
 
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the changes since the last call, by encoded key; `None` for a key without state."""
         return self._store.take_touched(freeze)

@@ -72,8 +72,9 @@ def count_keys(entries: Mapping[bytes, Any]) -> int:
 
 
 def _keys_in(entry: Any) -> int:
-    if isinstance(entry, StoredKey):  # a set of ids has no deadlines, but every key has
-        return 1 if entry.dues else len(Segment.read(entry.state))
+    if isinstance(entry, bytes):  # a set of ids has no deadlines, but every key has
+        stored = StoredKey.unpacked(entry)
+        return 1 if stored.dues else len(Segment.read(stored.state))
     content, folded = entry
     return len(folded) + (0 if content is None else from_ipc(content).num_rows)
 
@@ -90,12 +91,15 @@ def partials_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dic
     return partials
 
 
-def ids_of_share(parts: Iterable[Mapping[bytes, StoredKey]], share: Share) -> dict[bytes, Any]:
+def ids_of_share(parts: Iterable[Mapping[bytes, bytes]], share: Share) -> dict[bytes, Any]:
     """Divide sets of ids, and merge those of each slice into one set."""
     slices: dict[int, list[bytes]] = {}
     for address, entry in itertools.chain.from_iterable(part.items() for part in parts):
-        ids = [record_id for record_id in Segment.read(entry.state) if share.takes(record_id)]
+        segment = Segment.read(StoredKey.unpacked(entry).state)
+        ids = [record_id for record_id in segment if share.takes(record_id)]
         slices.setdefault(ADDRESS.unpack(address)[0], []).extend(ids)
     return {
-        ADDRESS.pack(number, 0): StoredKey(Segment.of(ids).packed, (), None) for number, ids in slices.items() if ids
+        ADDRESS.pack(number, 0): StoredKey(Segment.of(ids).packed, (), None).packed()
+        for number, ids in slices.items()
+        if ids
     }

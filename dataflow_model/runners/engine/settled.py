@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 import sqlite3
 import weakref
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Protocol
-
-    class _Stored(Protocol):
-        @property
-        def state(self) -> bytes: ...
-
 
 __all__ = ["SettledKeys"]
 
-_E = TypeVar("_E", bound="_Stored")
-_ENTRY_BYTES: Final = 350
+_ENTRY_BYTES: Final = 250
 """The approximate memory of an entry besides its bytes: objects, their headers, and its place in a table."""
 _PAGES_SHARE: Final = 8
 """SQLite may use this part of the bound for pages, up to `_MOST_PAGES`."""
 _MOST_PAGES: Final = 2 << 20
 
 
-class SettledKeys(MutableMapping[bytes, _E]):
+class SettledKeys(MutableMapping[bytes, bytes]):
     """Stored keys by encoded key, which track their total size, since computing it would visit every key.
 
     After `bound`, `spill` moves the entries that were used least recently to a temporary file until the others fit into
@@ -38,15 +30,15 @@ class SettledKeys(MutableMapping[bytes, _E]):
     does not survive the process, so it is never read by another one.
 
     Attributes:
-        bytes: the total size of the states in memory and on disk, in bytes.
+        bytes: the total size of the entries in memory and on disk, in bytes.
         held_bytes: after `bound`, the approximate memory of the entries that are in memory, in bytes.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
         self.held_bytes = 0
-        self._held: dict[bytes, _E] = {}
-        self._spilled: _Spilled[_E] | None = None
+        self._held: dict[bytes, bytes] = {}
+        self._spilled: _Spilled | None = None
         self._most = 0
 
     def bound(self, most: int) -> None:
@@ -60,7 +52,7 @@ class SettledKeys(MutableMapping[bytes, _E]):
         """Move entries to disk if those in memory take more bytes than they may."""
         if self._spilled is None or self.held_bytes <= self._most:
             return
-        moved: dict[bytes, _E] = {}
+        moved: dict[bytes, bytes] = {}
         for encoded, entry in self._held.items():
             if self.held_bytes <= self._most:
                 break
@@ -70,15 +62,15 @@ class SettledKeys(MutableMapping[bytes, _E]):
             del self._held[encoded]
         self._spilled.put(moved.items())
 
-    def peek(self, encoded: bytes) -> _E | None:
+    def peek(self, encoded: bytes) -> bytes | None:
         """Return an entry without moving it into memory; `None` if there is none."""
         entry = self._held.get(encoded)
         return self._spilled.get(encoded) if entry is None and self._spilled is not None else entry
 
-    def __getitem__(self, encoded: bytes) -> _E:
+    def __getitem__(self, encoded: bytes) -> bytes:
         if self._spilled is None:
             return self._held[encoded]
-        entry: _E | None = self._held.pop(encoded, None)
+        entry: bytes | None = self._held.pop(encoded, None)
         if entry is None:
             entry = self._spilled.pop(encoded)
             if entry is None:
@@ -87,35 +79,35 @@ class SettledKeys(MutableMapping[bytes, _E]):
         self._held[encoded] = entry  # the last, since it was used last
         return entry
 
-    def __setitem__(self, encoded: bytes, entry: _E) -> None:
+    def __setitem__(self, encoded: bytes, entry: bytes) -> None:
         if self._spilled is None:
             before = self._held.get(encoded)
-            self.bytes += len(entry.state) - (0 if before is None else len(before.state))
+            self.bytes += len(entry) - (0 if before is None else len(before))
         else:
             self.pop(encoded, None)
-            self.bytes += len(entry.state)
+            self.bytes += len(entry)
             self.held_bytes += _size(encoded, entry)
         self._held[encoded] = entry
 
-    def several(self, keys: Iterable[bytes]) -> dict[bytes, _E]:
+    def several(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the entries of those of some keys that have one."""
         get = self._held.get if self._spilled is None else self.get
         return {encoded: entry for encoded in keys if (entry := get(encoded)) is not None}
 
-    def put(self, entries: Mapping[bytes, _E]) -> None:
+    def put(self, entries: Mapping[bytes, bytes]) -> None:
         """Set several entries."""
         if self._spilled is not None:
             self.update(entries)
             return
-        replaced = [before for encoded in entries if (before := self._held.get(encoded)) is not None]
-        self.bytes += sum(len(entry.state) for entry in entries.values()) - sum(len(entry.state) for entry in replaced)
+        replaced = filter(None, map(self._held.get, entries))
+        self.bytes += sum(map(len, entries.values())) - sum(map(len, replaced))
         self._held.update(entries)
 
     def __delitem__(self, encoded: bytes) -> None:
         if self.pop(encoded) is None:
             raise KeyError(encoded)
 
-    def pop(self, encoded: bytes, default: Any = None) -> _E | Any:
+    def pop(self, encoded: bytes, default: Any = None) -> bytes | Any:
         """Remove a key and return its entry, or the default."""
         entry = self._held.pop(encoded, None)
         if self._spilled is not None:
@@ -125,7 +117,7 @@ class SettledKeys(MutableMapping[bytes, _E]):
                 self.held_bytes -= _size(encoded, entry)
         if entry is None:
             return default
-        self.bytes -= len(entry.state)
+        self.bytes -= len(entry)
         return entry
 
     def __contains__(self, encoded: object) -> bool:
@@ -140,11 +132,11 @@ class SettledKeys(MutableMapping[bytes, _E]):
         return len(self._held) + (0 if self._spilled is None else self._spilled.count)
 
 
-def _size(encoded: bytes, entry: _Stored) -> int:
-    return _ENTRY_BYTES + len(encoded) + len(entry.state)
+def _size(encoded: bytes, entry: bytes) -> int:
+    return _ENTRY_BYTES + len(encoded) + len(entry)
 
 
-class _Spilled(Generic[_E]):
+class _Spilled:
     """Entries in a temporary file.
 
     It is a private database of SQLite, which creates the file only when its pages no longer fit, and deletes it.
@@ -170,22 +162,19 @@ class _Spilled(Generic[_E]):
         ):
             self._database.execute(statement)
 
-    def put(self, entries: Iterable[tuple[bytes, _E]]) -> None:
+    def put(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Add entries."""
-        rows = [(encoded, pickle.dumps(entry, protocol=5)) for encoded, entry in entries]
+        rows = list(entries)
         with _explained():
             self._database.executemany("INSERT INTO entries VALUES (?, ?)", rows)
         self.count += len(rows)
 
-    def get(self, encoded: bytes) -> _E | None:
+    def get(self, encoded: bytes) -> bytes | None:
         """Return an entry; `None` if there is none."""
         rows = self._execute("SELECT entry FROM entries WHERE encoded = ?", encoded)
-        if not rows:
-            return None
-        entry: _E = pickle.loads(rows[0][0])
-        return entry
+        return rows[0][0] if rows else None
 
-    def pop(self, encoded: bytes) -> _E | None:
+    def pop(self, encoded: bytes) -> bytes | None:
         """Remove an entry and return it; `None` if there is none."""
         entry = self.get(encoded) if self.count else None
         if entry is not None:

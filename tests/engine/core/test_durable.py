@@ -20,6 +20,7 @@ from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.core.unpacking import key_state
 from dataflow_model.runners.engine.grouping import GroupingEngine
+from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.testing import strategies
 from dataflow_model.time import EventTime
 from dataflow_model.triggers.composites import MET
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.runners.engine.cells import Cell
-    from dataflow_model.runners.engine.key_store import StoredKey
     from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.testing import TestStream
     from tests.support.core_driving import Instant
@@ -76,8 +76,8 @@ class Run:
     kept: int
     machine: Machine
     takes_back: bool = False
-    entries: dict[bytes, StoredKey] = attrs.field(factory=dict)
-    elsewhere: tuple[DurableMachine, list[dict[bytes, StoredKey | None]]] | None = None
+    entries: dict[bytes, bytes] = attrs.field(factory=dict)
+    elsewhere: tuple[DurableMachine, list[dict[bytes, bytes | None]]] | None = None
 
     def take_turns(self, turn: str) -> None:
         """Let another machine go on with what is stored."""
@@ -123,7 +123,7 @@ class Run:
         state = {encoded: self.plain(entry) for encoded, entry in self.entries.items()}
         stored = [entry for encoded in state if (entry := machine.stored(encoded)) is not None]
         assert list(map(self.plain, stored)) == list(state.values())
-        assert machine.state_size() == (len(state), sum(len(entry.state) for entry in stored))
+        assert machine.state_size() == (len(state), sum(map(len, stored)))
         return seen | {
             "moments": machine.next_moments(),
             "hold": in_full(machine.output_watermarks()),
@@ -132,8 +132,9 @@ class Run:
             "state": state,
         }
 
-    def plain(self, entry: StoredKey) -> tuple[Any, ...]:
+    def plain(self, stored: bytes) -> tuple[Any, ...]:
         """Return what is stored of a key, without what says nothing of a trigger tree: a count of 0, no condition."""
+        entry = StoredKey.unpacked(stored)
         state = key_state(self.node, pickle.loads, entry.state, takes_back=self.takes_back)
         cells = [{window: _plain(cell) for window, cell in of.items()} for of in (state.cells, state.reopened)]
         return repr(state.key), *cells, entry.dues, entry.hold

@@ -66,9 +66,10 @@ def stored(windowing: dm.WindowInto, combine: Any) -> StoredKey:
     *instants, _ = instants_of(scripting.script(SCRIPT), windowing.strategy, ())  # the last one is the end of the input
     machine.run(chunk_of(instants))
     (entry,) = machine.settle(pickle.dumps).values()
-    assert isinstance(entry, StoredKey)
-    assert is_packed(entry.state)
-    return entry
+    assert isinstance(entry, bytes)
+    key = StoredKey.unpacked(entry)
+    assert is_packed(key.state)
+    return key
 
 
 def unpacked(state: bytes, windowing: dm.WindowInto, combine: Any) -> KeyState:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow_model.runners.engine.core.waiting import WaitingKeys
+from dataflow_model.runners.engine.key_store import StoredKey
 
 if TYPE_CHECKING:
     from dataflow_model.runners.engine.queues import Dues
@@ -22,17 +23,21 @@ STEPS = st.lists(
 )
 
 
+def head(dues: Dues) -> bytes:
+    return StoredKey(b"", dues[:-1], dues[-1]).packed()
+
+
 @given(STEPS)
 def test_keys_wait_for_the_deadlines_that_they_had_when_they_left_the_columns(
     steps: list[tuple[str, object]],
 ) -> None:
     current: dict[bytes, Dues] = {}
-    waiting = WaitingKeys(LINES, lambda encoded: current.get(encoded, ()))
+    waiting = WaitingKeys(LINES, lambda encoded: head(current[encoded]) if encoded in current else b"")
     for step in steps:
         match step:
             case "wait", dict() as keys:
                 current |= keys
-                waiting.add((dues, encoded) for encoded, dues in keys.items())
+                waiting.add((encoded, head(dues)) for encoded, dues in keys.items())
             case "load", set() as loaded:
                 for encoded in loaded:
                     current.pop(encoded, None)
@@ -48,7 +53,7 @@ def test_keys_wait_for_the_deadlines_that_they_had_when_they_left_the_columns(
 
 
 def test_keys_that_leave_the_columns_again_and_again_take_no_further_memory() -> None:
-    waiting = WaitingKeys(1, lambda _: (7,))
+    waiting = WaitingKeys(1, lambda _: head((7,)))
     for _ in range(10):
-        waiting.add(((7,), encoded) for encoded in KEYS)
+        waiting.add((encoded, head((7,))) for encoded in KEYS)
     assert waiting.size() == len(KEYS)

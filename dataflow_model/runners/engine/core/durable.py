@@ -19,7 +19,7 @@ from dataflow_model.runners.engine.core.program import compile_tree
 from dataflow_model.runners.engine.core.states import TreeColumns, restore
 from dataflow_model.runners.engine.core.unpacking import is_packed, unpack
 from dataflow_model.runners.engine.core.waiting import WaitingKeys
-from dataflow_model.runners.engine.key_store import CLOCK, earliest
+from dataflow_model.runners.engine.key_store import CLOCK, earliest, head_bytes
 from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.resharding import keys_of_share
 from dataflow_model.runners.engine.settled import SettledKeys
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import LateData
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.runners.engine.chunk import Chunk, Produced
-    from dataflow_model.runners.engine.key_store import StoredKey
     from dataflow_model.runners.engine.queues import Dues
     from dataflow_model.runners.engine.resharding import Share
     from dataflow_model.runners.engine.watermarks import Watermarks
@@ -56,17 +55,19 @@ class _StoredKeys:
         lines: the number of clocks that have deadlines.
 
     Attributes:
-        entries: the stored keys, by encoded key.
+        entries: the stored keys, by encoded key; see `StoredKey`.
+        begin: where the state of a key begins in its stored form.
     """
 
     def __init__(self, lines: int) -> None:
-        self.entries: SettledKeys[StoredKey] = SettledKeys()
-        self._loaded: dict[bytes, Dues] = {}
-        """The keys that are in columns, with the deadlines of their stored form."""
+        self.entries = SettledKeys()
+        self.begin = head_bytes(lines + 1)
+        self._loaded: dict[bytes, bytes] = {}
+        """The keys that are in columns, with the heads of their stored form."""
         self._lines = lines
-        self._waiting = WaitingKeys(lines + 1, self._waiting_dues)
+        self._waiting = WaitingKeys(lines + 1, self._waiting_head)
 
-    def load(self, keys: Iterable[bytes]) -> dict[bytes, StoredKey]:
+    def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the stored form of keys to load into columns, without those that are loaded already, or are new."""
         entries = self.entries.several([encoded for encoded in keys if encoded not in self._loaded])
         self._note_loaded(entries)
@@ -76,23 +77,22 @@ class _StoredKeys:
         """Return the keys outside the columns with a deadline up to the clock of a line; the caller loads them."""
         return [encoded for line, until in enumerate(untils) for encoded in self._waiting.take(line, until)]
 
-    def store(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+    def store(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Store changed keys that are in columns, with `None` for those that were removed."""
         fresh = self._put(changes)
         for encoded in changes.keys() - fresh.keys():
             self._loaded.pop(encoded, None)
         self._note_loaded(fresh)
 
-    def apply(self, changes: Mapping[bytes, StoredKey | None]) -> None:
+    def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Store keys that another process has changed; no key may be in columns."""
-        fresh = self._put(changes)
-        self._wait((_dues_of(entry), encoded) for encoded, entry in fresh.items())
+        self._wait(self._heads(self._put(changes)))
         self.entries.spill()
 
     def unload(self) -> None:
         """Record that all keys have been removed from the columns."""
         loaded, self._loaded = self._loaded, {}
-        self._wait((dues, encoded) for encoded, dues in loaded.items())
+        self._wait(loaded)
 
     def hold(self) -> int | None:
         """Return the earliest event time of pending output of the keys outside the columns."""
@@ -102,14 +102,15 @@ class _StoredKeys:
         """Return the next deadline of the keys outside the columns, for each line."""
         return tuple(map(self._waiting.first, range(self._lines)))
 
-    def _note_loaded(self, entries: Mapping[bytes, StoredKey]) -> None:
-        """Record that keys are in columns, with the same tuple for equal deadlines, since there are many keys."""
-        unique: dict[Dues, Dues] = {}
-        for encoded, entry in entries.items():
-            dues = _dues_of(entry)
-            self._loaded[encoded] = unique.setdefault(dues, dues)
+    def _note_loaded(self, entries: Mapping[bytes, bytes]) -> None:
+        """Record that keys are in columns."""
+        self._loaded.update(self._heads(entries))
 
-    def _put(self, changes: Mapping[bytes, StoredKey | None]) -> dict[bytes, StoredKey]:
+    def _heads(self, entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        begin = self.begin
+        return {encoded: entry[:begin] for encoded, entry in entries.items()}
+
+    def _put(self, changes: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
         """Put changes into the entries; return those without the removed keys."""
         fresh = {encoded: entry for encoded, entry in changes.items() if entry is not None}
         for encoded in changes.keys() - fresh.keys():
@@ -117,22 +118,17 @@ class _StoredKeys:
         self.entries.put(fresh)
         return fresh
 
-    def _wait(self, keys: Iterable[tuple[Dues, bytes]]) -> None:
+    def _wait(self, heads: Mapping[bytes, bytes]) -> None:
         """Add the deadlines of keys outside the columns, and remove outdated ones if most of them are."""
-        self._waiting.add(keys)
+        self._waiting.add(heads.items())
         if self._waiting.size() > _FEW + 2 * len(self.entries):
             self._waiting.clear()
-            self._waiting.add((dues, encoded) for encoded in self.entries if (dues := self._waiting_dues(encoded)))
+            self._waiting.add((encoded, head) for encoded in self.entries if (head := self._waiting_head(encoded)))
 
-    def _waiting_dues(self, encoded: bytes) -> Dues:
-        """Return the deadlines of a key outside the columns; nothing for other keys."""
+    def _waiting_head(self, encoded: bytes) -> bytes:
+        """Return the head of a key outside the columns; `b""` for other keys."""
         entry = None if encoded in self._loaded else self.entries.peek(encoded)
-        return () if entry is None else _dues_of(entry)
-
-
-def _dues_of(entry: StoredKey) -> Dues:
-    """Return the deadline of a key on each line, followed by its hold of the watermark."""
-    return *entry.dues, entry.hold
+        return b"" if entry is None else entry[: self.begin]
 
 
 class _DurableGrouping(CoreGrouping):
@@ -163,19 +159,20 @@ class _DurableGrouping(CoreGrouping):
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Load keys that are stored but not in columns."""
+        begin = self._stored.begin
         packed: dict[bytes | None, bytes] = {}
         states: dict[int, KeyState] = {}
         for encoded, entry in self._stored.load(keys).items():
-            if is_packed(entry.state):
-                packed[encoded] = entry.state
+            if is_packed(entry, begin):
+                packed[encoded] = entry
                 continue
-            state = self._thaw(entry.state)
+            state = self._thaw(entry[begin:])
             number = self.keys.find(encoded)
             states[self.keys.number(state.key) if number is None else number] = state
         if packed or states:
             self._note_touched()
             if packed:
-                unpack(self, packed, self._thaw)
+                unpack(self, packed, self._thaw, begin)
             if states:
                 restore(self, TreeColumns(self.program), states)
             self.machine.cells.forget_touched()
@@ -185,7 +182,7 @@ class _DurableGrouping(CoreGrouping):
         self._note_touched()
         super().recycle()
 
-    def take_changes(self, freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey | None]:
+    def take_changes(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
         """Return the keys that have changed since the last call, with `None` for those that were removed.
 
         Keys that were both created and removed since then are left out.
@@ -194,7 +191,7 @@ class _DurableGrouping(CoreGrouping):
         encoded = {number: key for key in self._touched if (number := self.keys.find(key)) is not None}
         packed = pack(self, encoded, freeze)
         gone = [key for key in self._touched if key not in packed and key in self._stored.entries]
-        changes: dict[bytes, StoredKey | None] = {**dict.fromkeys(gone), **packed}
+        changes: dict[bytes, bytes | None] = {**dict.fromkeys(gone), **packed}
         self._touched.clear()
         return changes
 

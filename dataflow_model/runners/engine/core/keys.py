@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from dataflow_model.values import encode_key
 from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -57,12 +58,12 @@ class KeyTable:
         self.fresh: list[int] | None = None
         self.shown: list[Any] = []
         self.encoded: list[bytes] = []
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[bytes | None, int] = {}
         self._integers = IntegerNumbers()
         self._plain: dict[type, dict[Any, int]] = {kind: {} for kind in _PLAIN}
         self._looked_up_as: dict[int, Any] = {}
         """By number, the key in the table of integers or in that of its plain type."""
-        self._pickled: dict[int, bytes] = {}
+        self._pickled: dict[int | None, bytes] = {}
         """By number, keys that have been pickled and that equal keys represent in the same way."""
         self._free: list[int] = []
         self._ranks: NDArray[np.int64] | None = None
@@ -139,6 +140,10 @@ class KeyTable:
         """Return the number of an encoded key; `None` if it has none."""
         return self._numbers.get(encoded)
 
+    def find_all(self, encoded: Iterable[bytes | None]) -> list[int | None]:
+        """Return the numbers of encoded keys; `None` for those that have none."""
+        return list(map(self._numbers.get, encoded))
+
     def show_as(self, number: int, key: Any) -> None:
         """Set the representation of a key to that of the element that opened the first of its cells."""
         if type(key) in _ONE_WAY:  # it is shown so already
@@ -156,12 +161,16 @@ class KeyTable:
                 self._pickled[number] = pickled
         return pickled
 
-    def know_pickled(self, number: int, pickled: bytes) -> bool:
-        """Record what `pickled` will return for a key, unless equal keys may be pickled in different ways."""
-        if type(self.shown[number]) not in _ONE_WAY:
-            return False
-        self._pickled[number] = pickled
-        return True
+    def know_pickled(self, numbers: Sequence[int | None], pickled: Sequence[bytes]) -> list[int]:
+        """Record what `pickled` will return for keys, unless equal keys may be pickled in different ways.
+
+        Returns:
+            the places of the other keys, and of those without a number.
+        """
+        shown = self.shown
+        are_known = [number is not None and type(shown[number]) in _ONE_WAY for number in numbers]
+        self._pickled.update(itertools.compress(zip(numbers, pickled, strict=True), are_known))
+        return [place for place, is_known in enumerate(are_known) if not is_known]
 
     def shown_by_pane(
         self,

@@ -17,7 +17,6 @@ from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_C
 from dataflow_model.runners.engine.core.program import ASK, USER
 from dataflow_model.runners.engine.core.rules import EARLIEST, LATEST
 from dataflow_model.runners.engine.core.states import slots_of
-from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -28,15 +27,14 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.grouping import CoreGrouping
     from dataflow_model.runners.engine.core.packed_form import Column
     from dataflow_model.runners.engine.core.program import Program
-    from dataflow_model.runners.engine.queues import Dues
 
 __all__ = ["pack"]
 
 _NEVER: Final = int(MAX_TIMESTAMP)
 
 
-def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any], bytes]) -> dict[bytes, StoredKey]:
-    """Return what is stored of keys, by encoded key; keys without cells are left out.
+def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any], bytes]) -> dict[bytes, bytes]:
+    """Return what is stored of keys, by encoded key, see `StoredKey`; keys without cells are left out.
 
     Args:
         core: the grouping.
@@ -60,29 +58,42 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
         cells += of_kernels.cells
         standing += of_kernels.standing
     layout, standing_layout = Layout.of(cells), Layout.of(standing)
-    rows, standing_rows = layout.rows(cells, len(slots)), standing_layout.rows(standing, len(entries))
-    size, standing_size = layout.row.itemsize, standing_layout.row.itemsize
     written = codes + layout.written() + standing_layout.written()
     objects = _objects(core, slots, of_cell, entries, bounds) if _has_objects(core, slots, entries) else {}
-    dues, holds = _dues(core, slots, begins, of_cell, entries)
-    heads: dict[tuple[int, int], bytes] = {}
-    packed: dict[bytes, StoredKey] = {}
-    for at, number in enumerate(numbers[begins].tolist()):
-        begin, end = bounds[at], bounds[at + 1]
-        first, last = standing_bounds[at], standing_bounds[at + 1]
-        counts = end - begin, last - first
-        if at in objects:
-            head = HEADER.pack(PACKED, flags | FURTHER, *counts) + written
-            rest = freeze((core.keys.shown[number], *objects[at].parts()))
-        else:
-            head = heads.get(counts) or heads.setdefault(counts, HEADER.pack(PACKED, flags, *counts) + written)
-            rest = core.keys.pickled(number, freeze)
-        of_cells, of_standing = (
-            rows[begin * size : end * size],
-            standing_rows[first * standing_size : last * standing_size],
-        )
-        packed[encoded[number]] = StoredKey(b"".join((head, of_cells, of_standing, rest)), dues[at], holds[at])
-    return packed
+
+    @functools.cache
+    def head(has_objects: bool, count: int, standing_count: int) -> bytes:
+        return HEADER.pack(PACKED, flags | FURTHER if has_objects else flags, count, standing_count) + written
+
+    keys = numbers[begins].tolist()
+    counts, standing_counts = np.diff(bounds).tolist(), np.diff(standing_bounds).tolist()
+    parts = zip(
+        _heads(*_dues(core, slots, begins, of_cell, entries)),
+        map(head, map(objects.__contains__, range(len(keys))), counts, standing_counts),
+        _cut(layout.rows(cells, len(slots)), bounds, layout.row.itemsize),
+        _cut(standing_layout.rows(standing, len(entries)), standing_bounds, standing_layout.row.itemsize),
+        [
+            freeze((core.keys.shown[number], *objects[at].parts()))
+            if at in objects
+            else core.keys.pickled(number, freeze)
+            for at, number in enumerate(keys)
+        ],
+        strict=True,
+    )
+    return dict(zip(map(encoded.__getitem__, keys), map(b"".join, parts), strict=True))
+
+
+def _cut(rows: bytes, bounds: Sequence[int], size: int) -> list[bytes]:
+    """Return rows of `size` bytes in parts."""
+    return [rows[begin * size : end * size] for begin, end in itertools.pairwise(bounds)]
+
+
+def _heads(dues: Column, are_set: NDArray[np.bool_]) -> list[bytes]:
+    """Return the bytes that stored keys begin with, see `StoredKey`; there is a row for each key."""
+    count, width = dues.shape
+    heads = np.empty(count, [("count", "u1"), ("are_set", "?", (width,)), ("dues", "<i8", (width,))])
+    heads["count"], heads["are_set"], heads["dues"] = width, are_set, np.where(are_set, dues, 0)
+    return _cut(heads.tobytes(), range(count + 1), heads.itemsize)
 
 
 def _by_slot(core: CoreGrouping, slots: NDArray[np.intp], of: Any, width: int | None = None) -> Column:
@@ -229,11 +240,8 @@ def _add_windows(
 
 def _dues(
     core: CoreGrouping, slots: NDArray[np.intp], begins: NDArray[np.intp], of_cell: NDArray[np.intp], entries: Column
-) -> tuple[list[Dues], list[int | None]]:
-    """Return the next deadlines of each key, by line, and its hold of the watermark; `begins` are its first cells.
-
-    Keys with equal deadlines have the same tuple, which saves memory and makes pickles smaller.
-    """
+) -> tuple[Column, NDArray[np.bool_]]:
+    """Return the next deadlines of each key, by line, and its hold, and which are set; `begins` are its first cells."""
     machine, program = core.machine, core.program
     cells, panes = machine.cells, machine.standing.panes
     by_slot = functools.partial(_by_slot, core, slots)
@@ -262,13 +270,9 @@ def _dues(
     np.minimum.at(held, of_cell, taken(panes.time, panes.count)[entries])
     least.append(held)
     waits.append((by_slot(cells.pending) > 0) & ~is_reopened)
-    lines_by_key = [
-        _with_gaps(np.minimum.reduceat(np.where(wait, due, _NEVER), begins), np.logical_or.reduceat(wait, begins))
-        for due, wait in zip(least, waits, strict=True)
-    ]
-    *by_line, holds = lines_by_key
-    unique: dict[Dues, Dues] = {}
-    return [unique.setdefault(dues, dues) for dues in zip(*by_line, strict=True)], holds
+    dues = [np.minimum.reduceat(np.where(wait, due, _NEVER), begins) for due, wait in zip(least, waits, strict=True)]
+    are_set = [np.logical_or.reduceat(wait, begins) for wait in waits]
+    return np.stack(dues, axis=1), np.stack(are_set, axis=1)
 
 
 def _output_times(core: CoreGrouping, slots: NDArray[np.intp]) -> Column:
@@ -281,11 +285,3 @@ def _output_times(core: CoreGrouping, slots: NDArray[np.intp]) -> Column:
         return last
     is_timed = by_slot(cells.flags) & TIMED != 0
     return np.where(is_timed, np.minimum(by_slot(by_rule), last), last)
-
-
-def _with_gaps(values: Column, there: NDArray[np.bool_]) -> list[int | None]:
-    """Return values as a list, with `None` where there is none."""
-    listed: list[int | None] = values.tolist()
-    for place in np.flatnonzero(~there).tolist():
-        listed[place] = None
-    return listed

@@ -33,124 +33,137 @@ if TYPE_CHECKING:
 __all__ = ["is_packed", "key_state", "unpack"]
 
 
-def is_packed(state: bytes) -> bool:
-    """Return whether the bytes of a key are packed; otherwise they are a pickled `KeyState`."""
-    return state[0] == PACKED
+def is_packed(stored: bytes, begin: int = 0) -> bool:
+    """Return whether the state of a key is packed; otherwise it is a pickled `KeyState`.
+
+    Args:
+        stored: the state, and bytes before it.
+        begin: the number of bytes before it.
+    """
+    return stored[begin] == PACKED
 
 
-@attrs.define
+@attrs.frozen
 class _Form:
-    """Packed keys of the same form.
+    """The form of packed keys.
 
     Attributes:
         cells, standing: the layout of the rows.
         codes: the type codes of kernels; `None` if accumulators are objects.
-        numbers: the number of each key.
-        counts, standing_counts: the number of rows of each key.
-        rows, standing_rows: the rows of each key.
-        objects: what is not an integer, by the place of the key.
     """
 
     cells: Layout
     standing: Layout
     codes: bytes | None
-    numbers: list[int] = attrs.field(factory=list)
-    counts: list[int] = attrs.field(factory=list)
-    standing_counts: list[int] = attrs.field(factory=list)
-    rows: list[bytes] = attrs.field(factory=list)
-    standing_rows: list[bytes] = attrs.field(factory=list)
-    objects: dict[int, KeyObjects] = attrs.field(factory=dict)
-
-    @classmethod
-    def read(cls, core: CoreGrouping, written: bytes, codes: bytes | None) -> _Form:
-        """Read the layouts behind the type codes of kernels."""
-        count, standing_count = column_counts(core, codes)
-        begin = len(codes or b"")
-        end = begin + Layout.width(count)
-        return cls(Layout.read(written[begin:end], count), Layout.read(written[end:], standing_count), codes)
 
 
 @attrs.define
-class _Forms:
-    """The forms of packed keys.
+class _Alike:
+    """Keys with the same bytes before their rows, and so with as many rows.
 
     Attributes:
-        forms: the forms so far, by the type codes of kernels and the layouts.
+        form: their form.
+        has_objects: whether they have further objects.
+        counts: the number of rows of cells, and of emitted values, of each.
+        rows, standing_rows, rest: where parts begin in the bytes of a key: its rows, and its pickle.
+        keys: their numbers; `None` for a key that has none yet.
+        stored: their bytes.
     """
 
-    _core: CoreGrouping
-    forms: dict[tuple[bytes | None, bytes], _Form] = attrs.field(factory=dict)
-    _parts: dict[bytes, tuple[_Form, int, int, int, int, int, int]] = attrs.field(factory=dict)
-    """What `of` returns, by all bytes before the rows, which are the same for many keys."""
-    _width: int = 0
-    """The number of these bytes of the last key."""
+    form: _Form
+    has_objects: bool
+    counts: tuple[int, int]
+    rows: int
+    standing_rows: int
+    rest: int
+    keys: list[int | None] = attrs.field(factory=list)
+    stored: list[bytes] = attrs.field(factory=list)
 
-    def of(self, state: bytes) -> tuple[_Form, int, int, int, int, int, int]:
-        """Return the form of a key, whether it has further objects, the numbers of its rows, and where parts begin.
+    @classmethod
+    def read(cls, core: CoreGrouping, stored: bytes, begin: int) -> _Alike:
+        """Return an empty group for a key whose state begins at `begin`."""
+        _, flags, count, standing_count = HEADER.unpack_from(stored, begin)
+        kernels = 0 if core.form is None else len(core.form.kernels)
+        at = begin + HEADER.size
+        codes = stored[at : at + kernels] if flags & IN_COLUMNS else None
+        at += len(codes or b"")
+        columns, standing_columns = column_counts(core, codes)
+        standing_at = at + Layout.width(columns)
+        rows = standing_at + Layout.width(standing_columns)
+        form = _Form(
+            Layout.read(stored[at:standing_at], columns),
+            Layout.read(stored[standing_at:rows], standing_columns),
+            codes,
+        )
+        standing_rows = rows + count * form.cells.row.itemsize
+        rest = standing_rows + standing_count * form.standing.row.itemsize
+        return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest)
 
-        The parts are its rows, its standing rows and its pickle.
-        """
-        return self._parts.get(state[: self._width]) or self._read(state)
-
-    def _read(self, state: bytes) -> tuple[_Form, int, int, int, int, int, int]:
-        _, flags, count, standing_count = HEADER.unpack_from(state)
-        kernels = 0 if self._core.form is None else len(self._core.form.kernels)
-        codes = state[HEADER.size : HEADER.size + kernels] if flags & IN_COLUMNS else None
-        rows_at = HEADER.size + len(codes or b"") + sum(map(Layout.width, column_counts(self._core, codes)))
-        written = state[HEADER.size : rows_at]
-        form = self.forms.get((codes, written))
-        if form is None:
-            form = self.forms[codes, written] = _Form.read(self._core, written, codes)
-        standing_at = rows_at + count * form.cells.row.itemsize
-        rest_at = standing_at + standing_count * form.standing.row.itemsize
-        parts = form, flags & FURTHER, count, standing_count, rows_at, standing_at, rest_at
-        self._width = rows_at
-        self._parts[state[:rows_at]] = parts
-        return parts
+    def numbered(self, core: CoreGrouping, thaw: Callable[[bytes], Any]) -> dict[int, KeyObjects]:
+        """Give each key a number; return what is not an integer, by the place of the key."""
+        objects: dict[int, KeyObjects] = {}
+        pickles = [stored[self.rest :] for stored in self.stored]
+        places = range(len(pickles)) if self.has_objects else core.keys.know_pickled(self.keys, pickles)
+        for place in places:
+            key, *parts = thaw(pickles[place]) if self.has_objects else (thaw(pickles[place]),)
+            number = self.keys[place]
+            if number is None:
+                number = self.keys[place] = core.keys.number(key)
+            core.keys.show_as(number, key)
+            if parts:
+                objects[place] = KeyObjects(*parts)
+        return objects
 
 
-def unpack(core: CoreGrouping, states: Mapping[bytes | None, bytes], thaw: Callable[[bytes], Any]) -> None:
+def unpack(
+    core: CoreGrouping, stored: Mapping[bytes | None, bytes], thaw: Callable[[bytes], Any], begin: int = 0
+) -> None:
     """Create the cells of keys, which must have none yet.
 
     Args:
         core: the grouping.
-        states: packed states by encoded key; a key that is `None` is encoded here.
+        stored: packed states by encoded key, and bytes before them; a key that is `None` is encoded here.
         thaw: loads what `freeze` has pickled.
+        begin: the number of bytes before a state.
     """
-    forms = _Forms(core)
-    for encoded, state in states.items():
-        form, further, count, standing_count, rows_at, standing_at, rest_at = forms.of(state)
-        number = None if encoded is None else core.keys.find(encoded)
-        if number is None or further or not core.keys.know_pickled(number, state[rest_at:]):
-            thawed = thaw(state[rest_at:])
-            key, *parts = thawed if further else (thawed,)
-            if number is None:
-                number = core.keys.number(key)
-            core.keys.show_as(number, key)
-            if parts:
-                form.objects[len(form.numbers)] = KeyObjects(*parts)
-        form.numbers.append(number)
-        form.counts.append(count)
-        form.standing_counts.append(standing_count)
-        form.rows.append(state[rows_at:standing_at])
-        form.standing_rows.append(state[standing_at:rest_at])
-    core.machine.cells.admit_keys(len(core.keys))
-    for form in forms.forms.values():
-        _unpack_form(core, form)
+    alike: dict[bytes, _Alike] = {}
+    end = begin
+    for number, state in zip(core.keys.find_all(stored), stored.values(), strict=True):
+        group = alike.get(state[begin:end])
+        if group is None:
+            group = _Alike.read(core, state, begin)
+            end = group.rows
+            group = alike.setdefault(state[begin:end], group)
+        group.keys.append(number)
+        group.stored.append(state)
+    groups_by_form: dict[_Form, list[_Alike]] = {}
+    for group in alike.values():
+        groups_by_form.setdefault(group.form, []).append(group)
+    for form, groups in groups_by_form.items():
+        _unpack_form(core, form, groups, thaw)
 
 
-def _unpack_form(core: CoreGrouping, group: _Form) -> None:
+def _unpack_form(core: CoreGrouping, form: _Form, groups: Sequence[_Alike], thaw: Callable[[bytes], Any]) -> None:
     """Create the cells of keys of one form."""
     machine = core.machine
-    numbers, counts, standing_counts = (
-        np.array(of, np.int64) for of in (group.numbers, group.counts, group.standing_counts)
-    )
-    columns = group.cells.columns(b"".join(group.rows), int(counts.sum()))
-    standing_columns = group.standing.columns(b"".join(group.standing_rows), int(standing_counts.sum()))
+    objects_of: dict[int, KeyObjects] = {}
+    numbers: list[int | None] = []
+    for group in groups:
+        objects_of.update({len(numbers) + place: objects for place, objects in group.numbered(core, thaw).items()})
+        numbers += group.keys
+    machine.cells.admit_keys(len(core.keys))
+    keys = np.array(numbers, np.int64)
+    counts, standing_counts = np.repeat(
+        np.array([group.counts for group in groups]), [len(group.keys) for group in groups], axis=0
+    ).T
+    rows = [stored[group.rows : group.standing_rows] for group in groups for stored in group.stored]
+    standing_rows = [stored[group.standing_rows : group.rest] for group in groups for stored in group.stored]
+    columns = form.cells.columns(b"".join(rows), int(counts.sum()))
+    standing_columns = form.standing.columns(b"".join(standing_rows), int(standing_counts.sum()))
     start, length, kind, flags, pending, held, index, on_time_index, earliest, latest, standing, *others = columns
     entry_start, entry_length, entry_kind, time, flags_of_panes, indexes, on_time_indexes, *outputs = standing_columns
     bounds, standing_bounds = ([0, *np.cumsum(of).tolist()] for of in (counts, standing_counts))
-    for place, objects in group.objects.items():
+    for place, objects in objects_of.items():
         if objects.windows:
             kinds = {kind: core.kind(window) for kind, window in objects.windows.items()}
             _renumber(kind[bounds[place] : bounds[place + 1]], kinds)
@@ -158,10 +171,10 @@ def _unpack_form(core: CoreGrouping, group: _Form) -> None:
     cells = machine.cells
     opened = column(len(start))
     cells.open_all(
-        column_of(np.repeat(numbers, counts)), column_of(start), column_of(start + length), column_of(kind), opened
+        column_of(np.repeat(keys, counts)), column_of(start), column_of(start + length), column_of(kind), opened
     )
     slots = taken(opened, len(start))
-    entries = _open_standing(core, np.repeat(numbers, standing_counts), entry_start, entry_length, entry_kind)
+    entries = _open_standing(core, np.repeat(keys, standing_counts), entry_start, entry_length, entry_kind)
     panes = machine.standing.panes
     of_entries = _as_places(entries)
     _put(panes.time, of_entries, time + entry_start)
@@ -181,11 +194,11 @@ def _unpack_form(core: CoreGrouping, group: _Form) -> None:
     _put_rows(cells.counters, places, others[sets:counters])
     _put_rows(cells.deadlines, places, others[counters:deadlines])
     _link(core, slots, standing, entries)
-    if group.codes is not None:
+    if form.codes is not None:
         assert core.form is not None  # noqa: S101 - it was read with one
-        of_kernels = KernelColumns(core.form, group.codes.decode(), others[deadlines:], outputs)
+        of_kernels = KernelColumns(core.form, form.codes.decode(), others[deadlines:], outputs)
         core.restore_columns(of_kernels, slots, entries)
-    _restore_objects(core, group.objects, slots.tolist(), bounds, entries.tolist(), standing_bounds)
+    _restore_objects(core, objects_of, slots.tolist(), bounds, entries.tolist(), standing_bounds)
     machine.restore_all(opened)
 
 

@@ -6,10 +6,10 @@ import heapq
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from dataflow_model.runners.engine.key_store import dues_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from dataflow_model.runners.engine.queues import Dues
 
 __all__ = ["WaitingKeys"]
 
@@ -17,23 +17,24 @@ __all__ = ["WaitingKeys"]
 class WaitingKeys:
     """The keys that wait for each deadline, on each line.
 
-    Many keys wait for the same deadline, such as the end of a window, so each deadline is in a heap once, with the set
-    of its keys. Keys that were loaded or have changed stay in these sets until their deadline is the next one, and
-    adding them again changes nothing.
+    Many keys wait for the same deadline, such as the end of a window, so each deadline is in a heap once, with its
+    keys. Keys that were loaded or have changed stay there until their deadline is the next one, and adding them again
+    changes nothing.
 
     Args:
         lines: the number of lines.
-        current: returns the deadlines of a key that is not in columns, by line; nothing for other keys.
+        current: returns the head of a stored key that is not in columns, see `StoredKey`; `b""` for other keys.
 
     Example:
-        >>> dues = {b"a": (7, None), b"b": (5, 3)}
-        >>> waiting = WaitingKeys(2, dues.__getitem__)
-        >>> waiting.add((due, key) for key, due in dues.items())
+        >>> from dataflow_model.runners.engine.key_store import StoredKey
+        >>> heads = {b"a": StoredKey(b"", (7,), None).packed(), b"b": StoredKey(b"", (5,), 3).packed()}
+        >>> waiting = WaitingKeys(2, heads.__getitem__)
+        >>> waiting.add(heads.items())
         >>> waiting.first(0), waiting.first(1), waiting.take(0, until=7), waiting.first(0)
         (5, 3, [b'b', b'a'], None)
     """
 
-    def __init__(self, lines: int, current: Callable[[bytes], Dues]) -> None:
+    def __init__(self, lines: int, current: Callable[[bytes], bytes]) -> None:
         self._lines = [_Line() for _ in range(lines)]
         self._current = current
 
@@ -45,13 +46,13 @@ class WaitingKeys:
         """Remove all keys."""
         self._lines = [_Line() for _ in self._lines]
 
-    def add(self, keys: Iterable[tuple[Dues, bytes]]) -> None:
-        """Add keys with their deadlines."""
-        keys_by_dues: defaultdict[Dues, list[bytes]] = defaultdict(list)
-        for dues, encoded in keys:
-            keys_by_dues[dues].append(encoded)
-        for dues, encoded_keys in keys_by_dues.items():
-            for line, due in zip(self._lines, dues, strict=True):
+    def add(self, keys: Iterable[tuple[bytes, bytes]]) -> None:
+        """Add keys with their heads."""
+        keys_by_head: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        for encoded, head in keys:
+            keys_by_head[head].append(encoded)
+        for head, encoded_keys in keys_by_head.items():
+            for line, due in zip(self._lines, dues_of(head), strict=True):
                 if due is not None:
                     line.add(due, encoded_keys)
 
@@ -76,8 +77,8 @@ class WaitingKeys:
         return [encoded for _, encoded in sorted(taken)]
 
     def _is_current(self, line: int, due: int, encoded: bytes) -> bool:
-        dues = self._current(encoded)
-        return bool(dues) and dues[line] == due
+        head = self._current(encoded)
+        return head != b"" and dues_of(head)[line] == due
 
 
 class _Line:
@@ -85,13 +86,14 @@ class _Line:
 
     Attributes:
         heap: the deadlines.
-        keys: the keys of each deadline; a key by itself takes less memory than a set of one.
+        keys: the keys of each deadline: one by itself, which takes less memory, or a dict with keys only, which the
+            garbage collector does not visit, as it would a set.
         size: the number of keys of all deadlines.
     """
 
     def __init__(self) -> None:
         self.heap: list[int] = []
-        self.keys: dict[int, bytes | set[bytes]] = {}
+        self.keys: dict[int, bytes | dict[bytes, None]] = {}
         self.size = 0
 
     def add(self, due: int, added: list[bytes]) -> None:
@@ -103,18 +105,18 @@ class _Line:
                 self.keys[due] = added[0]
                 self.size += 1
                 return
-            keys = self.keys[due] = set()
+            keys = self.keys[due] = {}
         elif isinstance(keys, bytes):
-            keys = self.keys[due] = {keys}
+            keys = self.keys[due] = {keys: None}
         before = len(keys)
-        keys.update(added)
+        keys.update(dict.fromkeys(added))
         self.size += len(keys) - before
 
     def pop(self) -> tuple[int, bytes]:
         """Remove a key with the earliest deadline; return both."""
         due = self.heap[0]
         keys = self.keys[due]
-        encoded = keys if isinstance(keys, bytes) else keys.pop()
+        encoded = keys if isinstance(keys, bytes) else keys.popitem()[0]
         if isinstance(keys, bytes) or not keys:
             heapq.heappop(self.heap)
             del self.keys[due]

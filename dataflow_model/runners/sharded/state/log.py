@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import attrs
 
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, unseal
+from dataflow_model.runners.sharded.state.earlier import by_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence, Sized
 
     from dataflow_model.errors import StateCorruption
 
-__all__ = ["Contents", "Delta", "Record", "StateLog", "StateStore"]
+__all__ = ["Contents", "Delta", "Entries", "Record", "StateLog", "StateStore", "without_removed"]
 
-_Place: TypeAlias = tuple[str, bytes]
-"""An owner and a key."""
+Entries: TypeAlias = dict[str, dict[bytes, Any]]
+"""The new state of each key, or `None` for a deleted one, by owner. Where it is bytes, Python's garbage collector does
+not visit it, however many keys there are."""
 
 PART_BYTES: Final = 4 << 20
 FAN_IN: Final = 4
@@ -37,6 +39,7 @@ MOST_MERGED: Final = 8_192
 FEW_OUTDATED: Final = 1_024
 """Up to this number of outdated entries, none are moved to be rid of them."""
 _TOKENS_KEPT: Final = 64
+_LEVEL_BITS: Final = 8
 
 
 class StateStore(Protocol):
@@ -69,11 +72,11 @@ class Delta:
 
     Attributes:
         meta: small state that is replaced as a whole.
-        entries: the new state by owner and key, or `None` for a deleted key.
+        entries: the new state of keys.
     """
 
     meta: Any
-    entries: dict[_Place, Any]
+    entries: Entries
 
 
 @attrs.frozen
@@ -87,9 +90,9 @@ class Record:
     checksums: tuple[int, ...]
 
     @property
-    def identity(self) -> tuple[int, int]:
+    def identity(self) -> int:
         """What tells it from all other records of the log: its number, and its level, which a merge raises."""
-        return self.sequence, self.level
+        return self.sequence << _LEVEL_BITS | self.level
 
 
 @attrs.define
@@ -97,29 +100,36 @@ class Contents:
     """The keys in the records of a log, which a worker keeps beside its copy of the state.
 
     Attributes:
-        places: the keys in each record, by its identity; those that were moved out of the oldest record are left out.
-        newest: the identity of the record with the newest entry of each key that is not deleted.
+        keys: the keys in each record, by its identity and by owner; those that were moved out of the oldest record are
+            left out.
+        newest: the identity of the record with the newest entry of each key that is not deleted, by owner.
     """
 
-    places: dict[tuple[int, int], list[_Place]] = attrs.field(factory=dict)
-    newest: dict[_Place, tuple[int, int]] = attrs.field(factory=dict)
+    keys: dict[int, dict[str, tuple[bytes, ...]]] = attrs.field(factory=dict)
+    newest: dict[str, dict[bytes, int]] = attrs.field(factory=dict)
 
-    def note(self, record: Record, entries: Mapping[_Place, Any]) -> None:
+    def note(self, record: Record, entries: Entries) -> None:
         """Note the entries of a record, which are newer than those of all records noted before."""
         identity = record.identity
-        self.places[identity] = list(entries)
-        self.newest.update(dict.fromkeys(entries, identity))
-        for place, entry in entries.items():
-            if entry is None:
-                del self.newest[place]
+        self.keys[identity] = {owner: tuple(of_owner) for owner, of_owner in entries.items()}
+        for owner, of_owner in entries.items():
+            newest = self.newest.setdefault(owner, {})
+            newest.update(dict.fromkeys(of_owner, identity))
+            for key, entry in of_owner.items():
+                if entry is None:
+                    del newest[key]
 
     def keep_only(self, records: Sequence[Record]) -> None:
         """Forget all records but these, since the number of one that is gone may be given to a new one."""
-        self.places = {record.identity: self.places[record.identity] for record in records}
+        self.keys = {record.identity: self.keys[record.identity] for record in records}
 
     def count(self) -> int:
         """Return the number of entries in the log, without those that were moved."""
-        return sum(map(len, self.places.values()))
+        return sum(map(_count, self.keys.values()))
+
+    def needed(self) -> int:
+        """Return the number of entries that are not outdated."""
+        return _count(self.newest)
 
 
 @attrs.define
@@ -171,12 +181,12 @@ class StateLog:
                 return None
         return path[::-1]
 
-    def append(self, delta: Delta, current: Callable[[_Place], Any], contents: Contents) -> str:
+    def append(self, delta: Delta, current: Callable[[str, bytes], Any], contents: Contents) -> str:
         """Append a delta, merge records that are due, write the head, and return its token.
 
         Args:
             delta: the changes of this micro-batch; entries of the oldest record may be added.
-            current: a function from a key to its newest entry.
+            current: a function from an owner and a key to the newest entry.
             contents: the keys in the records; the caller keeps it with its cache, and it is changed in place.
         """
         token = uuid.uuid4().hex
@@ -184,21 +194,23 @@ class StateLog:
         sequence = self.records[-1].sequence + 1 if self.records else 0
         self._move_oldest(delta, current, contents)
         merged = Record(sequence, 0, parent, (token,), ())
-        keys = dict.fromkeys(delta.entries)
+        keys = {owner: dict.fromkeys(of_owner) for owner, of_owner in delta.entries.items()}
         merged_records: list[Record] = []
-        while self._is_due(merged.level, len(keys), contents):
+        while self._is_due(merged.level, _count(keys), contents):
             run, self.records = self.records[-(FAN_IN - 1) :], self.records[: -(FAN_IN - 1)]
             for record in run:
-                keys |= dict.fromkeys(contents.places.pop(record.identity))
+                for owner, of_owner in contents.keys.pop(record.identity).items():
+                    keys.setdefault(owner, {}).update(dict.fromkeys(of_owner))
             merged_records += run
             tokens = (*(token for record in run for token in record.tokens), *merged.tokens)[-_TOKENS_KEPT:]
             merged = Record(run[0].sequence, merged.level + 1, run[0].parent, tokens, ())
         if merged_records:
-            delta = Delta(delta.meta, {key: current(key) for key in keys})
+            newest = {owner: {key: current(owner, key) for key in of_owner} for owner, of_owner in keys.items()}
+            delta = Delta(delta.meta, newest)
         contents.note(merged, delta.entries)
         if merged_records and not self.records:  # there is no older record in which a deletion would have to hide a key
-            delta.entries = {key: entry for key, entry in delta.entries.items() if entry is not None}
-            contents.places[merged.identity] = list(delta.entries)
+            delta = Delta(delta.meta, without_removed(delta.entries))
+            contents.keys[merged.identity] = {owner: tuple(entries) for owner, entries in delta.entries.items()}
             merged = attrs.evolve(merged, parent="")  # a state that has what was removed below needs the deletions
         for record in merged_records:
             self._remove(record)
@@ -206,27 +218,28 @@ class StateLog:
         self.store.put_head(seal(self.records))
         return token
 
-    def _move_oldest(self, delta: Delta, current: Callable[[_Place], Any], contents: Contents) -> None:
+    def _move_oldest(self, delta: Delta, current: Callable[[str, bytes], Any], contents: Contents) -> None:
         """Move entries that are not outdated from the oldest records to a delta, while most of the log is outdated.
 
         At most as many are moved as there are changes, but some in any case. Records of which nothing is needed any
         more are removed.
         """
-        changes = len(delta.entries)
+        changes = _count(delta.entries)
         budget = max(changes, FEW_OUTDATED)
         count = contents.count() + changes
-        while self.records and budget and count > 2 * len(contents.newest) + FEW_OUTDATED:
+        while self.records and budget and count > 2 * contents.needed() + FEW_OUTDATED:
             oldest = self.records[0]
-            places = contents.places[oldest.identity]
-            while places and budget:
-                place = places.pop()
-                count -= 1
-                if contents.newest.get(place) == oldest.identity and place not in delta.entries:
-                    delta.entries[place] = current(place)
-                    count += 1
-                    budget -= 1
-            if not places:
-                del contents.places[oldest.identity], self.records[0]
+            keys_by_owner = contents.keys[oldest.identity]
+            for owner in list(keys_by_owner):
+                newest, changed = contents.newest[owner], delta.entries.setdefault(owner, {})
+                while budget and (keys := keys_by_owner.pop(owner)):
+                    keys_by_owner[owner], last = keys[:-budget], keys[-budget:]
+                    moved = [key for key in last if newest.get(key) == oldest.identity and key not in changed]
+                    changed.update({key: current(owner, key) for key in moved})
+                    count += len(moved) - len(last)
+                    budget -= len(moved)
+            if not keys_by_owner:
+                del contents.keys[oldest.identity], self.records[0]
                 self._remove(oldest)
 
     def _is_due(self, level: int, count: int, contents: Contents) -> bool:
@@ -234,7 +247,7 @@ class StateLog:
         run = self.records[-(FAN_IN - 1) :]
         if len(run) < FAN_IN - 1 or any(record.level != level for record in run):
             return False
-        return count + sum(len(contents.places[record.identity]) for record in run) <= MOST_MERGED
+        return count + sum(_count(contents.keys[record.identity]) for record in run) <= MOST_MERGED
 
     def _remove(self, record: Record) -> None:
         for part in range(len(record.checksums)):
@@ -262,7 +275,7 @@ class StateLog:
                 raise self._corrupt(f"part {part} of record {record.sequence} fails its checksum")
             parts.append(content)
         delta: Delta = unseal(b"".join(parts), self._title, f"record {record.sequence}")
-        return delta
+        return Delta(delta.meta, by_owner(delta.entries))
 
     def _corrupt(self, problem: str) -> StateCorruption:
         return corrupt(self._title, problem)
@@ -270,3 +283,15 @@ class StateLog:
     @property
     def _title(self) -> str:
         return f"the state of {self.name}"
+
+
+def without_removed(entries: Entries) -> Entries:
+    """Return entries without those of deleted keys."""
+    return {
+        owner: {key: entry for key, entry in of_owner.items() if entry is not None}
+        for owner, of_owner in entries.items()
+    }
+
+
+def _count(by_owner: Mapping[str, Sized]) -> int:
+    return sum(map(len, by_owner.values()))

@@ -7,7 +7,6 @@ whose last attempt did not become durable loads the whole log.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -21,7 +20,7 @@ from dataflow_model.runners.sharded.unpicklable import unpicklable_state
 
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import Program
-    from dataflow_model.runners.sharded.state.log import Record, StateStore
+    from dataflow_model.runners.sharded.state.log import Entries, Record, StateStore
     from dataflow_model.runners.sharded.task import Task
 
 __all__ = ["ShardState"]
@@ -60,7 +59,7 @@ class ShardState:
         if not token and program.seed is not None:  # as if a micro-batch had written it before the first one
             index = program.labels.index(label)
             delta = program.seed.of_shard(program, cls._new(program, depth).shard, index)
-            token = log.append(delta, delta.entries.__getitem__, Contents())
+            token = log.append(delta, lambda owner, key: delta.entries[owner][key], Contents())
         state = task.worker.take_shard(program, depth, label)
         how = "fresh"
         if state is None or state.token != token:
@@ -87,7 +86,7 @@ class ShardState:
     def commit(self, task: Task, depth: int, label: int) -> None:
         """Make the changes durable; then return the shard to the cache, or tear it down if the input has ended."""
         assert self._log is not None  # noqa: S101 - `open` sets it
-        entries: dict[tuple[str, bytes], Any] = {}
+        entries: Entries = {}
         for name, engine in self.shard.engines.items():
             position, whole = engine.position(), engine.whole()
             if position:
@@ -98,7 +97,8 @@ class ShardState:
                 settled = engine.settle(dump)
             except Exception as error:
                 raise unpicklable_state(name, error) from error
-            entries.update(zip(zip(itertools.repeat(name), settled, strict=False), settled.values(), strict=True))
+            if settled:
+                entries[name] = settled
             self.meta.reports[name] = engine.output_watermarks().low
             self.meta.counters[name] = engine.counters
         known = self.shard.watermarks.items()
@@ -124,10 +124,7 @@ class ShardState:
             delta = log.read(record)
             self.contents.note(record, delta.entries)
             self.meta = delta.meta
-            by_owner: dict[str, dict[bytes, Any]] = {}
-            for (name, encoded), entry in delta.entries.items():
-                by_owner.setdefault(name, {})[encoded] = entry
-            for name, changes in by_owner.items():
+            for name, changes in delta.entries.items():
                 self.shard.engines[name].apply(changes)
         for name, engine in self.shard.engines.items():
             counts = dict(self.meta.counters.get(name, {}))
@@ -142,9 +139,8 @@ class ShardState:
             for producer, low in self.meta.watermarks.items()
         }
 
-    def _current(self, place: tuple[str, bytes]) -> Any:
-        name, encoded = place
-        return self.shard.engines[name].stored(encoded)
+    def _current(self, owner: str, key: bytes) -> Any:
+        return self.shard.engines[owner].stored(key)
 
     def let_go(self) -> None:
         """Tear down a cached shard, ignoring errors, which do not concern the run that replaces it."""

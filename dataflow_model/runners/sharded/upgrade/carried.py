@@ -170,12 +170,7 @@ def share(
                 orders = [stood_in(order, depth - 1) for order in waiting.bundle.orders]
                 waiting.bundle.orders = pass_stages(orders, stage.depth - 1)
                 meta.waiting.append(waiting)
-    stored = {
-        (label, encoded): entry
-        for label, engine in stage.engines.items()
-        for encoded, entry in engine.share(entries(label), part).items()
-    }
-    return Delta(meta, stored)
+    return Delta(meta, {label: engine.share(entries(label), part) for label, engine in stage.engines.items()})
 
 
 def _least(least: dict[str, int], values: Mapping[str, int]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from dataflow_model.runners.sharded.state.log import StateLog
+from dataflow_model.runners.sharded.state.log import StateLog, without_removed
 from dataflow_model.runners.sharded.state.meta import ShardMeta
 
 if TYPE_CHECKING:
@@ -79,14 +79,11 @@ def read_shard(record: RunRecord, labels: Sequence[int], label: int, store: Stat
     for record_of_log in log.since("") or []:
         delta = log.read(record_of_log)
         meta = delta.meta
-        for (name, encoded), entry in delta.entries.items():
-            if entry is None:
-                entries.setdefault(name, {}).pop(encoded, None)
-            else:
-                entries.setdefault(name, {})[encoded] = entry
+        for name, changes in delta.entries.items():
+            entries.setdefault(name, {}).update(changes)
     # A host may number the stages differently; the transforms in its counters identify a shard's stage.
     depths = [depth for depth, stage in enumerate(record.stages, 1) if set(stage) <= meta.counters.keys()]
-    return ShardFound(depths[0], labels.index(label), meta, entries)
+    return ShardFound(depths[0], labels.index(label), meta, without_removed(entries))
 
 
 @attrs.frozen

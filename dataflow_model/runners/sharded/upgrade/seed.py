@@ -26,6 +26,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
     unseal,
     write_file,
 )
+from dataflow_model.runners.sharded.state.earlier import in_bytes
 from dataflow_model.runners.sharded.upgrade.carried import share
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Seed:
             for shard in range(manifest.shards):
                 name = _place_of(label, shard)
                 if label in self.known and name in manifest.checksums and own_share.meets(shard, manifest.shards):
-                    yield self._read(manifest, name)
+                    yield in_bytes(self._read(manifest, name))
 
         return share(carried, program, stage, own_share, entries)
 
