@@ -5,22 +5,24 @@ cdef int64_t _FIRST_CAPACITY
 cdef int64_t _NONE
 cdef int64_t _REOPENED
 cdef int64_t _BIT_SETS
+cdef int64_t _COLUMNS
 
 @cython.final
 cdef class CellTable:
-    cdef public int64_t words, stride, counts, waits, lines, never, capacity, used, live, free_count, freed_count
+    cdef public int64_t words, stride, counts, waits, lines, never, width, capacity, used, live, free_count, freed_count
     cdef public int64_t touched_count
     cdef public bint linked
-    cdef public int64_t[::1] key, start, end, kind, pending, held, index, on_time_index, flags, earliest, latest
-    cdef public int64_t[::1] standing, held_at, bits, counters, deadlines, queued
-    cdef public int64_t[::1] chain, after, before, heads, cells_of_key, first_of_key, last_of_key, free, freed, keys_freed
+    cdef public int64_t[:] key, start, end, kind, chain, flags, pending, held, earliest, latest, held_at
+    cdef public int64_t[:] index, on_time_index, standing, after, before
+    cdef public int64_t[::1] rows, bits, counters, queued, deadlines
+    cdef public int64_t[::1] heads, cells_of_key, first_of_key, last_of_key, free, freed, keys_freed
     cdef public int64_t[::1] touched, is_touched
 
     @cython.locals(mixed=uint64_t)
     cpdef int64_t bucket(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
     @cython.locals(slot=int64_t, is_key=cython.bint)
     cpdef int64_t find(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
-    @cython.locals(slot=int64_t, at=int64_t, head=int64_t)
+    @cython.locals(slot=int64_t, row=int64_t, at=int64_t, head=int64_t)
     cpdef int64_t open(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
     @cython.locals(place=int64_t)
     cpdef int open_all(self, int64_t[::1] keys, int64_t[::1] starts, int64_t[::1] ends, int64_t[::1] kinds, int64_t[::1] slots) except -1
@@ -38,5 +40,7 @@ cdef class CellTable:
     cpdef admit_keys(self, int64_t count)
     @cython.locals(size=int64_t)
     cpdef reserve(self, int64_t count)
+    @cython.locals(rows=int64_t[::1], width=int64_t)
+    cpdef divide(self)
     @cython.locals(slot=int64_t, head=int64_t)
     cpdef grow(self, int64_t size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.runners.engine.core.columns import column, lengthened
+from dataflow_model.runners.engine.core.columns import column, every, lengthened
 
 if TYPE_CHECKING:
     from array import array
@@ -23,10 +23,14 @@ _FIRST_CAPACITY: Final = 8
 _NONE: Final = -1
 _REOPENED: Final = REOPENED
 _BIT_SETS: Final = 3
+_COLUMNS: Final = 16
 
 
 class CellTable:
-    """The state of cells as a structure of arrays: a slot is an index into every column.
+    """The state of cells in columns: a slot is an index into every column.
+
+    The columns are views of one array with a row for each slot, so that what an event reads of a cell is in a few lines
+    of the processor's cache. A row has the columns with one number for each slot, then those with several.
 
     A window is identified by its bounds and its kind: 0 for a plain interval, 1 for the global window, higher numbers
     for windows of users' classes. Closed slots are reused only after `recycle`, so that a log that refers to them can
@@ -51,9 +55,11 @@ class CellTable:
         earliest, latest: the bounds of the event times of the pending elements that were not late; valid only if the
             flag `TIMED` is set.
         standing: the newest value that has been emitted and not retracted; −1 if there is none.
+        width: the length of a row. The columns with several numbers for a slot have those of slot *n* from
+            *n* × `width` on.
         bits: three sets of places for each slot: finished, timer set, condition met.
-        counters, deadlines: by slot, then by the number of the place that needs one.
-        queued: the earliest deadline in a queue, by slot and line.
+        counters, deadlines: for each slot, by the number of the place that needs one.
+        queued: the earliest deadline in a queue, for each slot by line.
         held_at: the earliest hold in the queue of holds, by slot.
         cells_of_key: the number of slots of each key.
         first_of_key, after: each key's open windows in order of time, if `linked`.
@@ -72,26 +78,9 @@ class CellTable:
         self.used = 0
         self.live = 0
         size = _FIRST_CAPACITY
-        self.key: array[int] = column(size, _NONE)
-        self.start: array[int] = column(size)
-        self.end: array[int] = column(size)
-        self.kind: array[int] = column(size)
-        self.pending: array[int] = column(size)
-        self.held: array[int] = column(size)
-        self.index: array[int] = column(size)
-        self.on_time_index: array[int] = column(size)
-        self.flags: array[int] = column(size)
-        self.earliest: array[int] = column(size)
-        self.latest: array[int] = column(size)
-        self.standing: array[int] = column(size, _NONE)
-        self.held_at: array[int] = column(size, never)
-        self.bits: array[int] = column(size * self.stride)
-        self.counters: array[int] = column(size * counters)
-        self.deadlines: array[int] = column(size * deadlines)
-        self.queued: array[int] = column(size * lines, never)
-        self.chain: array[int] = column(size, _NONE)
-        self.after: array[int] = column(size, _NONE)
-        self.before: array[int] = column(size, _NONE)
+        self.width = _COLUMNS + self.stride + counters + deadlines + lines
+        self.rows: array[int] = column(size * self.width, _NONE)
+        self.divide()
         self.heads: array[int] = column(2 * size, _NONE)
         self.cells_of_key: array[int] = column(size)
         self.first_of_key: array[int] = column(size, _NONE)
@@ -142,11 +131,12 @@ class CellTable:
         self.pending[slot] = self.held[slot] = self.index[slot] = self.flags[slot] = 0
         self.on_time_index[slot] = self.standing[slot] = _NONE
         self.held_at[slot] = self.never
-        for at in range(slot * self.stride, (slot + 1) * self.stride):
+        row = slot * self.width
+        for at in range(row, row + self.stride):
             self.bits[at] = 0
-        for at in range(slot * self.counts, (slot + 1) * self.counts):
+        for at in range(row, row + self.counts):
             self.counters[at] = 0
-        for at in range(slot * self.lines, (slot + 1) * self.lines):
+        for at in range(row, row + self.lines):
             self.queued[at] = self.never
         head = self.bucket(key, start, end, kind)
         self.chain[slot] = self.heads[head]
@@ -258,29 +248,35 @@ class CellTable:
         if size > self.capacity:
             self.grow(size)
 
+    def divide(self) -> None:
+        """Make each column a view of its part of the rows."""
+        rows, width = self.rows, self.width
+        self.key: array[int] = every(rows, 0, width)
+        self.start: array[int] = every(rows, 1, width)
+        self.end: array[int] = every(rows, 2, width)
+        self.kind: array[int] = every(rows, 3, width)
+        self.chain: array[int] = every(rows, 4, width)
+        self.flags: array[int] = every(rows, 5, width)
+        self.pending: array[int] = every(rows, 6, width)
+        self.held: array[int] = every(rows, 7, width)
+        self.earliest: array[int] = every(rows, 8, width)
+        self.latest: array[int] = every(rows, 9, width)
+        self.held_at: array[int] = every(rows, 10, width)
+        self.index: array[int] = every(rows, 11, width)
+        self.on_time_index: array[int] = every(rows, 12, width)
+        self.standing: array[int] = every(rows, 13, width)
+        self.after: array[int] = every(rows, 14, width)
+        self.before: array[int] = every(rows, 15, width)
+        self.bits: array[int] = every(rows, _COLUMNS, 1)
+        self.counters: array[int] = every(rows, _COLUMNS + self.stride, 1)
+        self.queued: array[int] = every(rows, _COLUMNS + self.stride + self.counts, 1)
+        self.deadlines: array[int] = every(rows, _COLUMNS + self.stride + self.counts + self.lines, 1)
+
     def grow(self, size: int) -> None:
         """Increase the number of slots to a power of two."""
         self.capacity = size
-        self.key = lengthened(self.key, size, _NONE)
-        self.start = lengthened(self.start, size)
-        self.end = lengthened(self.end, size)
-        self.kind = lengthened(self.kind, size)
-        self.pending = lengthened(self.pending, size)
-        self.held = lengthened(self.held, size)
-        self.index = lengthened(self.index, size)
-        self.on_time_index = lengthened(self.on_time_index, size)
-        self.flags = lengthened(self.flags, size)
-        self.earliest = lengthened(self.earliest, size)
-        self.latest = lengthened(self.latest, size)
-        self.standing = lengthened(self.standing, size, _NONE)
-        self.held_at = lengthened(self.held_at, size, self.never)
-        self.bits = lengthened(self.bits, size * self.stride)
-        self.counters = lengthened(self.counters, size * self.counts)
-        self.deadlines = lengthened(self.deadlines, size * self.waits)
-        self.queued = lengthened(self.queued, size * self.lines, self.never)
-        self.chain = lengthened(self.chain, size, _NONE)
-        self.after = lengthened(self.after, size, _NONE)
-        self.before = lengthened(self.before, size, _NONE)
+        self.rows = lengthened(self.rows, size * self.width, _NONE)
+        self.divide()
         self.free = lengthened(self.free, size)
         self.freed = lengthened(self.freed, size)
         self.keys_freed = lengthened(self.keys_freed, size)

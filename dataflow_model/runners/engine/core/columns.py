@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["column", "column_of", "lengthened", "taken"]
+__all__ = ["column", "column_of", "every", "lengthened", "places_in_rows", "taken"]
 
 _BYTES = 8
 
@@ -53,4 +53,26 @@ def taken(values: Any, count: int) -> NDArray[np.int64]:
         >>> taken(column(3, 7), 2).tolist()
         [7, 7]
     """
-    return np.frombuffer(values, np.int64)[:count]
+    return np.asarray(values, np.int64)[:count]
+
+
+def every(values: array[int], first: int, step: int) -> array[int]:
+    """Return a view of every `step`-th value from the one at `first` on.
+
+    Example:
+        >>> list(every(array("q", [0, 1, 2, 3, 4]), 1, 2))
+        [1, 3]
+    """
+    view: Any = memoryview(values)[first::step]
+    return view  # type: ignore[no-any-return]
+
+
+def places_in_rows(rows: NDArray[np.int64], step: int, width: int) -> NDArray[np.int64]:
+    """Return for each row the places of its first `width` numbers, if a row begins at every `step`-th place.
+
+    Example:
+        >>> places_in_rows(np.array([0, 2]), 5, 2).tolist()
+        [[0, 1], [10, 11]]
+    """
+    places: NDArray[np.int64] = rows[:, np.newaxis] * step + np.arange(width)
+    return places

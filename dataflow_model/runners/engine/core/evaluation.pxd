@@ -83,7 +83,7 @@ cdef class TreeEvaluator:
     cpdef int merge_place(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
     @cython.locals(operation=int64_t, first=int64_t, count=int64_t, at=int64_t, finished=int64_t, number=int64_t)
     cpdef bint finishes_merged(self, int64_t place, int64_t target, int64_t begin, int64_t end) noexcept
-    @cython.locals(operation=int64_t, column=int64_t, waits=int64_t, at=int64_t, slot=int64_t, time=int64_t)
+    @cython.locals(operation=int64_t, column=int64_t, width=int64_t, at=int64_t, slot=int64_t, time=int64_t)
     cpdef void merge_leaf(self, int64_t place, int64_t target, int64_t begin, int64_t end) except *
     @cython.locals(operation=int64_t, first=int64_t, count=int64_t, begun=cython.bint, number=int64_t, child=int64_t, at=int64_t)
     cpdef int merge_composite(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1

@@ -184,7 +184,7 @@ class TreeEvaluator:
         for number in range(self.user_count):
             place = self.user_places[number]
             if self.has(slot, _SET, place):
-                earliest = min(earliest, self.cells.deadlines[slot * self.cells.waits + self.deadline[place] + line])
+                earliest = min(earliest, self.cells.deadlines[slot * self.cells.width + self.deadline[place] + line])
         return earliest
 
     def is_overdue(self, slot: int) -> bool:
@@ -203,7 +203,7 @@ class TreeEvaluator:
         """Return whether a timer of a user's trigger may be due on the clock or, unless `clock`, a watermark."""
         if not self.has(slot, _SET, place):
             return False
-        base = slot * self.cells.waits + self.deadline[place]
+        base = slot * self.cells.width + self.deadline[place]
         for line in range(self.lines):
             if (line == _CLOCK_LINE) == clock and self.cells.deadlines[base + line] <= (
                 until if clock else self.now[line]
@@ -255,7 +255,7 @@ class TreeEvaluator:
         """Pass an element to a leaf."""
         operation = self.operation[place]
         if operation in (_COUNT, _WEIGH):
-            at = slot * self.cells.counts + self.counter[place]
+            at = slot * self.cells.width + self.counter[place]
             total = self.cells.counters[at] + (1 if operation == _COUNT else self.weight(place))
             if total >= self.argument[place]:
                 return _FIRED | _FINISHED
@@ -269,7 +269,7 @@ class TreeEvaluator:
         if operation in (_DELAY, _PERIOD):
             if not self.has(slot, _SET, place):
                 self.put(slot, _SET, place)
-                self.cells.deadlines[slot * self.cells.waits + self.deadline[place]] = self.deadline_from_now(place)
+                self.cells.deadlines[slot * self.cells.width + self.deadline[place]] = self.deadline_from_now(place)
             return 0
         if operation == _ALWAYS:
             return _FIRED
@@ -386,7 +386,7 @@ class TreeEvaluator:
     def child_finished(self, place: int, slot: int, child: int) -> bool:
         """Start the next turn of a repeated child; return whether its parent has finished instead."""
         if self.operation[place] == _REPEAT_COUNT:
-            at = slot * self.cells.counts + self.counter[place]
+            at = slot * self.cells.width + self.counter[place]
             completions = 1 + self.cells.counters[at]
             if completions >= self.argument[place]:
                 return True
@@ -499,7 +499,7 @@ class TreeEvaluator:
             if number > place:  # whether `place` itself is met belongs to its parent's state
                 self.take(slot, _MET, number)
             if self.counter[number] >= 0:
-                self.cells.counters[slot * self.cells.counts + self.counter[number]] = 0
+                self.cells.counters[slot * self.cells.width + self.counter[number]] = 0
             elif self.operation[number] == _ASK:
                 self.memory.pop((slot, number), None)
 
@@ -587,13 +587,13 @@ class TreeEvaluator:
         elif operation in (_COUNT, _WEIGH):
             self.add_counters(place, target, begin, end)
         elif operation in (_DELAY, _PERIOD):
-            column, waits = self.deadline[place], self.cells.waits
+            column, width = self.deadline[place], self.cells.width
             for at in range(begin, end):
                 slot = self.sources[at]
                 if self.has(slot, _SET, place):
-                    time = self.cells.deadlines[slot * waits + column]
-                    if not self.has(target, _SET, place) or time < self.cells.deadlines[target * waits + column]:
-                        self.cells.deadlines[target * waits + column] = time
+                    time = self.cells.deadlines[slot * width + column]
+                    if not self.has(target, _SET, place) or time < self.cells.deadlines[target * width + column]:
+                        self.cells.deadlines[target * width + column] = time
                         self.put(target, _SET, place)
 
     def merge_composite(self, place: int, target: int, begin: int, end: int) -> None:
@@ -630,7 +630,7 @@ class TreeEvaluator:
         if not is_open:
             return
         child = self.child[self.first_child[place]]
-        counter = target * self.cells.counts + self.counter[place]
+        counter = target * self.cells.width + self.counter[place]
         self.add_counters(place, target, begin, end)
         self.take(target, _DONE, place)
         if self.has(target, _DONE, child):
@@ -647,8 +647,8 @@ class TreeEvaluator:
         """Add up the counts of the sources."""
         total = 0
         for at in range(begin, end):
-            total += self.cells.counters[self.sources[at] * self.cells.counts + self.counter[place]]
-        self.cells.counters[target * self.cells.counts + self.counter[place]] = total
+            total += self.cells.counters[self.sources[at] * self.cells.width + self.counter[place]]
+        self.cells.counters[target * self.cells.width + self.counter[place]] = total
 
     def merge_memory(self, place: int, target: int, begin: int, end: int) -> None:
         """Merge the states of a user's `DataTrigger`."""
@@ -674,18 +674,18 @@ class TreeEvaluator:
 
     def has(self, slot: int, of: int, place: int) -> bool:
         """Return whether a place is in one of a cell's sets."""
-        return (self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] & self.mask[place]) != 0
+        return (self.cells.bits[slot * self.cells.width + of * self.words + self.word[place]] & self.mask[place]) != 0
 
     def put(self, slot: int, of: int, place: int) -> None:
         """Add a place to one of a cell's sets."""
-        self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] |= self.mask[place]
+        self.cells.bits[slot * self.cells.width + of * self.words + self.word[place]] |= self.mask[place]
 
     def take(self, slot: int, of: int, place: int) -> None:
         """Remove a place from one of a cell's sets."""
-        self.cells.bits[slot * self.cells.stride + of * self.words + self.word[place]] &= ~self.mask[place]
+        self.cells.bits[slot * self.cells.width + of * self.words + self.word[place]] &= ~self.mask[place]
 
     def time_of(self, slot: int, place: int) -> int:
         """Return the deadline of a place's timer, which must be set: its own, or the end of the window."""
         if self.deadline[place] < 0:
             return self.cells.end[slot]
-        return self.cells.deadlines[slot * self.cells.waits + self.deadline[place]]
+        return self.cells.deadlines[slot * self.cells.width + self.deadline[place]]

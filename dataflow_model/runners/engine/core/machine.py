@@ -715,8 +715,8 @@ class GroupingMachine:
         table.touch(table.key[slot])
         for line in range(self.lines):
             due = self.due_on(slot, line)
-            if due < table.queued[slot * self.lines + line]:
-                table.queued[slot * self.lines + line] = due
+            if due < table.queued[slot * table.width + line]:
+                table.queued[slot * table.width + line] = due
                 self.enqueue(self.heaps[line], due, slot, line)
         if table.pending[slot] > 0:
             hold = self.hold_of(slot)
@@ -743,11 +743,11 @@ class GroupingMachine:
         table, heap = self.cells, self.heaps[line]
         while heap.size > 0:
             time, slot = heap.first_time(), heap.first_slot()
-            if table.key[slot] >= 0 and table.queued[slot * self.lines + line] == time:
+            if table.key[slot] >= 0 and table.queued[slot * table.width + line] == time:
                 due = self.due_on(slot, line)
                 if due == time:
                     return time
-                table.queued[slot * self.lines + line] = due
+                table.queued[slot * table.width + line] = due
                 heap.pop()
                 if due < self.latest:
                     heap.push(due, slot)
@@ -762,7 +762,7 @@ class GroupingMachine:
             heap.clear()
             for other in range(table.used):
                 if table.key[other] >= 0 and other != slot:
-                    queued = table.held_at[other] if line < 0 else table.queued[other * self.lines + line]
+                    queued = table.held_at[other] if line < 0 else table.queued[other * table.width + line]
                     if queued != self.latest:
                         heap.push(queued, other)
         heap.push(time, slot)
@@ -774,14 +774,14 @@ class GroupingMachine:
         while heap.size > 0 and heap.first_time() <= until:
             time, slot = heap.first_time(), heap.first_slot()
             heap.pop()
-            if table.key[slot] < 0 or table.queued[slot * self.lines + line] != time:
+            if table.key[slot] < 0 or table.queued[slot * table.width + line] != time:
                 continue
-            table.queued[slot * self.lines + line] = self.latest
+            table.queued[slot * table.width + line] = self.latest
             due = self.due_on(slot, line)
             if due <= until:
                 self.collect_cell(slot)
             elif due < self.latest:
-                table.queued[slot * self.lines + line] = due
+                table.queued[slot * table.width + line] = due
                 heap.push(due, slot)
         if until == self.latest:  # cells that wait for +∞ are in no queue
             for slot in range(table.used):

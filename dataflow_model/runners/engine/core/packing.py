@@ -11,7 +11,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.cells import WHATEVER_COMES
 from dataflow_model.runners.engine.core.cells import COLLECTED, REOPENED, TIMED
-from dataflow_model.runners.engine.core.columns import taken
+from dataflow_model.runners.engine.core.columns import places_in_rows, taken
 from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, LOW_LINE, SET
 from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_COLUMNS, PACKED, KeyObjects, Layout
 from dataflow_model.runners.engine.core.program import ASK, USER
@@ -98,8 +98,9 @@ def _heads(dues: Column, are_set: NDArray[np.bool_]) -> list[bytes]:
 
 def _by_slot(core: CoreGrouping, slots: NDArray[np.intp], of: Any, width: int | None = None) -> Column:
     """Return a column of cells at some slots; a row of `width` numbers for each, if that is given."""
-    used = core.machine.cells.used
-    return taken(of, used)[slots] if width is None else taken(of, used * width).reshape(used, width)[slots]
+    places = slots if width is None else places_in_rows(slots, core.machine.cells.width, width)
+    column: Column = np.asarray(of)[places]
+    return column
 
 
 def _chains(core: CoreGrouping, slots: NDArray[np.intp]) -> tuple[NDArray[np.intp], Column]:

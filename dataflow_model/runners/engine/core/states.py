@@ -17,7 +17,7 @@ from dataflow_model.runners.engine.core.cells import (
     REOPENED,
     TIMED,
 )
-from dataflow_model.runners.engine.core.columns import taken
+from dataflow_model.runners.engine.core.columns import places_in_rows, taken
 from dataflow_model.runners.engine.core.operations import (
     CLOCK_LINE,
     DONE,
@@ -205,7 +205,7 @@ def _cells_of(
         return values
 
     def rows_by_slot(of: Any, width: int) -> list[list[int]]:
-        rows: list[list[int]] = taken(of, cells.used * width).reshape(cells.used, width)[slots].tolist()
+        rows: list[list[int]] = np.asarray(of)[places_in_rows(slots, cells.width, width)].tolist()
         return rows
 
     columns = zip(
@@ -306,9 +306,13 @@ def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyStat
     _fill(cells.earliest, slots, [cell.earliest or 0 for cell in restored])
     _fill(cells.latest, slots, [cell.latest or 0 for cell in restored])
     bits, counters, deadlines, memories, kept = zip(*(trees.columns(cell.tree) for cell in restored), strict=True)
-    _fill(cells.bits, slots, bits, cells.stride)
-    _fill(cells.counters, slots, counters, cells.counts)
-    _fill(cells.deadlines, slots, deadlines, cells.waits)
+    rows = np.array(slots)
+    for of, width, numbers in (
+        (cells.bits, cells.stride, bits),
+        (cells.counters, cells.counts, counters),
+        (cells.deadlines, cells.waits, deadlines),
+    ):
+        np.asarray(of)[places_in_rows(rows, cells.width, width)] = np.array(numbers, np.int64).reshape(len(rows), width)
     for slot, memory in zip(slots, memories, strict=True):
         machine.trees.memory.update({(slot, place): remembered for place, remembered in memory.items()})
     if machine.trees.users is not None:
@@ -346,11 +350,9 @@ def _restore_standing(core: CoreGrouping, slots: Sequence[int], restored: Sequen
     return values
 
 
-def _fill(of: Any, places: Sequence[int], numbers: Sequence[int] | Sequence[Sequence[int]], width: int = 1) -> None:
-    """Write numbers to places of a column, the same count of numbers to each."""
-    count = max(places) + 1
-    rows = np.array(numbers, np.int64).reshape(len(places), width)
-    np.frombuffer(of, np.int64)[: count * width].reshape(count, width)[places] = rows
+def _fill(of: Any, places: Sequence[int], numbers: Sequence[int]) -> None:
+    """Write a number to each of some places of a column."""
+    np.asarray(of)[places] = numbers
 
 
 def _flags_of(cell: Cell) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from dataflow_model.runners.engine.core.columns import column, column_of, taken
+from dataflow_model.runners.engine.core.columns import column, column_of, places_in_rows, taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
 from dataflow_model.runners.engine.core.packed_form import (
@@ -190,9 +190,13 @@ def _unpack_form(core: CoreGrouping, form: _Form, groups: Sequence[_Alike], thaw
     _put(cells.earliest, places, earliest + start)
     _put(cells.latest, places, latest + start)
     sets, counters, deadlines = itertools.accumulate((cells.stride, cells.counts, cells.waits))
-    _put_rows(cells.bits, places, others[:sets])
-    _put_rows(cells.counters, places, others[sets:counters])
-    _put_rows(cells.deadlines, places, others[counters:deadlines])
+    for of, in_rows in (
+        (cells.bits, others[:sets]),
+        (cells.counters, others[sets:counters]),
+        (cells.deadlines, others[counters:deadlines]),
+    ):
+        if in_rows:
+            np.asarray(of)[places_in_rows(slots, cells.width, len(in_rows))] = np.stack(in_rows, axis=1)
     _link(core, slots, standing, entries)
     if form.codes is not None:
         assert core.form is not None  # noqa: S101 - it was read with one
@@ -268,13 +272,7 @@ def _as_places(places: Column) -> Column | slice:
 
 
 def _put(of: Any, places: Column | slice, values: Column) -> None:
-    np.frombuffer(of, np.int64)[places] = values
-
-
-def _put_rows(of: Any, places: Column | slice, columns: Sequence[Column]) -> None:
-    if columns:
-        width = len(columns)
-        np.frombuffer(of, np.int64).reshape(-1, width)[places] = np.stack(columns, axis=1)
+    np.asarray(of)[places] = values
 
 
 def key_state(node: GroupByKeyAndWindow, thaw: Callable[[bytes], Any], state: bytes, *, takes_back: bool) -> KeyState:

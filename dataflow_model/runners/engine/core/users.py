@@ -243,7 +243,7 @@ class UserTriggers:
                 earliest[line] = min(earliest[line], int(time))
                 is_set = True
         machine = self._core.machine
-        base = slot * machine.cells.waits + self._program.deadline[place]
+        base = slot * machine.cells.width + self._program.deadline[place]
         for line, due in enumerate(earliest):
             machine.cells.deadlines[base + line] = due
         if is_set:
