@@ -132,17 +132,17 @@ def main(arguments: list[str] | None = None) -> int:
     if lags:
         console.print(_lag_table(lags))
     _write(options.output, latencies, lags)
-    return int(not all(one.complete for one in latencies))
+    return int(not all(measured.complete for measured in latencies))
 
 
 def _write(output: Path, latencies: Sequence[Latency], lags: Sequence[Lag]) -> None:
     """Write what was measured; what the file has of anything else stays."""
     known = json.loads(output.read_text()) if output.exists() else {"latency": [], "lag": []}
-    measured = {_line(attrs.asdict(one)) for one in latencies}
-    lines = [one for one in known["latency"] if _line(one) not in measured]
-    lines += [attrs.asdict(one) for one in latencies]
+    measured = {_line(attrs.asdict(latency)) for latency in latencies}
+    lines = [line for line in known["latency"] if _line(line) not in measured]
+    lines += [attrs.asdict(latency) for latency in latencies]
     lines.sort(key=_line)
-    lag = [attrs.asdict(one) for one in lags] or known["lag"]
+    lag = [attrs.asdict(measured_lag) for measured_lag in lags] or known["lag"]
     output.write_text(json.dumps({"latency": lines, "lag": lag}, indent=2) + "\n")
 
 
@@ -230,9 +230,9 @@ def _lags(spark: SparkSession, side: str, seconds: float) -> list[Lag]:
             time.sleep(_LOOK_SECONDS)
         run.stop()
     lags = []
-    for stage, some in looks.items():
-        p50, p95 = _percentiles(some, (50, 95))
-        lags.append(Lag(side, stage, _LAG_RATE, p50, p95, len(some)))
+    for stage, lags_of_stage in looks.items():
+        p50, p95 = _percentiles(lags_of_stage, (50, 95))
+        lags.append(Lag(side, stage, _LAG_RATE, p50, p95, len(lags_of_stage)))
     return lags
 
 
@@ -249,10 +249,14 @@ def _latency_table(latencies: Sequence[Latency]) -> Table:
     table.add_column("side")
     for heading in ("p50", "p95", "p99", "records", "complete"):
         table.add_column(heading, justify="right")
-    for one in latencies:
-        percentiles = (f"{value:,.0f}" for value in (one.p50_ms, one.p95_ms, one.p99_ms))
+    for latency in latencies:
+        percentiles = (f"{value:,.0f}" for value in (latency.p50_ms, latency.p95_ms, latency.p99_ms))
         table.add_row(
-            f"{one.rate:,}", one.side, *percentiles, f"{one.records:,}", "yes" if one.complete else "[red]NO[/]"
+            f"{latency.rate:,}",
+            latency.side,
+            *percentiles,
+            f"{latency.records:,}",
+            "yes" if latency.complete else "[red]NO[/]",
         )
     return table
 
@@ -263,6 +267,6 @@ def _lag_table(lags: Sequence[Lag]) -> Table:
     table.add_column("stage")
     for heading in ("p50", "p95", "looks"):
         table.add_column(heading, justify="right")
-    for one in lags:
-        table.add_row(one.side, one.stage, f"{one.p50_ms:,.0f}", f"{one.p95_ms:,.0f}", f"{one.looks:,}")
+    for lag in lags:
+        table.add_row(lag.side, lag.stage, f"{lag.p50_ms:,.0f}", f"{lag.p95_ms:,.0f}", f"{lag.looks:,}")
     return table

@@ -167,7 +167,7 @@ def check(path: Path) -> pa.Table:
         "known_at never goes back": (bool((np.diff(micros(table, "known_at")) >= 0).all()), True),
         "fits": (path.stat().st_size < MAX_BYTES, True),
     }
-    wrong = [f"{name}: {found}, not {wanted}" for name, (found, wanted) in facts.items() if found != wanted]
+    wrong = [f"{name}: {actual}, not {wanted}" for name, (actual, wanted) in facts.items() if actual != wanted]
     if wrong:
         fail("\n".join([f"{path} is not as it should be:", *wrong]))
     return table

@@ -74,22 +74,22 @@ def test_string_keys_stand_for_the_same_events(tmp_path: Path) -> None:
 
 
 def test_answers_agree_whatever_their_order_files_and_types(tmp_path: Path) -> None:
-    one, two, wrong, empty = (tmp_path / name for name in ("one", "two", "wrong", "empty"))
-    for folder in (one, two, wrong, empty):
+    answer_folder, same_answer, wrong, empty = (tmp_path / name for name in ("one", "two", "wrong", "empty"))
+    for folder in (answer_folder, same_answer, wrong, empty):
         folder.mkdir()
     answer = pa.table({"key": ["a", "b"], "window_start": [0, 10], "window_end": [10, 20], "value": [1, 2]})
-    pq.write_table(answer, one / "0.parquet")
+    pq.write_table(answer, answer_folder / "0.parquet")
     for row, name in enumerate(("1.parquet", "0.parquet")):
         part = answer.slice(row, 1).append_column("pane_index", pa.array([0]))
         stamps = part["window_start"].cast(pa.timestamp("us", "UTC"))
         part = part.set_column(1, "window_start", stamps).set_column(3, "value", part["value"].cast(pa.int32()))
-        pq.write_table(part, two / name)
+        pq.write_table(part, same_answer / name)
     pq.write_table(answer.set_column(3, "value", pa.array([1, 3])), wrong / "0.parquet")
     pq.write_table(answer.slice(0, 0), empty / "0.parquet")
-    (two / "_dead_letters").mkdir()
-    pq.write_table(answer, two / "_dead_letters" / "0.parquet")
-    assert agree(one, two)
-    assert not agree(one, wrong)
+    (same_answer / "_dead_letters").mkdir()
+    pq.write_table(answer, same_answer / "_dead_letters" / "0.parquet")
+    assert agree(answer_folder, same_answer)
+    assert not agree(answer_folder, wrong)
     assert not agree(empty, empty)
 
 

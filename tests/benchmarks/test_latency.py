@@ -87,12 +87,12 @@ def test_results_of_what_was_not_measured_stay(tmp_path: Path) -> None:
     latency._write(output, [latency.Latency("in process", 1_000, 10, 9, 0.5, 1.0, 1.5, True)], [])
     latency._write(output, [latency.Latency("in process", 1_000, 40, 9, 0.1, 0.2, 0.3, True)], [])
     actual = json.loads(output.read_text())
-    assert [(one["side"], one["files_per_second"], one["p50_ms"]) for one in actual["latency"]] == [
+    assert [(latency["side"], latency["files_per_second"], latency["p50_ms"]) for latency in actual["latency"]] == [
         ("in process", 10, 0.5),
         ("strong", 10, 1.0),
         ("in process", 40, 0.1),
     ]
-    assert [one["stage"] for one in actual["lag"]] == ["all"]
+    assert [lag["stage"] for lag in actual["lag"]] == ["all"]
 
 
 @pytest.mark.slow
@@ -114,9 +114,9 @@ def test_it_runs_and_loses_nothing(tmp_path: Path, java_home: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=_environment(java_home))
     assert done.returncode == 0, done.stdout + done.stderr
     actual = json.loads(output.read_text())
-    assert [one["side"] for one in actual["latency"]] == list(latency.SIDES)
-    assert all(one["complete"] and 0 < one["p50_ms"] <= one["p99_ms"] for one in actual["latency"])
-    assert {one["stage"] for one in actual["lag"] if one["side"] == "ours"} == {"by key", "by tens", "all"}
+    assert [row["side"] for row in actual["latency"]] == list(latency.SIDES)
+    assert all(row["complete"] and 0 < row["p50_ms"] <= row["p99_ms"] for row in actual["latency"])
+    assert {lag["stage"] for lag in actual["lag"] if lag["side"] == "ours"} == {"by key", "by tens", "all"}
 
 
 def _environment(java_home: str) -> dict[str, str]:

@@ -63,8 +63,8 @@ def test_the_watermark_is_when_the_oldest_unfinished_file_was_created(tmp_path: 
     write(tmp_path, "010.json", (11, 11), (19, 25))
     write(tmp_path, "020.json", (21, 21), (22, 30))
     injector = dm.FileInjector(rows(tmp_path, processing_time="seen"), created=of_name)
-    told = [record.value[1] for record in run(telling(injector)).collected("told")]
-    assert told == [(1, None), (11, 0), (9, 0), (21, 10), (19, 10), (22, 20)]
+    watermarks = [record.value[1] for record in run(telling(injector)).collected("told")]
+    assert watermarks == [(1, None), (11, 0), (9, 0), (21, 10), (19, 10), (22, 20)]
 
 
 def test_a_file_that_is_read_last_holds_the_watermark_from_the_beginning(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_a_followed_folder_moves_the_watermark_as_files_appear(spark: SparkSessi
     assert result.watermarks()["Inject.rows"] == dm.event_time(20)
     write(folder, "030.json", (31, 1))
     result.drain()
-    told = [record.value[1] for record in result.collected("told")]
-    assert told[:3] == [(11, None), (19, None), (21, 10)]
+    watermarks = [record.value[1] for record in result.collected("told")]
+    assert watermarks[:3] == [(11, None), (19, None), (21, 10)]
 
 
 def settle(result: Any) -> None:

@@ -35,8 +35,8 @@ def test_two_shards_go_on_from_durable_state_after_any_cut(cached: bool, script:
 @given(scribe.scripts())
 def test_what_comes_of_punctual_records_is_punctual_where_it_goes(script: TestStream) -> None:
     """Timers and the timestamps of state hold the watermark until what they stand for has been produced."""
-    told = scribe.run(scribe.topology(scribe.punctual(script))).collected("told")
-    assert not [record for record in told if record.value[1][0] == "passed" and record.value[1][1]]
+    records = scribe.run(scribe.topology(scribe.punctual(script))).collected("told")
+    assert not [record for record in records if record.value[1][0] == "passed" and record.value[1][1]]
 
 
 def test_a_late_hold_does_not_make_the_watermark_depend_on_which_keys_share_a_shard() -> None:
@@ -49,7 +49,7 @@ def test_a_late_hold_does_not_make_the_watermark_depend_on_which_keys_share_a_sh
         script = script.add((key, (("keep", 1, True),)), 5)
     built = scribe.topology(script.watermark(20).add(("a", (("pass", 0, ()),)), 25).watermark(30))
     expected = scribe.run(built).collected("told")
-    told = [record.value[1] for record in expected if record.value[1][0] == "passed"]
-    assert [low // 1_000_000 for *_, low, _ in told] == [20]
+    passed = [record.value[1] for record in expected if record.value[1][0] == "passed"]
+    assert [low // 1_000_000 for *_, low, _ in passed] == [20]
     records = in_micro_batches(built.pipeline(), 3, cached=True).collected("told")
     assert not difference(seen(expected), seen(records))

@@ -172,5 +172,5 @@ def test_a_function_behind_it_is_told_the_percentile_of_the_watermark() -> None:
         once = p | TestStream().watermark(10).add("x", 12).add("y", 3) | dm.Deduplicate(lambda x: x, horizon=60)
         _ = once | dm.Map(lambda x, watermark_percentile: (x, watermark_percentile)) | "told" >> dm.io.Collect()
 
-    told = [record.value for record in run(dm.LocalRunner(), build).collected("told")]
-    assert told == [("x", 1.0), ("y", None)]
+    percentiles = [record.value for record in run(dm.LocalRunner(), build).collected("told")]
+    assert percentiles == [("x", 1.0), ("y", None)]

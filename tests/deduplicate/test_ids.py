@@ -28,7 +28,7 @@ def test_a_filter_never_says_no_to_what_was_added(added: list[int], others: list
     asked = np.array([*added, *others], np.uint64)
     answers = seen.may_hold(asked).tolist()
     assert all(answers[: len(added)])
-    assert answers == [seen.may_hold_one(int(one)) for one in asked]
+    assert answers == [seen.may_hold_one(int(number)) for number in asked]
 
 
 def test_a_full_filter_takes_one_stranger_of_a_hundred_for_known_at_most() -> None:
@@ -40,14 +40,14 @@ def test_a_full_filter_takes_one_stranger_of_a_hundred_for_known_at_most() -> No
 
 @given(IDS, IDS, st.lists(st.binary(max_size=3)))
 def test_a_segment_finds_what_is_in_it_and_nothing_else(
-    some: list[bytes], more: list[bytes], asked: list[bytes]
+    first: list[bytes], second: list[bytes], asked: list[bytes]
 ) -> None:
-    more = [one for one in more if one not in some]
-    merged = Segment.merged([Segment.of(some), Segment.of(more)])
+    second = [element for element in second if element not in first]
+    merged = Segment.merged([Segment.of(first), Segment.of(second)])
     again = Segment.read(merged.packed)
-    assert sorted(again) == sorted([*some, *more])
+    assert sorted(again) == sorted([*first, *second])
     actual = again.finds(asked, hashes_of(asked), np.arange(len(asked)))
-    assert actual.tolist() == [one in some or one in more for one in asked]
+    assert actual.tolist() == [element in first or element in second for element in asked]
 
 
 def test_ids_that_share_a_hash_are_told_apart(monkeypatch: Any) -> None:
@@ -86,31 +86,31 @@ class StoreMachine(RuleBasedStateMachine):
         self.durable: dict[bytes, Any] = {}
         self.watermark = 0
 
-    @rule(target=elements, some=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), max_size=40))
-    def elements_come(self, some: list[tuple[int, int]]) -> Any:
-        return self.take([(encode_key(number), self.watermark + ahead) for number, ahead in some])
+    @rule(target=elements, numbers=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), max_size=40))
+    def elements_come(self, numbers: list[tuple[int, int]]) -> Any:
+        return self.take([(encode_key(number), self.watermark + ahead) for number, ahead in numbers])
 
-    @rule(some=st.lists(elements, max_size=40))
-    def elements_come_again(self, some: list[tuple[bytes, int]]) -> None:
-        self.take(some)
+    @rule(elements=st.lists(elements, max_size=40))
+    def elements_come_again(self, elements: list[tuple[bytes, int]]) -> None:
+        self.take(elements)
 
-    def take(self, some: list[tuple[bytes, int]]) -> Any:
+    def take(self, elements: list[tuple[bytes, int]]) -> Any:
         slices = self.store.slices
-        some = [(one, time) for one, time in some if slices.expiry(slices.of(time)) > self.watermark]
-        sealed = self.store.sealed([one for one, _ in some])
-        for (one, time), known in zip(some, sealed, strict=True):
-            new = not known and self.store.add(one, slices.of(time))
-            assert new is (one not in self.known)
-            self.known.setdefault(one, slices.of(time))
+        elements = [(element, time) for element, time in elements if slices.expiry(slices.of(time)) > self.watermark]
+        sealed = self.store.sealed([element for element, _ in elements])
+        for (element, time), known in zip(elements, sealed, strict=True):
+            new = not known and self.store.add(element, slices.of(time))
+            assert new is (element not in self.known)
+            self.known.setdefault(element, slices.of(time))
         self.store.seal_if_many()
-        return multiple(*some)
+        return multiple(*elements)
 
     @rule(step=st.integers(0, 50))
     def the_watermark_goes_on(self, step: int) -> None:
         self.watermark += step
         self.store.forget_behind(self.watermark)
         expiry = self.store.slices.expiry
-        self.known = {one: number for one, number in self.known.items() if expiry(number) > self.watermark}
+        self.known = {element: number for element, number in self.known.items() if expiry(number) > self.watermark}
 
     @rule()
     def all_is_made_durable(self) -> None:

@@ -33,8 +33,10 @@ def test_what_is_delivered_again_changes_no_pane_of_a_bounded_job(
     expected = run_as_job(lambda p: build(p, script, strategy, horizon))
     actual = run_as_job(lambda p: build(p, again, strategy, horizon), shards=3)
     for sink in ("passed", "panes"):
-        one, other = ([entry[:4] for entry in seen(result.collected(sink))] for result in (expected, actual))
-        assert not difference(sorted(one, key=repr), sorted(other, key=repr))
+        entries_once, entries_again = (
+            [entry[:4] for entry in seen(result.collected(sink))] for result in (expected, actual)
+        )
+        assert not difference(sorted(entries_once, key=repr), sorted(entries_again, key=repr))
     counts = actual.metrics()["once"]
     passed = len(actual.collected("passed"))
     assert counts.get("duplicates", 0) + passed == counts.get("elements_in", 0)
@@ -108,8 +110,8 @@ def test_rows_of_files_have_the_same_ids_in_a_job_and_in_process(tmp_path: Path)
         twice = pairs | dm.FlatMap(lambda pair: [pair, pair]) | dm.Deduplicate(horizon=1)
         _ = twice | "all" >> dm.io.Collect()
 
-    one, other = run(dm.LocalRunner(), named), run_as_job(named)
+    local, job = run(dm.LocalRunner(), named), run_as_job(named)
     for sink, count in (("named", 60), ("all", 120)):
-        found = [sorted(record.value for record in result.collected(sink)) for result in (one, other)]
-        assert found[0] == found[1]
-        assert len(found[0]) == count
+        values = [sorted(record.value for record in result.collected(sink)) for result in (local, job)]
+        assert values[0] == values[1]
+        assert len(values[0]) == count

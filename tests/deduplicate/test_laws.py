@@ -48,8 +48,8 @@ def test_other_bundles_of_the_same_events_change_nothing(
     expected = run_locally(script, strategy, horizon)
     actual = run_locally(data.draw(recut(script)), strategy, horizon)
     assert not difference(seen(expected.collected("panes")), seen(actual.collected("panes")))
-    one, other = (Counter(result.metrics()["once"]) for result in (expected, actual))
-    assert all(one[name] == other[name] for name in ("duplicates", "dropped_because_late"))
+    expected_counts, actual_counts = (Counter(result.metrics()["once"]) for result in (expected, actual))
+    assert all(expected_counts[name] == actual_counts[name] for name in ("duplicates", "dropped_because_late"))
 
 
 @pytest.mark.parametrize("cached", [True, False])

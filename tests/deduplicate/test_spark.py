@@ -60,15 +60,15 @@ def test_forty_drawn_redeliveries_change_no_pane_in_a_stream(
     steps = random.Random(number).randint(50, 90)
     actual = run(streaming(spark, tmp_path, max_rows_per_batch=steps, shards=shards), all_of(cases, 1))
     local = counters(run(dm.LocalRunner(), all_of(cases, 1)))
-    found = counters(actual)
+    counts = counters(actual)
     total: Counter[str] = Counter()
     for case, (_, again, strategy, _) in enumerate(cases):
         for sink in ("panes", "passed"):
             problem = difference(seen(expected.collected(f"{sink} {case}")), seen(actual.collected(f"{sink} {case}")))
             assert not problem, f"{case}: {strategy}: {problem}\n{again.steps}"
         for name in ("duplicates", "dropped_because_late", "elements_in", "ids", "id_bytes"):
-            assert found.get(f"once {case}", {}).get(name) == local.get(f"once {case}", {}).get(name), (case, name)
-        total.update(found.get(f"once {case}", {}))
+            assert counts.get(f"once {case}", {}).get(name) == local.get(f"once {case}", {}).get(name), (case, name)
+        total.update(counts.get(f"once {case}", {}))
     assert total["duplicates"] > 60
     assert total["dropped_because_late"]
     assert total["bloom_hits"]  # known from segments, in a later micro-batch
@@ -82,10 +82,14 @@ def test_twenty_drawn_redeliveries_change_no_pane_in_a_bounded_job(spark: SparkS
     actual = run(dm.SparkRunner(spark), all_of(cases, 1))
     for case, (_, again, strategy, _) in enumerate(cases):
         for sink in ("panes", "passed"):
-            one, other = (
+            expected_panes, actual_panes = (
                 [entry[:4] for entry in seen(result.collected(f"{sink} {case}"))] for result in (expected, actual)
             )
-            assert not difference(sorted(one, key=repr), sorted(other, key=repr)), (case, strategy, again.steps)
+            assert not difference(sorted(expected_panes, key=repr), sorted(actual_panes, key=repr)), (
+                case,
+                strategy,
+                again.steps,
+            )
     assert sum(counts.get("duplicates", 0) for counts in counters(actual).values()) > 20
 
 
@@ -158,8 +162,10 @@ def delivered_twice(tmp_path: Path) -> Path:
     folder = tmp_path / "rows"
     folder.mkdir()
     names = [part.split()[0] for part in BROKER.split(", ")]
-    for number, some in enumerate([rows[:25], rows[10:40]]):  # the second delivery begins before the first one ended
-        table = pa.table(dict(zip(names, zip(*some, strict=True), strict=True)))
+    for number, delivery in enumerate(
+        [rows[:25], rows[10:40]]
+    ):  # the second delivery begins before the first one ended
+        table = pa.table(dict(zip(names, zip(*delivery, strict=True), strict=True)))
         table = table.set_column(2, "partition", table["partition"].cast(pa.int32()))
         pq.write_table(table, folder / f"{number}.parquet")
     return folder

@@ -153,7 +153,7 @@ def test_panes_without_early_and_late_ones_prove_nothing(local_run: Outcome, som
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "agree"),
+    ("answer", "other", "agree"),
     [
         (Answer(2, 1.0), Answer(2, 1.0 + 1e-12), True),
         (Answer(2, 1.0), Answer(2, 1.0 + 1e-6), False),
@@ -164,9 +164,9 @@ def test_panes_without_early_and_late_ones_prove_nothing(local_run: Outcome, som
     ],
 )
 def test_answers_agree_in_count_exactly_and_in_mean_to_a_billionth(
-    one: Answer, other: Answer | None, agree: bool
+    answer: Answer, other: Answer | None, agree: bool
 ) -> None:
-    assert one.agrees_with(other) is agree
+    assert answer.agrees_with(other) is agree
 
 
 # Spark ---------------------------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ def ran(build: Callable[[dm.Pipeline], Any], most: int) -> tuple[dict[str, list[
     execution = Execution(pipeline.plan(), 0, most=most)
     records: dict[str, list[Record]] = {}
     for reached in execution.run():
-        for sink, some in reached.items():
-            records.setdefault(sink, []).extend(some)
+        for sink, chunk in reached.items():
+            records.setdefault(sink, []).extend(chunk)
     return records, execution.metrics(), execution.watermarks
 
 

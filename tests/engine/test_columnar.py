@@ -134,7 +134,7 @@ def told(bundles: list[Bundle], counters: dict[str, int], watermark: int) -> Tol
         for bundle in bundles
     ]
     nonzero = {name: count for name, count in counters.items() if count}
-    return Told([(*row, type(row[1][1])) for some in rows for row in some], nonzero, watermark)
+    return Told([(*row, type(row[1][1])) for rows_of_bundle in rows for row in rows_of_bundle], nonzero, watermark)
 
 
 def node_of(window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any]) -> GroupByKeyAndWindow:
@@ -238,9 +238,9 @@ def micro_batches(draw: st.DrawFn, *, edges: bool = True) -> list[Part]:
     return [*parts, nothing]
 
 
-def without_nan(told: Told) -> Told:
+def without_nan(answer: Told) -> Told:
     """Make NaN equal to itself."""
-    return attrs.evolve(told, elements=[tuple(map(_pair, row)) for row in told.elements])
+    return attrs.evolve(answer, elements=[tuple(map(_pair, row)) for row in answer.elements])
 
 
 def _pair(part: Any) -> Any:

@@ -278,9 +278,9 @@ def test_a_long_session_swallows_a_short_one_that_began_later() -> None:
 
 def test_sessions_at_both_ends_of_time_saturate_and_stay_apart() -> None:
     times = np.array([2**63 - 2, -(2**63), 0, 2**63 - 5], np.int64)
-    one = kernels.session_partials(pa.array([1] * 4), None, times, 10, "count")
+    partials = kernels.session_partials(pa.array([1] * 4), None, times, 10, "count")
     bounds = [(-(2**63), -(2**63) + 10), (0, 10), (2**63 - 5, 2**63 - 1)]
-    for table in (one, kernels.merge_sessions([one, one], "count")):
+    for table in (partials, kernels.merge_sessions([partials, partials], "count")):
         assert list(zip(table["window_start"].to_pylist(), table["window_end"].to_pylist(), strict=True)) == bounds
 
 

@@ -147,7 +147,7 @@ def test_elements_of_instants_are_the_same_in_lanes() -> None:
     bundle = Bundle.fresh(list("abcdef"), list(range(6)), orders, 0)
     in_lanes = PlacedBundle(bundle, Integers(np.array(numbers)))
     in_lists = PlacedBundle(bundle, list(numbers))
-    assert [(place, some.values) for place, some in in_lanes.runs()] == [
+    assert [(place, run.values) for place, run in in_lanes.runs()] == [
         (2, ["a", "b"]),
         (5, ["c", "d", "e"]),
         (9, ["f"]),

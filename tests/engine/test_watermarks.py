@@ -33,43 +33,47 @@ ANY = watermarks()
 
 
 @given(ANY, ANY, ANY)
-def test_the_minimum_does_not_depend_on_order_or_grouping(one: Watermarks, two: Watermarks, three: Watermarks) -> None:
-    assert one.min(two) == two.min(one)
-    assert one.min(two).min(three) == one.min(two.min(three)) == Watermarks.least([three, one, two])
+def test_the_minimum_does_not_depend_on_order_or_grouping(
+    first: Watermarks, second: Watermarks, third: Watermarks
+) -> None:
+    assert first.min(second) == second.min(first)
+    assert first.min(second).min(third) == first.min(second.min(third)) == Watermarks.least([third, first, second])
 
 
 @given(ANY, ANY, ANY)
-def test_advancing_does_not_depend_on_order_or_grouping(one: Watermarks, two: Watermarks, three: Watermarks) -> None:
-    assert values(one.advance(two)) == values(two.advance(one))
-    assert values(one.advance(two).advance(three)) == values(one.advance(two.advance(three)))
+def test_advancing_does_not_depend_on_order_or_grouping(
+    first: Watermarks, second: Watermarks, third: Watermarks
+) -> None:
+    assert values(first.advance(second)) == values(second.advance(first))
+    assert values(first.advance(second).advance(third)) == values(first.advance(second.advance(third)))
 
 
 @given(ANY, ANY)
-def test_minimum_and_advance_are_component_by_component(one: Watermarks, two: Watermarks) -> None:
-    assert values(one.min(two)) == tuple(map(min, values(one), values(two)))
-    assert values(one.advance(two)) == tuple(map(max, values(one), values(two)))
+def test_minimum_and_advance_are_component_by_component(first: Watermarks, second: Watermarks) -> None:
+    assert values(first.min(second)) == tuple(map(min, values(first), values(second)))
+    assert values(first.advance(second)) == tuple(map(max, values(first), values(second)))
 
 
 @given(ANY)
-def test_the_ends_of_time_are_neutral(one: Watermarks) -> None:
-    assert one.min(MAX_WATERMARKS) == MAX_WATERMARKS.min(one) == one
-    assert one.advance(MIN_WATERMARKS) == one
-    assert values(MIN_WATERMARKS.advance(one)) == values(one)
+def test_the_ends_of_time_are_neutral(first: Watermarks) -> None:
+    assert first.min(MAX_WATERMARKS) == MAX_WATERMARKS.min(first) == first
+    assert first.advance(MIN_WATERMARKS) == first
+    assert values(MIN_WATERMARKS.advance(first)) == values(first)
     assert Watermarks.least([]) == MAX_WATERMARKS
 
 
 @given(ANY, ANY)
-def test_what_does_not_advance_is_the_same_object(one: Watermarks, two: Watermarks) -> None:
-    assert one.advance(one.min(two)) is one
-    moved = one.advance(two)
-    assert (moved is one) == (values(moved) == values(one))
+def test_what_does_not_advance_is_the_same_object(first: Watermarks, second: Watermarks) -> None:
+    assert first.advance(first.min(second)) is first
+    moved = first.advance(second)
+    assert (moved is first) == (values(moved) == values(first))
 
 
 @given(ANY, ANY, TIMES, st.integers(0, 9))
 def test_no_operation_puts_a_percentile_behind_a_higher_one(
-    one: Watermarks, two: Watermarks, hold: int, back: int
+    first: Watermarks, second: Watermarks, hold: int, back: int
 ) -> None:
-    for result in (one.min(two), one.advance(two), one.held(hold), one.less(back)):
+    for result in (first.min(second), first.advance(second), first.held(hold), first.less(back)):
         assert is_ordered(result)
 
 
@@ -79,16 +83,19 @@ def test_a_percentile_that_is_reported_too_low_is_at_the_low_watermark(low: int,
 
 
 @given(ANY, ANY, TIMES, st.integers(0, 9))
-def test_holding_is_monotone_and_never_ahead(one: Watermarks, two: Watermarks, hold: int, back: int) -> None:
-    later = one.advance(two)
-    for before, after, now in ((one.held(hold), later.held(hold), one), (one.less(back), later.less(back), one)):
+def test_holding_is_monotone_and_never_ahead(first: Watermarks, second: Watermarks, hold: int, back: int) -> None:
+    later = first.advance(second)
+    for before, after, now in (
+        (first.held(hold), later.held(hold), first),
+        (first.less(back), later.less(back), first),
+    ):
         assert all(map(int.__le__, values(before), values(after)))
         assert all(map(int.__le__, values(before), values(now)))
 
 
 @given(ANY, TIMES)
-def test_a_hold_is_the_minimum_with_it(one: Watermarks, hold: int) -> None:
-    assert one.held(hold) == one.min(Watermarks(hold))
+def test_a_hold_is_the_minimum_with_it(first: Watermarks, hold: int) -> None:
+    assert first.held(hold) == first.min(Watermarks(hold))
 
 
 @given(st.integers(0, 9))

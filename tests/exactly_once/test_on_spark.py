@@ -162,7 +162,7 @@ def test_a_task_that_fails_behind_its_state_write_and_is_tried_again_changes_not
 def test_a_driver_that_wakes_up_after_another_has_taken_its_place_is_refused(
     spark: SparkSession, job: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    source, checkpoint, told = (
+    source, checkpoint, child_output = (
         tmp_path / "rows",
         tmp_path / "checkpoint",
         lambda: (tmp_path / "log").read_text()[-5_000:],
@@ -184,19 +184,19 @@ def test_a_driver_that_wakes_up_after_another_has_taken_its_place_is_refused(
 
     arrive(0)
     older = job("local[2]", checkpoint, tmp_path, source)
-    wait_for(lambda: total() == 1, told)
+    wait_for(lambda: total() == 1, child_output)
     os.killpg(older.pid, signal.SIGSTOP)
     arrive(1)
     newer = start(streaming(spark, checkpoint), lambda p: build(p, str(tmp_path), str(source)))
-    wait_for(lambda: total() == 11, told)
+    wait_for(lambda: total() == 11, child_output)
     os.killpg(older.pid, signal.SIGCONT)
     arrive(2)
-    wait_for((tmp_path / "error").exists, told)
+    wait_for((tmp_path / "error").exists, child_output)
     error = (tmp_path / "error").read_text()
     assert error.startswith("SupersededRun: run ")
     assert f"the checkpoint '{checkpoint}' was taken over at" in error
     assert f"by a newer start of the run (process {os.getpid()} on " in error
-    wait_for(lambda: total() == 111, told)
+    wait_for(lambda: total() == 111, child_output)
     newer.drain()
     assert [row[2:] for row in table(tmp_path)] == [(111, 2)]
     assert len(files(tmp_path)) == len(set(files(tmp_path)))

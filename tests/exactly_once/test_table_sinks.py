@@ -73,9 +73,9 @@ def test_a_commit_that_comes_again_changes_nothing(sink: TableSink) -> None:
 
 def test_two_sinks_of_a_run_that_share_a_table_note_their_commits_apart(sink: TableSink) -> None:
     fence = Fence("run", 1)
-    one, other = (attrs.evolve(sink.fenced(fence), label=label) for label in ("one", "other"))
-    commit(one, "run-0", [record(1, ("a", 1))])
-    commit(other, "run-0", [record(1, ("b", 2))])
+    first, second = (attrs.evolve(sink.fenced(fence), label=label) for label in ("one", "other"))
+    commit(first, "run-0", [record(1, ("a", 1))])
+    commit(second, "run-0", [record(1, ("b", 2))])
     assert pairs(sink.url) == {"a": 1, "b": 2}
 
 
@@ -95,7 +95,9 @@ def test_however_commits_are_cut_and_repeated_the_table_is_that_of_a_dict(
                 record(place, (key, value), is_retraction=back) for place, (key, value, back) in enumerate(moves)
             ]
             for key, value, back in moves:
-                expected = {name: one for name, one in expected.items() if name != key} | ({} if back else {key: value})
+                expected = {name: kept for name, kept in expected.items() if name != key} | (
+                    {} if back else {key: value}
+                )
             for _ in range(1 + comes_again):
                 commit(sink, f"run-{number}", records[::2], records[1::2])
         assert pairs(sink.url) == expected

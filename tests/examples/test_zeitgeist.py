@@ -47,7 +47,7 @@ DAY = Calendar(slot_seconds=5, slots=4)
 
 def places(anomalies: Any) -> list[Any]:
     """Return the anomalies without the counts that had been seen when they were reported."""
-    return sorted((one.query, one.kind, one.since, one.second) for one in anomalies)
+    return sorted((anomaly.query, anomaly.kind, anomaly.since, anomaly.second) for anomaly in anomalies)
 
 
 # The history ----------------------------------------------------------------------------------------------------------
@@ -125,9 +125,9 @@ def test_what_a_slot_has_had_before_a_gap_is_not_in_the_slot_after_it() -> None:
 def test_a_spike_that_half_the_records_make_is_one_when_the_rest_have_come(buckets: list[Any]) -> None:
     """What the detector relies on when it tells spikes before their buckets are complete."""
     half, whole = Run(), Run()
-    for second, (some, more, expected) in enumerate(buckets):
-        half = half.after(second, some, expected, SPIKED)
-        whole = whole.after(second, some + more, expected, SPIKED)
+    for second, (first_half, second_half, expected) in enumerate(buckets):
+        half = half.after(second, first_half, expected, SPIKED)
+        whole = whole.after(second, first_half + second_half, expected, SPIKED)
         assert whole.score >= half.score
 
 
@@ -143,7 +143,9 @@ def test_histories_are_read_right_by_the_rules_alone(histories: int) -> None:
     for seed in range(histories):
         scenario = Scenario(seed=seed)
         history = scenario.make()
-        result = score(history.planted, [Detection(one, -math.inf) for one in plain.anomalies(scenario, history)])
+        result = score(
+            history.planted, [Detection(anomaly, -math.inf) for anomaly in plain.anomalies(scenario, history)]
+        )
         hits, planted, false = hits + result.hits, planted + len(result.pairs), false + len(result.false)
     assert planted == 24 * histories
     assert hits / planted >= 0.95
@@ -239,7 +241,7 @@ def test_a_dip_is_reported_when_enough_seconds_are_complete() -> None:
 def test_a_second_anomaly_is_reported_after_the_first_is_over() -> None:
     counts = [10] * 3 + [40] * 2 + [10] * 11 + [40] * 2
     actual = detected([("buckets", second, count) for second, count in enumerate(counts)])
-    assert [(one.kind, one.since) for one in actual] == [(Kind.SPIKE, 3), (Kind.SPIKE, 16)]
+    assert [(anomaly.kind, anomaly.since) for anomaly in actual] == [(Kind.SPIKE, 3), (Kind.SPIKE, 16)]
 
 
 def test_evidence_from_before_a_gap_does_not_count_after_it() -> None:
@@ -268,12 +270,12 @@ def test_no_delay_is_taken_for_a_dip_and_dips_wait_for_what_is_delayed(history: 
     assert score(history.planted, local.detections).false_of(Kind.DIP) == 0
     [outage] = history.outages
     waited = [
-        one
-        for one in local.detections
-        if one.anomaly.kind is Kind.DIP and outage.start <= one.anomaly.second < outage.end
+        detection
+        for detection in local.detections
+        if detection.anomaly.kind is Kind.DIP and outage.start <= detection.anomaly.second < outage.end
     ]
     assert waited
-    assert all(one.reported > outage.end for one in waited)
+    assert all(detection.reported > outage.end for detection in waited)
 
 
 @pytest.mark.slow
@@ -285,10 +287,10 @@ def test_with_one_watermark_for_all_centres_a_delay_is_taken_for_dips(scenario: 
 
 
 def test_spikes_are_reported_before_the_watermark_could_complete_their_second(local: Outcome) -> None:
-    spikes = [one for one in local.detections if one.anomaly.kind is Kind.SPIKE]
+    spikes = [detection for detection in local.detections if detection.anomaly.kind is Kind.SPIKE]
     allowed = int(OUT_OF_ORDER) / SECOND
     assert len(spikes) == 4
-    assert all(one.reported < one.anomaly.second + 1 + allowed for one in spikes)
+    assert all(detection.reported < detection.anomaly.second + 1 + allowed for detection in spikes)
 
 
 @pytest.mark.slow
@@ -303,8 +305,8 @@ def test_without_stragglers_the_stream_finds_just_what_the_plain_rules_find() ->
         if bucket.times:
             actual[bucket.query][bucket.second] = bucket.times
     assert actual == expected
-    dips = [one for one in places(actual.anomaly for actual in outcome.detections) if one[1] is Kind.DIP]
-    assert dips == [one for one in places(plain.anomalies(scenario, history)) if one[1] is Kind.DIP]
+    dips = [place for place in places(actual.anomaly for actual in outcome.detections) if place[1] is Kind.DIP]
+    assert dips == [place for place in places(plain.anomalies(scenario, history)) if place[1] is Kind.DIP]
 
 
 def test_the_program_prints_what_was_found(
@@ -360,8 +362,8 @@ def test_a_bounded_job_on_spark_finds_the_same_anomalies(
         outcome = run(scenario, history, runner)
     assert (outcome.late, outcome.duplicates) == (0, history.redelivered)
     assert sum(bucket.times for bucket in outcome.buckets) == history.table.num_rows - history.redelivered
-    assert places(one.anomaly for one in outcome.detections) == places(plain.anomalies(scenario, history))
-    mine, streams = (score(history.planted, one.detections) for one in (outcome, local))
+    assert places(detection.anomaly for detection in outcome.detections) == places(plain.anomalies(scenario, history))
+    mine, streams = (score(history.planted, found_by.detections) for found_by in (outcome, local))
     assert [(planted, actual is None) for planted, actual in mine.pairs] == [
         (planted, actual is None) for planted, actual in streams.pairs
     ]

@@ -45,8 +45,8 @@ def refusing(directory: Path) -> Iterator[None]:
                 refused.append(below)
         yield
     finally:
-        for one in refused:
-            set_refusal(one, refuses=False)
+        for path in refused:
+            set_refusal(path, refuses=False)
 
 
 def set_refusal(directory: Path, *, refuses: bool) -> None:
@@ -132,7 +132,7 @@ def test_a_full_disk_changes_nothing_once_there_is_room_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "reason"),
     [
         ("flipped", r"part 0 of record \d+ fails its checksum"),
         pytest.param("truncated", r"part 0 of record \d+ fails its checksum", marks=pytest.mark.slow),
@@ -141,14 +141,16 @@ def test_a_full_disk_changes_nothing_once_there_is_room_again(
     ],
 )
 def test_damaged_state_is_refused_with_its_shard_named_and_nothing_wrong_is_committed(
-    spark: SparkSession, tmp_path: Path, tally: Tally, how: str, told: str
+    spark: SparkSession, tmp_path: Path, tally: Tally, how: str, reason: str
 ) -> None:
     sums = Sums(tmp_path)
     fault = DamagedState(str(tmp_path / "marks"), how, micro_batch=1)
     with pytest.raises(Exception, match=r"InjectedFailure|is damaged"):  # another worker may have to read it at once
         sums.run(spark, fault)
     damaged = marks(fault.folder)
-    with pytest.raises(StateCorruption, match=rf"the state of shard \d+ of stage \d is damaged: {told}\nHint: restore"):
+    with pytest.raises(
+        StateCorruption, match=rf"the state of shard \d+ of stage \d is damaged: {reason}\nHint: restore"
+    ):
         sums.run(spark)
     committed = seen(read_collected(str(sums.checkpoint / "dataflow"), SINK))
     expected = sums.uninterrupted()[SINK]

@@ -113,10 +113,10 @@ def test_a_format_that_nobody_knows_is_told(tmp_path: Path, capsys: pytest.Captu
 def test_without_matplotlib_the_panes_are_told_and_the_way_to_a_picture(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = importlib.util.find_spec
+    real_find_spec = importlib.util.find_spec
 
     def find_spec(name: str, *rest: Any) -> Any:
-        return None if name == "matplotlib" else found(name, *rest)
+        return None if name == "matplotlib" else real_find_spec(name, *rest)
 
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
     assert main(["figure", "6E"]) == 1

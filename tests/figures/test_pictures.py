@@ -51,11 +51,11 @@ def test_each_pane_and_each_element_has_its_label(pictures: dict[str, Picture], 
 def test_labels_do_not_cover_each_other(pictures: dict[str, Picture], name: str) -> None:
     for axes in pictures[name].canvas.axes:
         boxes = [(text.get_text(), text.get_window_extent()) for text in texts(axes)]
-        for (one, first), (other, second) in itertools.combinations(boxes, 2):
+        for (name_of_first, first), (name_of_second, second) in itertools.combinations(boxes, 2):
             across = min(first.x1, second.x1) - max(first.x0, second.x0)
             up = min(first.y1, second.y1) - max(first.y0, second.y0)
             # A pixel or two of a glyph's empty surroundings may meet.
-            assert across <= 2 or up <= 5, (one, other)
+            assert across <= 2 or up <= 5, (name_of_first, name_of_second)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -129,7 +129,7 @@ def test_a_retraction_covers_nothing() -> None:
 def test_the_watermarks_path_goes_right_and_up_only() -> None:
     for name in FIGURES:
         path = scene_of(run(name)[0]).watermark
-        assert all(one[0] <= other[0] and one[1] <= other[1] for one, other in itertools.pairwise(path))
+        assert all(before[0] <= after[0] and before[1] <= after[1] for before, after in itertools.pairwise(path))
 
 
 def test_a_picture_of_one_window_shows_that_window_only() -> None:

@@ -46,13 +46,13 @@ class Unreadable:
 
 def test_a_commit_counts_and_keeps_records_without_loading_them(tmp_path: Path) -> None:
     sink = CollectSink()
-    told = messages(sink, {1: "a", 2: Unreadable()}, {}, {3: "c"})
-    assert sink.count_records(told) == 3
+    delivered = messages(sink, {1: "a", 2: Unreadable()}, {}, {3: "c"})
+    assert sink.count_records(delivered) == 3
     (tmp_path / "collected" / "all").mkdir(parents=True)
-    (tmp_path / "collected" / "all" / "run-0.pickle").write_bytes(seal(sink.kept(told[1:])))
+    (tmp_path / "collected" / "all" / "run-0.pickle").write_bytes(seal(sink.kept(delivered[1:])))
     assert [record.value for record in read_collected(str(tmp_path), "all")] == ["c"]
     with pytest.raises(ValueError, match="not a number"):
-        sink.records(told)
+        sink.records(delivered)
 
 
 def test_records_that_earlier_versions_left_in_messages_and_files_are_read(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ def check(drawn: Case, number: int) -> None:
 
 def agree(actual: Outcome, expected: Outcome, where: str) -> None:
     """Laws 2, 3 and 4: at each grouping the very same panes in the same order, and as many dropped."""
-    for number, (some, others) in enumerate(zip(expected.panes, actual.panes, strict=True), 1):
-        problem = difference(some, others)
+    for number, (expected_panes, actual_panes) in enumerate(zip(expected.panes, actual.panes, strict=True), 1):
+        problem = difference(expected_panes, actual_panes)
         assert not problem, f"grouping {number} {where}: {problem}"
     assert actual.dropped == expected.dropped, where
 

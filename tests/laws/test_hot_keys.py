@@ -47,7 +47,7 @@ FANOUTS = st.sampled_from([1, 2, 3, 7, parts_of_a])
 
 
 def combinings(windows: WindowingStrategy) -> st.SearchStrategy[Combining]:
-    return st.sampled_from([one for one in COMBINERS if windows.accumulates or one.fold is not None])
+    return st.sampled_from([combining for combining in COMBINERS if windows.accumulates or combining.fold is not None])
 
 
 def check_answers(result: Any, windows: WindowingStrategy, combining: Combining, *, but: Any = None) -> None:
@@ -134,7 +134,7 @@ def test_final_answers_behind_retractions_are_the_same_with_and_without_fanout(
     schedule: Schedule,
 ) -> None:
     first, second = both
-    combining = data.draw(st.sampled_from([one for one in COMBINERS if can_take_back(one, second)]))
+    combining = data.draw(st.sampled_from([candidate for candidate in COMBINERS if can_take_back(candidate, second)]))
 
     def build(pipeline: dm.Pipeline) -> None:
         refining = pipeline | script | "first" >> dm.Window.into(first) | dm.Sum.per_key()

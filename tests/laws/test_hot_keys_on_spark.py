@@ -74,7 +74,7 @@ def test_a_batch_job_gives_the_same_answers_behind_a_grouping_that_retracts(spar
 def test_drawn_scripts_give_the_panes_of_the_local_runner(spark: SparkSession, tmp_path: Path) -> None:
     fanouts = st.sampled_from([2, 5, parts_of_a])
     # Mean and Together hold a NaN for nothing, which is unequal to itself.
-    combinings = st.sampled_from([one for one in COMBINERS if one.fold is not None])
+    combinings = st.sampled_from([candidate for candidate in COMBINERS if candidate.fold is not None])
     cases = draw(st.tuples(strategies.test_streams(max_steps=12), windowings(), combinings, fanouts), 40, 5)
 
     def build(p: dm.Pipeline) -> None:

@@ -52,9 +52,9 @@ class Grouping(RuleBasedStateMachine):
 
     # The events
 
-    @rule(some=st.lists(st.tuples(KEYS, st.integers(-15, 25)), min_size=1, max_size=5))
-    def add(self, some: list[tuple[str, int]]) -> None:
-        for key, ahead in some:
+    @rule(entries=st.lists(st.tuples(KEYS, st.integers(-15, 25)), min_size=1, max_size=5))
+    def add(self, entries: list[tuple[str, int]]) -> None:
+        for key, ahead in entries:
             self._add(key, ahead)
 
     @rule(key=KEYS, ahead=st.integers(0, 12), count=st.integers(1, 6))

@@ -87,9 +87,9 @@ def stories(count: int, number: int) -> list[Story]:
     ]
 
 
-def built(told: list[Story]) -> Callable[[dm.Pipeline], None]:
+def built(stories: list[Story]) -> Callable[[dm.Pipeline], None]:
     def build(p: dm.Pipeline) -> None:
-        for number, story in enumerate(told):
+        for number, story in enumerate(stories):
             pairs = p | f"script {number}" >> story.script
             for place, case in enumerate(story.cases):
                 case.build(pairs, f"{number}.{place}")
@@ -102,12 +102,12 @@ def built(told: list[Story]) -> Callable[[dm.Pipeline], None]:
 def test_two_hundred_cases_of_every_kind_give_the_panes_of_the_local_runner(
     spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int
 ) -> None:
-    told = stories(count, number)
-    assert sum(len(story.cases) for story in told) >= 200
-    expected = run(dm.LocalRunner(), built(told))
+    drawn = stories(count, number)
+    assert sum(len(story.cases) for story in drawn) >= 200
+    expected = run(dm.LocalRunner(), built(drawn))
     cut = random.Random(number).randint(100, 300)
-    actual = run(streaming(spark, tmp_path, max_rows_per_batch=cut, shards=shards), built(told))
-    for at, story in enumerate(told):
+    actual = run(streaming(spark, tmp_path, max_rows_per_batch=cut, shards=shards), built(drawn))
+    for at, story in enumerate(drawn):
         for place, case in enumerate(story.cases):
             for sink in case.sinks(f"{at}.{place}"):
                 problem = difference(seen(expected.collected(sink)), seen(actual.collected(sink)))
@@ -120,9 +120,9 @@ def test_what_stands_on_spark_streaming_is_the_batch_answer(spark: SparkSession,
     """Law 1 under retractions, through any merges."""
     retracting = windowing_strategies(retracting=True, trees=st.one_of(BUSY, ENDLESS), lateness=FOREVER)
     cases = [Case(strategy) for strategy in draw(retracting, 60, 13)]
-    told = [Story(script, cases[place::12]) for place, script in enumerate(draw(SCRIPTS, 12, 13))]
-    result = run(streaming(spark, tmp_path, max_rows_per_batch=50, shards=2), built(told))
-    for at, story in enumerate(told):
+    drawn = [Story(script, cases[place::12]) for place, script in enumerate(draw(SCRIPTS, 12, 13))]
+    result = run(streaming(spark, tmp_path, max_rows_per_batch=50, shards=2), built(drawn))
+    for at, story in enumerate(drawn):
         for place, case in enumerate(story.cases):
             stands = standing(panes_of(result.collected(f"panes {at}.{place}")))
             assert stands == batch_answer(story.script, case.first.window_fn), case

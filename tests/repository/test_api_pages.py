@@ -61,8 +61,8 @@ def test_every_page_is_in_a_table_of_contents() -> None:
                 entry = re.sub(r".*<(.+)>$", r"\1", line.strip())
                 if entry and not entry.startswith(":"):
                     listed |= {
-                        found.resolve().relative_to(DOCS).with_suffix("").as_posix()
-                        for found in path.parent.glob(f"{entry}.*")
+                        file.resolve().relative_to(DOCS).with_suffix("").as_posix()
+                        for file in path.parent.glob(f"{entry}.*")
                     }
     folders = (DOCS, DOCS / "api", DOCS / "recipes")
     pages = {

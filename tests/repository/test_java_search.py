@@ -52,9 +52,9 @@ def without_java(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in TOOLS:
-        found = shutil.which(name)
-        assert found is not None
-        (folder / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program is not None
+        (folder / name).symlink_to(program)
     return {"PATH": str(folder), "DATAFLOW_MODEL_JAVA_PLACES": str(tmp_path / "jvm" / "*")}
 
 

@@ -32,9 +32,9 @@ def texts(tree: ast.Module) -> Iterator[str]:
 
 
 def names_in(text: str) -> Iterator[str]:
-    for found in NAME.finditer(text):
-        if not text[found.end() :].startswith((UNFINISHED, "…")):
-            yield found[1].removeprefix(".")
+    for match in NAME.finditer(text):
+        if not text[match.end() :].startswith((UNFINISHED, "…")):
+            yield match[1].removeprefix(".")
 
 
 def exists(name: str) -> bool:

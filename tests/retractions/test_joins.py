@@ -68,9 +68,11 @@ def by_hand(kind: str, left: TestStream, right: TestStream, fn: dm.WindowFn) -> 
             lists[side].append(value)
     actual = []
     for (key, window), (lefts, rights) in groups.items():
-        some = lefts or ([None] if kind == "full" else [])
-        others = rights or ([None] if kind != "inner" else [])
-        actual += [(window, (key, (one, other))) for one in some for other in others]
+        left_values = lefts or ([None] if kind == "full" else [])
+        right_values = rights or ([None] if kind != "inner" else [])
+        actual += [
+            (window, (key, (left_value, right_value))) for left_value in left_values for right_value in right_values
+        ]
     return sorted(actual, key=repr)
 
 

@@ -194,13 +194,13 @@ def test_of_two_attempts_at_once_only_the_quicker_goes_on(mortal: Mortal, monkey
 
     def run_two(task: Any, depth: int, shard: int, rows: Any, store: Any) -> list[Any]:
         slow = run_shard(task, depth, shard, rows, copy.deepcopy(store))
-        some = [row for _, row in zip(range(1), slow, strict=False)]
+        first_rows = [row for _, row in zip(range(1), slow, strict=False)]
         task.worker.forget_shards()
         records = list(run_shard(task, depth, shard, rows, store))
         try:
             list(slow)
         except dm.SupersededRun as error:
-            assert some
+            assert first_rows
             refused.append(str(error))
         return records
 

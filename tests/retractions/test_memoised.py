@@ -89,11 +89,11 @@ def test_several_outputs_and_none_are_taken_back_as_they_were() -> None:
     counts = itertools.cycle([2, 0, 1])
     numbers = itertools.count()
 
-    def some(pair: Any) -> list[Any]:
+    def drawn(pair: Any) -> list[Any]:
         return [(pair[1], next(numbers)) for _ in range(next(counts))]
 
     script = TestStream().add(1, 0, key="a").add(1, 0, key="a").add(1, 0, key="a").add(1, 0, key="a")
-    actual = shown(lambda p: sums_of(p, script) | dm.FlatMap(some).retractable("memoised"))
+    actual = shown(lambda p: sums_of(p, script) | dm.FlatMap(drawn).retractable("memoised"))
     assert actual == [
         (False, (1, 0)), (False, (1, 1)),
         (True, (1, 0)), (True, (1, 1)),
@@ -127,10 +127,10 @@ def test_tagged_outputs_event_times_and_dead_letters_are_kept_too() -> None:
             _ = collection | label >> dm.io.Collect()
 
     result = run(build)
-    told = {
+    values_by_sink = {
         label: [(record.is_retraction, record.value) for record in result.collected(label)] for label in ("all", "odd")
     }
-    assert told == {
+    assert values_by_sink == {
         "all": [(False, 0), (True, 0), (False, 2)],
         "odd": [(False, ("a", 0)), (True, ("a", 0)), (False, ("a", 2))],
     }
@@ -158,12 +158,12 @@ class Tray:
     things: list[Any]
 
 
-@pytest.mark.parametrize("wrap", [set, lambda some: {"all": [*some]}, lambda some: Tray([*some])])
+@pytest.mark.parametrize("wrap", [set, lambda values: {"all": [*values]}, lambda values: Tray([*values])])
 def test_values_that_cannot_be_keys_are_found_again(wrap: Callable[[Any], Any]) -> None:
     script = TestStream().add("x", 0, key="a").add("yy", 0, key="a").add("z", 0, key="a")
 
     def build(p: dm.Pipeline) -> Any:
-        lists = p | script | RETRACTING | dm.ToList.per_key() | dm.MapTuple(lambda _, some: wrap(some))
+        lists = p | script | RETRACTING | dm.ToList.per_key() | dm.MapTuple(lambda _, values: wrap(values))
         return lists | "draw" >> dm.Map(drawing()).retractable("memoised")
 
     actual = shown(build)
@@ -206,8 +206,8 @@ def test_a_function_may_ask_for_the_watermarks_percentile_before_and_behind() ->
         return pair, watermark_percentile
 
     def build(p: dm.Pipeline) -> Any:
-        told = sums_of(p, TWICE) | "tell" >> dm.Map(tell).retractable("memoised")
-        return told | "again" >> dm.Map(tell)
+        percentiles = sums_of(p, TWICE) | "tell" >> dm.Map(tell).retractable("memoised")
+        return percentiles | "again" >> dm.Map(tell)
 
     first = ((("a", 1), 1), 1)
     assert shown(build) == [(False, first), (True, first), (False, ((("a", 3), 1), 1))]
@@ -302,8 +302,8 @@ def test_an_element_in_several_windows_is_asked_for_once_and_kept_until_the_last
         _ = drawn | "out" >> dm.io.Collect()
 
     records = run(build).collected("out")
-    told = [(record.is_retraction, int(record.window.start) // 60_000_000, record.value[1]) for record in records]
-    assert told == [
+    changes = [(record.is_retraction, int(record.window.start) // 60_000_000, record.value[1]) for record in records]
+    assert changes == [
         (False, 0, 0), (False, 1, 0),
         (True, 0, 0), (True, 1, 0),
         (False, 1, 1), (False, 2, 1),

@@ -52,11 +52,11 @@ SCRIPTS = strategies.test_streams(keys=("a", "b", "c"), max_steps=12)
 
 @given(SCRIPTS, ANYTHING, UNMERGED)
 def test_a_function_that_is_deterministic_gives_the_same_panes_with_its_outputs_kept(
-    script: TestStream, one: WindowingStrategy, two: WindowingStrategy
+    script: TestStream, first: WindowingStrategy, second: WindowingStrategy
 ) -> None:
-    one = attrs.evolve(one, **FOREVER)
+    first = attrs.evolve(first, **FOREVER)
     plain, kept = (
-        run(lambda p, keeps=keeps: plain_and_kept(p, script, one, two, keeps=keeps))  # type: ignore[misc]
+        run(lambda p, keeps=keeps: plain_and_kept(p, script, first, second, keeps=keeps))  # type: ignore[misc]
         for keeps in (False, True)
     )
     assert told(kept.collected) == told(plain.collected)
@@ -64,21 +64,21 @@ def test_a_function_that_is_deterministic_gives_the_same_panes_with_its_outputs_
 
 @given(st.data(), SCRIPTS, ANYTHING, AT_ONCE)
 def test_at_every_bundle_end_what_stands_is_what_was_given_for_what_stands(
-    data: st.DataObject, script: TestStream, one: WindowingStrategy, two: WindowingStrategy
+    data: st.DataObject, script: TestStream, first: WindowingStrategy, second: WindowingStrategy
 ) -> None:
-    one = attrs.evolve(one, **FOREVER)
+    first = attrs.evolve(first, **FOREVER)
     cut = data.draw(recut(script))
-    result = run(lambda p: drawn_and_grouped(p, cut, one, into_one_place(two)))
+    result = run(lambda p: drawn_and_grouped(p, cut, first, into_one_place(second)))
     note(str(cut.steps))
     balanced(*(result.collected(label) for label in ("sums", "drawn", "lists")))
 
 
 @given(SCRIPTS, ANYTHING)
-def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStream, one: WindowingStrategy) -> None:
+def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStream, first: WindowingStrategy) -> None:
     """A grouping takes back what it said until its windows expire; as long are the outputs kept."""
 
     def build(p: dm.Pipeline) -> None:
-        sums = p | script | dm.Window.into(one) | dm.Sum.per_key()
+        sums = p | script | dm.Window.into(first) | dm.Sum.per_key()
         _ = sums | "said" >> dm.io.Collect()
         _ = sums | "draw" >> dm.Map(named_anew).retractable("memoised") | "drawn" >> dm.io.Collect()
 
@@ -92,19 +92,19 @@ def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStrea
 @share_of_examples(0.4)  # each runs a script through pickles, instant by instant
 @given(SCRIPTS, ANYTHING, AT_ONCE, st.integers(1, 6))
 def test_two_shards_go_on_from_durable_state_after_any_cut(
-    cached: bool, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, steps: int
+    cached: bool, script: TestStream, first: WindowingStrategy, second: WindowingStrategy, steps: int
 ) -> None:
-    one, two = attrs.evolve(one, **FOREVER), into_one_place(two)
+    first, second = attrs.evolve(first, **FOREVER), into_one_place(second)
 
     def streamed(build: Callable[..., None], **options: Any) -> MicroBatches:
         p = dm.Pipeline(runner=dm.LocalRunner())
-        build(p, script, one, two, **options)
+        build(p, script, first, second, **options)
         return in_micro_batches(p, steps, cached=cached)
 
     drawn = streamed(drawn_and_grouped)
     balanced(*(drawn.collected(label) for label in ("sums", "drawn", "lists")))
     kept = streamed(plain_and_kept, keeps=True)
-    plain = run(lambda p: plain_and_kept(p, script, one, two, keeps=False))
+    plain = run(lambda p: plain_and_kept(p, script, first, second, keeps=False))
     expected, actual = told(plain.collected), told(kept.collected)
     for label in KEPT_SINKS:
         assert not difference(expected[label], actual[label]), label

@@ -39,11 +39,11 @@ def several(cases: list[Any], *, keeps: bool) -> Any:
     """Return a pipeline with deterministic functions, whose outputs are kept or not, and with others that draw."""
 
     def build(p: dm.Pipeline) -> None:
-        for number, (script, one, two, at_once) in enumerate(cases):
-            first = attrs.evolve(one, **FOREVER)
-            plain_and_kept(p, script, first, two, keeps=keeps, name=f"{number} plain ")
+        for number, (script, first, second, at_once) in enumerate(cases):
+            kept_forever = attrs.evolve(first, **FOREVER)
+            plain_and_kept(p, script, kept_forever, second, keeps=keeps, name=f"{number} plain ")
             if keeps:
-                drawn_and_grouped(p, script, first, into_one_place(at_once), name=f"{number} drawn ")
+                drawn_and_grouped(p, script, kept_forever, into_one_place(at_once), name=f"{number} drawn ")
 
     return build
 
@@ -74,8 +74,8 @@ def test_a_bounded_job_stands_at_what_was_given_for_what_stands(spark: SparkSess
     expected = run(dm.LocalRunner(), several(cases, keeps=False))
     actual = run(dm.SparkRunner(spark), several(cases, keeps=True))
     for place, case in enumerate(cases):
-        found = [net(result.collected(f"{place} plain mapped")) for result in (expected, actual)]
-        assert found[0] == found[1], f"{place}\n{case[0].steps}\n{case[1:]}"
+        standing = [net(result.collected(f"{place} plain mapped")) for result in (expected, actual)]
+        assert standing[0] == standing[1], f"{place}\n{case[0].steps}\n{case[1:]}"
         sums, drawn, lists = (net(actual.collected(f"{place} drawn {label}")) for label in ("sums", "drawn", "lists"))
         assert sorted(map(repr, sums)) == sorted(repr(entry[0]) for _, entry in drawn)
         listed = [entry for _, entries in lists for entry in entries]

@@ -38,7 +38,12 @@ def every_way(cases: list[Case]) -> Callable[[dm.Pipeline], None]:
 
 
 def _one_case(
-    p: dm.Pipeline, number: int, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, three: Any
+    p: dm.Pipeline,
+    number: int,
+    script: TestStream,
+    first_strategy: WindowingStrategy,
+    second_strategy: WindowingStrategy,
+    third_strategy: Any,
 ) -> None:
     def named(label: str, transform: Any) -> Any:
         return f"{number} {label}" >> transform
@@ -47,23 +52,26 @@ def _one_case(
         _ = collection | named(label, dm.io.Collect())
 
     elements = p | named("script", script)
-    first = elements | named("w1", dm.Window.into(one)) | named("g1", dm.Sum.per_key())
+    first = elements | named("w1", dm.Window.into(first_strategy)) | named("g1", dm.Sum.per_key())
     kept("first", first)
-    again = first | named("m1", dm.MapTuple(_by_parity)) | named("w2", dm.Window.into(two))
+    again = first | named("m1", dm.MapTuple(_by_parity)) | named("w2", dm.Window.into(second_strategy))
     second = again | named("g2", dm.Top.per_key(3))
     kept("second", second)
-    flat = second | named("m2", dm.FlatMapTuple(_each)) | named("w3", dm.Window.into(three))
+    flat = second | named("m2", dm.FlatMapTuple(_each)) | named("w3", dm.Window.into(third_strategy))
     kept("third", flat | named("s", dm.Reshuffle()) | named("g3", dm.Together(n=dm.Count(), all=dm.ToSet()).per_key()))
-    plain = elements | named("m3", dm.MapTuple(_by_parity)) | named("w4", dm.Window.into(two))
+    plain = elements | named("m3", dm.MapTuple(_by_parity)) | named("w4", dm.Window.into(second_strategy))
     kept("cogrouped", {"sums": again, "plain": plain} | named("co", dm.CoGroupByKey()))
     kept("joined", (plain, again) | named("join", dm.Join.left()))
     kept("flattened", (again, plain) | named("flat", dm.Flatten()) | named("g4", dm.GroupByKey()))
     kept("distinct", again | named("values", dm.Values()) | named("distinct ", dm.Distinct()))
     split = again | named("split", dm.FlatMap(_odd_apart).with_outputs("odd", main="all"))
     kept("odd", split.odd | named("g5", dm.Count.per_key()))
-    sets = again | named("g6", dm.ToSet.per_key()) | named("m4", dm.MapTuple(lambda _, some: ("all", some)))
+    sets = again | named("g6", dm.ToSet.per_key()) | named("m4", dm.MapTuple(lambda _, members: ("all", members)))
     kept("sets", sets | named("g7", dm.GroupByKey()))
-    kept("looked", elements | named("w5", dm.Window.into(two)) | named("look", dm.Map(_look, dm.AsIter(again))))
+    kept(
+        "looked",
+        elements | named("w5", dm.Window.into(second_strategy)) | named("look", dm.Map(_look, dm.AsIter(again))),
+    )
 
 
 def _by_parity(key: Any, value: Any) -> tuple[str, Any]:
@@ -118,8 +126,8 @@ def test_a_bounded_job_stands_at_the_answer_of_the_local_runner(spark: SparkSess
     actual = run(dm.SparkRunner(spark), build)
     for place, case in enumerate(cases):
         for sink in SINKS[:-1]:
-            found = [_standing(result.collected(f"{place} {sink}")) for result in (expected, actual)]
-            assert found[0] == found[1], f"{place} {sink}\n{case[0].steps}\n{case[1:]}"
+            standing = [_standing(result.collected(f"{place} {sink}")) for result in (expected, actual)]
+            assert standing[0] == standing[1], f"{place} {sink}\n{case[0].steps}\n{case[1:]}"
 
 
 def _standing(records: list[Record]) -> list[str]:

@@ -280,7 +280,7 @@ def test_a_grouping_that_does_not_retract_applies_retractions_all_the_same(mode:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("value", "equal_value"),
     [
         ({0, 8}, {8, 0}),
         ([{"a": 1, "b": 2}], [{"b": 2, "a": 1}]),
@@ -288,27 +288,27 @@ def test_a_grouping_that_does_not_retract_applies_retractions_all_the_same(mode:
         ((float("nan"), [1]), (-float("-nan"), [1])),
     ],
 )
-def test_equal_values_are_the_same_whatever_their_history(one: Any, other: Any) -> None:
+def test_equal_values_are_the_same_whatever_their_history(value: Any, equal_value: Any) -> None:
     kept = MultisetFn(GroupFn())
-    assert kept.extract_output(kept.subtract_input(kept.add_input({}, one), other)) == []
+    assert kept.extract_output(kept.subtract_input(kept.add_input({}, value), equal_value)) == []
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sets(st.sampled_from(["x", "y", "zz", "longer"]))), max_size=12))
 def test_values_that_are_sets_lists_and_dicts_are_taken_back_too(elements: list[tuple[str, set[str]]]) -> None:
     script = TestStream()
-    for key, some in elements:
-        script = script.add(tuple(sorted(some)), 0, key=key)
+    for key, members in elements:
+        script = script.add(tuple(sorted(members)), 0, key=key)
 
     def build(p: dm.Pipeline) -> None:
-        flat = p | script | RETRACTING | dm.FlatMapTuple(lambda key, some: [(key, one) for one in some])
+        flat = p | script | RETRACTING | dm.FlatMapTuple(lambda key, members: [(key, member) for member in members])
         sets = flat | "sets" >> dm.ToSet.per_key()
-        wrapped = sets | dm.MapTuple(lambda _, some: ("all", {"of": [frozenset(some), set(some)]}))
+        wrapped = sets | dm.MapTuple(lambda _, members: ("all", {"of": [frozenset(members), set(members)]}))
         _ = wrapped | "all" >> dm.GroupByKey() | "out" >> dm.io.Collect()
 
     groups: dict[str, set[str]] = {}
-    for key, some in elements:
-        if some:
-            groups.setdefault(key, set()).update(some)
+    for key, members in elements:
+        if members:
+            groups.setdefault(key, set()).update(members)
     standing = net(run(build).collected("out"))
     actual = [entry["of"][1] for _, entries in standing for entry in entries]
     assert sorted(map(sorted, actual)) == sorted(map(sorted, groups.values()))

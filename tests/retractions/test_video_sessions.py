@@ -74,7 +74,7 @@ def test_at_every_tick_the_shares_are_those_of_the_sessions_so_far(
     ticked = ticking(script)
     records = told(ticked, first, second)
     for place in (*ends_of_ticks(ticked), len(ticked.steps) + 9):
-        check_shares(*(until(some, place) for some in records))
+        check_shares(*(until(stream, place) for stream in records))
 
 
 @given(uploads(), SECOND)

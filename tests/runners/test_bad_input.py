@@ -276,11 +276,11 @@ def test_a_sink_that_fails_leaves_the_micro_batch_to_the_next_run(
     switch = tmp_path / "the disk is full"
     got = tmp_path / "got.jsonl"
 
-    def write_down(some: list[Any]) -> None:
-        if switch.exists() and 3 in some:
+    def write_down(values: list[Any]) -> None:
+        if switch.exists() and 3 in values:
             raise OSError("no space left")
         with got.open("a") as file:
-            file.write(json.dumps(some) + "\n")
+            file.write(json.dumps(values) + "\n")
 
     def build(p: dm.Pipeline) -> None:
         rows = p | "departures" >> departures(tmp_path / "rows")

@@ -62,10 +62,10 @@ def test_a_created_collection_does_not_hold_the_watermark_of_a_script() -> None:
 
 def test_two_scripts_share_the_clock() -> None:
     def build(p: dm.Pipeline) -> Any:
-        one = p | "one" >> script("p 3, e 1@5, p 20")
-        other = p | "other" >> script("p 5, e 2@5, p 6, e 4@5")
+        first = p | "one" >> script("p 3, e 1@5, p 20")
+        second = p | "other" >> script("p 5, e 2@5, p 6, e 4@5")
         windowing = fixed(dm.Repeatedly(dm.AfterProcessingTime(10)))
-        return (one, other) | dm.Flatten() | windowing | dm.Sum.per_key()
+        return (first, second) | dm.Flatten() | windowing | dm.Sum.per_key()
 
     kept = records(build)
     assert [record.value for record in kept] == [("k", 7)]
@@ -74,9 +74,9 @@ def test_two_scripts_share_the_clock() -> None:
 
 def test_the_watermark_behind_a_flatten_is_the_least_of_its_inputs() -> None:
     def build(p: dm.Pipeline) -> Any:
-        one = p | "one" >> script("e 1@5, w 10, p 4")
-        other = p | "other" >> script("p 2, w 3, p 4, e 2@5, w 10, p 6")
-        return (one, other) | dm.Flatten() | fixed() | dm.Sum.per_key()
+        first = p | "one" >> script("e 1@5, w 10, p 4")
+        second = p | "other" >> script("p 2, w 3, p 4, e 2@5, w 10, p 6")
+        return (first, second) | dm.Flatten() | fixed() | dm.Sum.per_key()
 
     kept = records(build)
     assert [(record.value, seconds(record)) for record in kept] == [(("k", 3), 4)]
@@ -84,10 +84,10 @@ def test_the_watermark_behind_a_flatten_is_the_least_of_its_inputs() -> None:
 
 def test_a_stalled_source_holds_only_the_groupings_that_depend_on_it() -> None:
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
-    one = pipeline | "one" >> script("e 1@5, w 10, p 4") | "1" >> fixed()
-    other = pipeline | "other" >> script("p 2, p 6") | "2" >> fixed()
-    _ = one | "alone" >> dm.Sum.per_key() | "alone kept" >> dm.io.Collect()
-    _ = (one, other) | dm.Flatten() | "both" >> dm.Sum.per_key() | "both kept" >> dm.io.Collect()
+    moving = pipeline | "one" >> script("e 1@5, w 10, p 4") | "1" >> fixed()
+    stalled = pipeline | "other" >> script("p 2, p 6") | "2" >> fixed()
+    _ = moving | "alone" >> dm.Sum.per_key() | "alone kept" >> dm.io.Collect()
+    _ = (moving, stalled) | dm.Flatten() | "both" >> dm.Sum.per_key() | "both kept" >> dm.io.Collect()
     result = pipeline.run()
     result.wait_until_finish()
     assert [seconds(record) for record in result.collected("alone kept")] == [0]
@@ -96,9 +96,9 @@ def test_a_stalled_source_holds_only_the_groupings_that_depend_on_it() -> None:
 
 def test_grouping_two_collections_by_one_key_goes_by_window() -> None:
     def build(p: dm.Pipeline) -> Any:
-        one = p | "one" >> script("e 1@5, e 2@15") | "1" >> fixed()
-        other = p | "other" >> script("e 10@6") | "2" >> fixed()
-        return {"one": one, "other": other} | dm.CoGroupByKey()
+        first = p | "one" >> script("e 1@5, e 2@15") | "1" >> fixed()
+        second = p | "other" >> script("e 10@6") | "2" >> fixed()
+        return {"one": first, "other": second} | dm.CoGroupByKey()
 
     assert values(build) == [("k", {"one": [1], "other": [10]}), ("k", {"one": [2], "other": []})]
 
@@ -120,10 +120,12 @@ def test_a_main_element_sees_the_side_window_of_its_own_window() -> None:
 def test_side_inputs_come_as_a_list_or_a_dict() -> None:
     def build(p: dm.Pipeline) -> Any:
         names = p | "names" >> dm.Create([("UA", "United"), ("AA", "American")])
-        some = p | "some" >> dm.Create([1, 2])
+        numbers = p | "numbers" >> dm.Create([1, 2])
         codes = p | "codes" >> dm.Create(["UA", "AA"])
         return codes | dm.Map(
-            lambda code, names, some: (names[code], sorted(some)), names=dm.AsDict(names), some=dm.AsIter(some)
+            lambda code, names, numbers: (names[code], sorted(numbers)),
+            names=dm.AsDict(names),
+            numbers=dm.AsIter(numbers),
         )
 
     assert values(build) == [("United", [1, 2]), ("American", [1, 2])]

@@ -68,12 +68,12 @@ def test_how_rows_are_spread_over_files_does_not_matter(tmp_path: Path) -> None:
         folder = tmp_path / str(files)
         folder.mkdir()
         for place in range(files):
-            some = [row for row in rows if row[1] % files == place]
-            write_seconds(folder / f"{place}.parquet", some)
+            rows_of_file = [row for row in rows if row[1] % files == place]
+            write_seconds(folder / f"{place}.parquet", rows_of_file)
     windowing = fixed(EARLY_AND_LATE, lateness=20)
-    one, *others = [replay(tmp_path / str(files), windowing) for files in (1, 2, 3)]
-    assert len(one) > 4
-    assert others == [one, one]
+    of_one_file, *others = [replay(tmp_path / str(files), windowing) for files in (1, 2, 3)]
+    assert len(of_one_file) > 4
+    assert others == [of_one_file, of_one_file]
 
 
 def test_bounded_out_of_orderness_holds_the_watermark_back(tmp_path: Path) -> None:

@@ -106,22 +106,22 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_panes_letters_and_counters_are_those_of_one_process(rows: Path, tmp_path: Path) -> None:
-    one = run(dm.LocalRunner(clock=CLOCK), pipeline_of(rows, tmp_path / "one"))
-    two = run(dm.LocalRunner(clock=CLOCK, workers=2), pipeline_of(rows, tmp_path / "two"))
+    single = run(dm.LocalRunner(clock=CLOCK), pipeline_of(rows, tmp_path / "one"))
+    double = run(dm.LocalRunner(clock=CLOCK, workers=2), pipeline_of(rows, tmp_path / "two"))
     for sink in ("main", "early"):
-        assert seen(two.collected(sink)) == seen(one.collected(sink))
-    letters = [[record.value.element for record in result.collected("letters")] for result in (one, two)]
+        assert seen(double.collected(sink)) == seen(single.collected(sink))
+    letters = [[record.value.element for record in result.collected("letters")] for result in (single, double)]
     assert letters[0] == letters[1] != []
-    assert counters(two) == counters(one)
-    assert two.watermarks() == one.watermarks()
-    reports = [result.report() for result in (one, two)]
+    assert counters(double) == counters(single)
+    assert double.watermarks() == single.watermarks()
+    reports = [result.report() for result in (single, double)]
     assert reports[1].transforms["pairs"].user == reports[0].transforms["pairs"].user
     assert [report.transforms["sums"].elements_in for report in reports] == [
         reports[0].transforms["sums"].elements_in
     ] * 2
     tables = [pq.read_table(tmp_path / name).to_pylist() for name in ("one", "two")]
     assert sorted(map(repr, tables[0])) == sorted(map(repr, tables[1]))
-    assert two.state is RunnerState.DONE
+    assert double.state is RunnerState.DONE
 
 
 def test_a_script_is_run_with_its_signals_and_clock() -> None:

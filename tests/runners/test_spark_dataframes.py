@@ -42,24 +42,26 @@ def sums(frame: Any, **options: Any) -> Callable[[dm.Pipeline], None]:
 
 
 def expected_sums(rows: Any = ROWS) -> Counter[Any]:
-    found: Counter[Any] = Counter()
+    sums: Counter[Any] = Counter()
     for at, key, value, *_ in rows:
-        found[key, at // (10 * SECOND)] += value
-    return found
+        sums[key, at // (10 * SECOND)] += value
+    return sums
 
 
 def actual_sums(result: Any) -> Counter[Any]:
-    found: Counter[Any] = Counter()
+    sums: Counter[Any] = Counter()
     for record in result.collected("sums"):
         key, value = record.value
-        found[key, int(record.window.start) // (10 * SECOND)] += value
-    return found
+        sums[key, int(record.window.start) // (10 * SECOND)] += value
+    return sums
 
 
 def write(folder: Path, number: int, rows: list[tuple[Any, ...]]) -> None:
     columns = dict(zip(("at", "key", "value", "place"), zip(*rows, strict=True), strict=True))
     folder.mkdir(exist_ok=True)
-    pq.write_table(pa.table({name: list(some) for name, some in columns.items()}), folder / f"part-{number}.parquet")
+    pq.write_table(
+        pa.table({name: list(values) for name, values in columns.items()}), folder / f"part-{number}.parquet"
+    )
 
 
 # Bounded jobs.

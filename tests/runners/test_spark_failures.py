@@ -98,9 +98,9 @@ def test_functions_that_hold_a_large_table_run_in_a_small_jvm_and_a_stopped_sess
         timeout=600,
     )
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout.splitlines()[-1])
-    assert told["batch table"] == told["streaming table"] == [["a", 60_000_001]]
+    report = json.loads(ran.stdout.splitlines()[-1])
+    assert report["batch table"] == report["streaming table"] == [["a", 60_000_001]]
     for mode, state in (("batch", "FAILED"), ("streaming", "FAILED")):
-        assert told[f"{mode} stopped"][0] == "SessionStopped"
-        assert told[f"{mode} stopped"][1].startswith("the Spark session was stopped before the run ended\nHint: ")
-        assert told[f"{mode} stopped"][2] == state
+        assert report[f"{mode} stopped"][0] == "SessionStopped"
+        assert report[f"{mode} stopped"][1].startswith("the Spark session was stopped before the run ended\nHint: ")
+        assert report[f"{mode} stopped"][2] == state

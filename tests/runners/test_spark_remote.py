@@ -39,8 +39,8 @@ def outcome_of(kind: str, folder: Path, java_home: str, **environment: str) -> M
         check=False,
         timeout=600,
     )
-    told = [line for line in ran.stderr.splitlines() if not line.startswith("\tat ")]  # without the JVM's stacks
-    assert ran.returncode == 0, "\n".join(told[:200])
+    errors = [line for line in ran.stderr.splitlines() if not line.startswith("\tat ")]  # without the JVM's stacks
+    assert ran.returncode == 0, "\n".join(errors[:200])
     outcome: Mapping[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return outcome
 
@@ -76,7 +76,7 @@ def test_batch_and_streaming_run_on_executors_that_do_not_have_the_package(java_
         f'#!/bin/sh\nPYTHONPATH="{sysconfig.get_path("purelib")}:$PYTHONPATH" exec "{sys.executable}" -S "$@"\n'
     )
     python.chmod(0o755)
-    found = subprocess.run(
+    attempt = subprocess.run(
         [python, "-c", "import dataflow_model"],
         cwd=tmp_path,
         env=WITHOUT_PATH,
@@ -84,7 +84,7 @@ def test_batch_and_streaming_run_on_executors_that_do_not_have_the_package(java_
         text=True,
         check=False,
     )
-    assert "No module named 'dataflow_model'" in found.stderr
+    assert "No module named 'dataflow_model'" in attempt.stderr
     outcome = outcome_of(
         "cluster", tmp_path, java_home, PYSPARK_PYTHON=str(python), SPARK_WORKER_DIR=str(tmp_path / "work")
     )

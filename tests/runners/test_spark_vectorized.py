@@ -38,6 +38,6 @@ def test_both_forms_give_the_same(tmp_path: Path, request: pytest.FixtureRequest
         elif sink == "panes":  # a bounded job has one pane for each window
             continue
         else:
-            same = [sorted_by_content([value for value, *_ in some]) for some in (theirs, ours)]
+            same = [sorted_by_content([value for value, *_ in records]) for records in (theirs, ours)]
             problem = difference(*same)
         assert not problem, f"{sink}: {problem}"

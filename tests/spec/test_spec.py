@@ -107,10 +107,10 @@ class Watched(spec.Grouping):
         self.seen["growth"] += len(sources) == 1
         return super().merged(key, window, sources)
 
-    def go(self, live: Live, event: Event, at: int, wish: dm.FiringMode | None) -> None:
+    def go(self, live: Live, event: Event, at: int, mode: dm.FiringMode | None) -> None:
         self.seen["a tie of an element and a timer"] += event.kind == "clock" and at in self.clocks
-        self.seen["a wish for the contents"] += wish not in {None, dm.FiringMode.DEFAULT}
-        super().go(live, event, at, wish)
+        self.seen["a wish for the contents"] += mode not in {None, dm.FiringMode.DEFAULT}
+        super().go(live, event, at, mode)
 
     def send(self, live: Live, trigger: str | None, at: int, *, passes: bool = False) -> None:
         nothing_new, number, standing = not live.news, len(live.history), live.standing
@@ -140,18 +140,18 @@ EVENTS = {
 def test_the_drawn_cases_see_everything_happen() -> None:
     seen: Counter[str] = Counter()
     drawn = [random_case(seed, chain if seed % 5 == 0 else case) for seed in range(DRAWN)]
-    for one in drawn:
+    for drawn_case in drawn:
         groupings: list[Watched] = []
 
         def watched(*parts: Any, into: list[Watched] = groupings) -> Watched:
             into.append(Watched(*parts))
             return into[-1]
 
-        by_specification(one, watched)
+        by_specification(drawn_case, watched)
         for grouping in groupings:
             seen += grouping.seen + grouping.dropped
     assert {event for event in EVENTS if seen[event] < DRAWN / 200} == set()
-    assert {repr(one.strategies[0].window_fn) for one in drawn} == set(map(repr, WINDOW_FNS))
+    assert {repr(drawn_case.strategies[0].window_fn) for drawn_case in drawn} == set(map(repr, WINDOW_FNS))
 
 
 def test_the_drawn_trees_have_every_trigger() -> None:

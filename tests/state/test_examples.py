@@ -237,9 +237,9 @@ class Tagged(dm.DoFn):
         yield "clock", timer_tag, int(fire_timestamp) // 1_000_000
 
 
-def orders(*some: Any, at: float = 1) -> TestStream:
+def orders(*values: Any, at: float = 1) -> TestStream:
     """Return a script of orders to `Tagged`, all to one key."""
-    return TestStream().bundle([(one, at) for one in some], key="k")
+    return TestStream().bundle([(value, at) for value in values], key="k")
 
 
 def test_each_tag_has_a_timer_that_can_be_moved_and_cleared() -> None:
@@ -469,23 +469,23 @@ def test_outputs_go_where_their_tags_say_and_on_through_what_is_fused_behind() -
 
 
 def test_the_life_cycle_of_a_stateful_function() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     class Living(Count):
         def setup(self) -> None:
-            told.append("setup")
+            calls.append("setup")
 
         def start_bundle(self) -> None:
-            told.append("start")
+            calls.append("start")
 
         def finish_bundle(self) -> None:
-            told.append("finish")
+            calls.append("finish")
 
         def teardown(self) -> None:
-            told.append("teardown")
+            calls.append("teardown")
 
     result_of(dm.ParDo(Living()), script=TestStream().add("y", 2, key="a").add("z", 3, key="a"))
-    assert told == ["setup", "start", "finish", "start", "finish", "teardown"]
+    assert calls == ["setup", "start", "finish", "start", "finish", "teardown"]
 
 
 def test_names_and_kinds_of_state_are_in_the_fingerprint_and_the_explanation(

@@ -98,10 +98,10 @@ def bounded(script: TestStream) -> TestStream:
 
 def by_place(records: Any) -> dict[Any, list[tuple[Any, int]]]:
     """Return the outputs of each window in order; the keys are told apart by what `told` says of them."""
-    found: defaultdict[Any, list[tuple[Any, int]]] = defaultdict(list)
+    values_by_window: defaultdict[Any, list[tuple[Any, int]]] = defaultdict(list)
     for record in records:
-        found[record.window].append((record.value, int(record.event_time)))
-    return {window: sorted(some, key=repr) for window, some in found.items()}
+        values_by_window[record.window].append((record.value, int(record.event_time)))
+    return {window: sorted(values, key=repr) for window, values in values_by_window.items()}
 
 
 @pytest.mark.slow
@@ -157,8 +157,8 @@ def test_an_unsorted_function_sees_event_time_order_and_expiries_in_a_bounded_jo
         _ = p | "more" >> script | "tens" >> tens | dm.GroupIntoBatches(2) | "batches" >> dm.io.Collect()
 
     result = run(dm.SparkRunner(spark), build)
-    told = [(record.value, int(record.window.start) // 1_000_000) for record in result.collected("out")]
-    assert sorted(told, key=repr) == sorted(
+    outputs = [(record.value, int(record.window.start) // 1_000_000) for record in result.collected("out")]
+    assert sorted(outputs, key=repr) == sorted(
         [
             (("a", 3), 0), (("a", 4), 0), (("a", "over"), 0), (("a", "last at 9"), 0),
             (("a", "over"), 10), (("a", "last at 14"), 10),

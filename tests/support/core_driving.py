@@ -128,8 +128,8 @@ def with_retractions(pick: Pick, instants: Sequence[Instant]) -> list[Instant]:
     numbers = itertools.count(1)
     for now in instants:
         elements: list[Element] = []
-        for one in now.elements:
-            element, emission = one, next(numbers)
+        for drawn in now.elements:
+            element, emission = drawn, next(numbers)
             retractions = pick([0, 0, 0, 1, 1, 2]) if arrived else 0
             for _ in range(retractions):
                 old = pick(arrived)
@@ -138,9 +138,9 @@ def with_retractions(pick: Pick, instants: Sequence[Instant]) -> list[Instant]:
                 elements.append(attrs.evolve(old, number=next(numbers), update=Update((emission,), is_retraction=True)))
                 match pick(["in its stead", "in its stead", "elsewhere", "alone"]):
                     case "in its stead":
-                        element = attrs.evolve(old, value=one.value, update=Update((emission,), is_retraction=False))
+                        element = attrs.evolve(old, value=drawn.value, update=Update((emission,), is_retraction=False))
                     case "elsewhere":
-                        element = attrs.evolve(one, update=Update((emission,), is_retraction=False))
+                        element = attrs.evolve(drawn, update=Update((emission,), is_retraction=False))
                 if not arrived:
                     break
             elements.append(attrs.evolve(element, number=next(numbers)))
@@ -169,7 +169,7 @@ def with_numbers(pick: Pick, instants: Sequence[Instant], combine: Any) -> list[
         return (make(value), value, make(value)) if combine is BY_PLACE else make(value)
 
     return [
-        attrs.evolve(now, elements=tuple(attrs.evolve(one, value=made(one.value)) for one in now.elements))
+        attrs.evolve(now, elements=tuple(attrs.evolve(element, value=made(element.value)) for element in now.elements))
         for now in instants
     ]
 
@@ -270,11 +270,11 @@ def chunk_of(part: Sequence[Instant]) -> Chunk:
 def bundle_of(elements: Sequence[Element]) -> Bundle:
     """Return elements as a bundle."""
     return Bundle(
-        [(one.key, one.value) for one in elements],
-        [one.time for one in elements],
-        [one.windows for one in elements],
+        [(element.key, element.value) for element in elements],
+        [element.time for element in elements],
+        [element.windows for element in elements],
         [NO_FIRING] * len(elements),
-        [of_row("script", one.number) for one in elements],
+        [of_row("script", element.number) for element in elements],
         [0] * len(elements),
-        {row: one.update for row, one in enumerate(elements) if one.update is not None},
+        {row: element.update for row, element in enumerate(elements) if element.update is not None},
     )

@@ -78,7 +78,11 @@ def _needed(
 def _requirements(lines: Iterable[str], extras: Collection[str]) -> list[Requirement]:
     requirements = [Requirement(line) for line in lines]
     contexts = [{"extra": extra} for extra in ("", *extras)]
-    return [one for one in requirements if one.marker is None or any(map(one.marker.evaluate, contexts))]
+    return [
+        requirement
+        for requirement in requirements
+        if requirement.marker is None or any(map(requirement.marker.evaluate, contexts))
+    ]
 
 
 def _run(*command: str | Path, cwd: Path) -> None:

@@ -85,8 +85,8 @@ class AveragesPairs(dm.CombineFn[Any, Any, Any]):
         return element if accumulator is None else (accumulator + element) / 2
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        some = [accumulator for accumulator in accumulators if accumulator is not None]
-        return sum(some) / len(some) if some else None
+        present = [accumulator for accumulator in accumulators if accumulator is not None]
+        return sum(present) / len(present) if present else None
 
     def extract_output(self, accumulator: Any) -> Any:
         return accumulator
@@ -109,8 +109,8 @@ class AdoptsItsInput(Keeping):
 
 class LosesTheFirstAlone(Keeping):
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        some = list(accumulators)
-        return super().merge_accumulators(some) if len(some) > 1 else []
+        to_merge = list(accumulators)
+        return super().merge_accumulators(to_merge) if len(to_merge) > 1 else []
 
 
 class HoldsALock(Keeping):

@@ -93,7 +93,7 @@ class StoresAGenerator(Every):
     """Stores what does not pickle."""
 
     def on_element(self, context: Any) -> None:
-        context.store_state("n", (one for one in "abc"))
+        context.store_state("n", (letter for letter in "abc"))
 
 
 @attrs.frozen

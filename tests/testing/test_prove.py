@@ -127,7 +127,7 @@ class MeanOfMeans(dm.CombineFn[float, list[float], float]):
         return [*accumulator, element]
 
     def merge_accumulators(self, accumulators: Iterable[list[float]]) -> list[float]:
-        return [sum(some) / len(some) for some in accumulators if some]
+        return [sum(values) / len(values) for values in accumulators if values]
 
     def extract_output(self, accumulator: list[float]) -> float:
         return sum(accumulator) / len(accumulator) if accumulator else 0

@@ -52,10 +52,10 @@ def test_infinite_instants_stay_infinite(length: int) -> None:
 
 
 @given(FINITE, FINITE)
-def test_the_difference_of_two_instants_is_a_duration(one: int, other: int) -> None:
-    difference = EventTime(one) - EventTime(other)
+def test_the_difference_of_two_instants_is_a_duration(left: int, right: int) -> None:
+    difference = EventTime(left) - EventTime(right)
     assert type(difference) is Duration
-    assert int(difference) == max(-(2**63), min(one - other, 2**63 - 1))
+    assert int(difference) == max(-(2**63), min(left - right, 2**63 - 1))
 
 
 def test_sums_keep_the_time_domain() -> None:
@@ -120,9 +120,9 @@ def test_the_way_out_of_a_bare_number_is_a_duration_or_an_instant() -> None:
 
 @pytest.mark.parametrize("operation", [operator.sub, operator.lt, operator.le, operator.gt, operator.ge])
 def test_the_two_domains_of_time_do_not_mix(operation: Any) -> None:
-    for one, other in itertools.permutations([EventTime(5), ProcessingTime(5)]):
+    for left, right in itertools.permutations([EventTime(5), ProcessingTime(5)]):
         with pytest.raises(InvalidType, match="cannot be compared or subtracted"):
-            operation(one, other)
+            operation(left, right)
 
 
 def test_two_instants_cannot_be_added() -> None:
@@ -154,11 +154,11 @@ def test_durations_can_be_summed_scaled_and_made_positive() -> None:
 
 
 @given(INT64, INT64)
-def test_times_of_one_kind_are_ordered_as_their_numbers(one: int, other: int) -> None:
+def test_times_of_one_kind_are_ordered_as_their_numbers(left: int, right: int) -> None:
     for kind in (EventTime, ProcessingTime, Duration):
-        times: Any = kind(one), kind(other)
+        times: Any = kind(left), kind(right)
         for operation in OPERATIONS[2:]:
-            assert operation(*times) == operation(one, other)
+            assert operation(*times) == operation(left, right)
 
 
 def test_hypothesis_and_notebooks_show_a_time_as_such() -> None:

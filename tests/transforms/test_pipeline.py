@@ -201,11 +201,11 @@ def test_plain_values_before_a_transform_are_refused(several: Any) -> None:
 
 
 def test_collections_of_two_pipelines_do_not_mix() -> None:
-    one, other = dm.Pipeline() | dm.Create([1]), dm.Pipeline() | dm.Create([2])
+    first, second = dm.Pipeline() | dm.Create([1]), dm.Pipeline() | dm.Create([2])
     with pytest.raises(dm.InvalidArgument, match="belongs to another pipeline"):
-        _ = (one, other) | dm.Flatten()
+        _ = (first, second) | dm.Flatten()
     with pytest.raises(dm.InvalidArgument, match="belongs to another pipeline"):
-        _ = one | dm.Map(lambda x, y: x + y, dm.AsSingleton(other))
+        _ = first | dm.Map(lambda x, y: x + y, dm.AsSingleton(second))
 
 
 def test_a_transform_that_fails_to_apply_leaves_no_trace() -> None:
@@ -320,8 +320,8 @@ class Halves(dm.DoFn):
 
 
 def test_two_lambdas_on_one_line_or_one_in_the_other_are_told_apart() -> None:
-    one, other = dm.Map(lambda x: x + 1), dm.Map(lambda x: x + 2)
-    assert [one.label_by_code(), other.label_by_code()] == ["Map(lambda x: x + 1)", "Map(lambda x: x + 2)"]
+    first, second = dm.Map(lambda x: x + 1), dm.Map(lambda x: x + 2)
+    assert [first.label_by_code(), second.label_by_code()] == ["Map(lambda x: x + 1)", "Map(lambda x: x + 2)"]
     outer: Any = lambda x: lambda x: -x  # noqa: E731 - a lambda in a lambda
     assert dm.Map(outer).label_by_code() == "Map(lambda x: lambda x: -x)"
     assert dm.Map(outer(0)).label_by_code() == "Map(lambda x: -x)"
@@ -337,11 +337,11 @@ def test_layout_comments_and_place_do_not_change_the_label_of_a_lambda() -> None
 
 
 def test_a_long_lambda_is_cut_short_with_a_digest_of_the_whole() -> None:
-    one = dm.Map(lambda x: {"first": x, "second": x, "third": x, "fourth": x, "fifth": 1}).label_by_code()
-    other = dm.Map(lambda x: {"first": x, "second": x, "third": x, "fourth": x, "fifth": 2}).label_by_code()
-    assert one != other
-    assert one.startswith("Map(lambda x: {'first': x, ")
-    assert len(one) <= len("Map()") + 60
+    label = dm.Map(lambda x: {"first": x, "second": x, "third": x, "fourth": x, "fifth": 1}).label_by_code()
+    other_label = dm.Map(lambda x: {"first": x, "second": x, "third": x, "fourth": x, "fifth": 2}).label_by_code()
+    assert label != other_label
+    assert label.startswith("Map(lambda x: {'first': x, ")
+    assert len(label) <= len("Map()") + 60
 
 
 def test_a_lambda_without_source_is_called_by_its_compiled_code_in_every_process() -> None:

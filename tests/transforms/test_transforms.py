@@ -134,13 +134,13 @@ def test_a_function_is_told_what_made_its_element() -> None:
     with dm.Pipeline(runner=dm.LocalRunner(clock=0.000007)) as p:
         early = dm.Window.into(dm.FixedWindows(60)).trigger(dm.Repeatedly(dm.AfterCount(1)))
         sums = p | dm.Create([("a", 1), ("a", 2)]) | early.accumulating_and_retracting() | dm.Sum.per_key()
-        told = lambda pair, trigger, production_time, is_retraction: (  # noqa: E731 - its parameters are the case
+        causes = lambda pair, trigger, production_time, is_retraction: (  # noqa: E731 - its parameters are the case
             pair[1],
             trigger,
             int(production_time),
             is_retraction,
         )
-        _ = sums | dm.Map(told) | dm.io.Collect()
+        _ = sums | dm.Map(causes) | dm.io.Collect()
     assert p.result is not None
     seen = [record.value for record in p.result.collected("Collect")]
     each = "Repeatedly(AfterCount(1))"

@@ -123,12 +123,12 @@ def test_after_a_grouping_merged_windows_merge_no_more() -> None:
 
 def test_flatten_wants_one_window_function() -> None:
     p = dm.Pipeline()
-    one = p | "a" >> dm.Create([1]) | "hours" >> dm.Window.into(HOURLY)
-    two = p | "b" >> dm.Create([1]) | "days" >> dm.Window.into(dm.FixedWindows("1 day"))
+    hourly = p | "a" >> dm.Create([1]) | "hours" >> dm.Window.into(HOURLY)
+    daily = p | "b" >> dm.Create([1]) | "days" >> dm.Window.into(dm.FixedWindows("1 day"))
     with pytest.raises(dm.InvalidArgument, match=r"windowed differently: 'hours' by .*1 hour.*'days' by"):
-        _ = (one, two) | dm.Flatten()
-    three = p | "c" >> dm.Create([1]) | "more hours" >> dm.Window.into(HOURLY).accumulating()
-    assert not ((one, three) | dm.Flatten()).strategy.accumulates
+        _ = (hourly, daily) | dm.Flatten()
+    also_hourly = p | "c" >> dm.Create([1]) | "more hours" >> dm.Window.into(HOURLY).accumulating()
+    assert not ((hourly, also_hourly) | dm.Flatten()).strategy.accumulates
 
 
 def test_the_arguments_of_window_into_are_the_methods_of_the_chain() -> None:

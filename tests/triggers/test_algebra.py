@@ -69,8 +69,8 @@ def firings(trigger: dm.Trigger, steps: Sequence[str]) -> list[tuple[int, Outcom
     return outcomes
 
 
-def same(one: dm.Trigger, other: dm.Trigger, steps: Sequence[str]) -> None:
-    assert firings(one, steps) == firings(other, steps)
+def same(left: dm.Trigger, right: dm.Trigger, steps: Sequence[str]) -> None:
+    assert firings(left, steps) == firings(right, steps)
 
 
 @given(TREES, scripts())
@@ -162,7 +162,7 @@ def merge(tree: dm.Trigger, states: Sequence[TreeState], clocks: Play) -> TreeSt
     whole = Play(tree, window(0, 10 + len(states)), watermark=clocks.watermark, clock=clocks.clock)
     whole.percentiles = clocks.percentiles
     whole.tell_clocks()
-    return whole.machine.merge(whole.window, [(window(place, place + 10), one) for place, one in enumerate(states)])
+    return whole.machine.merge(whole.window, [(window(place, place + 10), state) for place, state in enumerate(states)])
 
 
 def after(tree: dm.Trigger, scripts_of: Sequence[Sequence[str]]) -> tuple[list[TreeState], Play]:
@@ -191,9 +191,9 @@ def test_merging_does_not_depend_on_the_order_of_the_sources(
     numbered = list(enumerate(states))
     whole = Play(tree, window(0, 30), watermark=clocks.watermark, clock=clocks.clock, percentiles=clocks.percentiles)
     whole.tell_clocks()
-    straight = whole.machine.merge(whole.window, [(window(at, at + 10), one) for at, one in numbered])
+    straight = whole.machine.merge(whole.window, [(window(at, at + 10), state) for at, state in numbered])
     random.shuffle(numbered)
-    assert whole.machine.merge(whole.window, [(window(at, at + 10), one) for at, one in numbered]) == straight
+    assert whole.machine.merge(whole.window, [(window(at, at + 10), state) for at, state in numbered]) == straight
 
 
 @given(TREES, scripts())

@@ -42,7 +42,7 @@ class Leaf(dm.Trigger):
             self.timer(context)
 
     def on_merge(self, context: TriggerContext) -> None:
-        self.seen.append(("merge", tuple(int(one.start) // SECOND for one in context.sources)))
+        self.seen.append(("merge", tuple(int(source.start) // SECOND for source in context.sources)))
         if self.merge:
             self.merge(context)
 
@@ -126,7 +126,7 @@ def test_now_tells_both_clocks_and_the_percentiles() -> None:
     leaf = Leaf(element=lambda context: seen.append((context.now(EVENT), context.now(CLOCK), context.now(EVENT, 90))))
     Play(leaf).play("w 2, w90 3, p 4, e 1@1")
     assert seen == [(2 * SECOND, 4 * SECOND, 3 * SECOND)]
-    assert [type(one) for one in seen[0]] == [dm.EventTime, dm.ProcessingTime, dm.EventTime]
+    assert [type(instant) for instant in seen[0]] == [dm.EventTime, dm.ProcessingTime, dm.EventTime]
 
 
 def test_the_element_in_hand_has_a_value_and_an_event_time() -> None:
@@ -241,7 +241,7 @@ def test_clear_in_a_timer_is_told_with_the_event() -> None:
 
 def test_on_merge_sees_what_each_source_had_stored() -> None:
     def add(context: TriggerContext) -> None:
-        context.store_state("n", sum(context.lookup_source_state(one, "n", 0) for one in context.sources))
+        context.store_state("n", sum(context.lookup_source_state(source, "n", 0) for source in context.sources))
 
     leaf = Leaf(element=count_up, merge=add)
     whole = merged(leaf, [((0, 10), "e 1@1, e 2@1"), ((5, 15), "e 3@6"), ((9, 19), "")])
@@ -260,7 +260,7 @@ def test_is_source_finished_and_done_and_reopen_work_on_merge() -> None:
     states: list[Any] = []
 
     def look(context: TriggerContext) -> None:
-        states.append(([context.is_source_finished(one) for one in context.sources], context.is_finished()))
+        states.append(([context.is_source_finished(source) for source in context.sources], context.is_finished()))
         context.done()
 
     leaf = Leaf(element=lambda context: context.done(), merge=look)

@@ -90,8 +90,8 @@ def test_a_mark_fires_and_is_in_the_pane_and_ends_the_turn() -> None:
 def test_punctuation_that_had_come_in_every_source_has_come_in_the_merged_window() -> None:
     both = [((0, 10), "e END@1"), ((5, 15), "e END@6")]
     assert merged(dm.AfterPunctuation(is_mark), both).finished
-    one = [((0, 10), "e END@1"), ((5, 15), "e 1@6")]
-    assert merged(dm.AfterPunctuation(is_mark), one).play("e 1@2, e END@3") == ["e END@3"]
+    marked_once = [((0, 10), "e END@1"), ((5, 15), "e 1@6")]
+    assert merged(dm.AfterPunctuation(is_mark), marked_once).play("e 1@2, e END@3") == ["e END@3"]
 
 
 def test_a_predicate_must_be_a_function() -> None:

@@ -76,11 +76,11 @@ def test_what_waits_for_the_window_to_pass_does_so_in_time_only_with_lateness(
     trigger: dm.Trigger, finishes: bool
 ) -> None:
     """Without lateness the window expires as it passes, and nothing is lost."""
-    none, some = dm.duration(0), dm.duration(5)
+    none, five_microseconds = dm.duration(0), dm.duration(5)
     assert not trigger.may_finish(allowed_lateness=none)
     assert not trigger.may_fire(allowed_lateness=none)
-    assert trigger.may_finish(allowed_lateness=some) is finishes
-    assert trigger.may_fire(allowed_lateness=some)
+    assert trigger.may_finish(allowed_lateness=five_microseconds) is finishes
+    assert trigger.may_fire(allowed_lateness=five_microseconds)
 
 
 @pytest.mark.parametrize(

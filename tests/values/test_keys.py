@@ -92,8 +92,8 @@ def _typed(key: Any) -> Any:
 
 
 @given(KEYS, KEYS)
-def test_two_keys_have_equal_bytes_just_when_type_and_value_are_equal(one: Any, other: Any) -> None:
-    assert (encode_key(one) == encode_key(other)) == (_typed(one) == _typed(other))
+def test_two_keys_have_equal_bytes_just_when_type_and_value_are_equal(left: Any, right: Any) -> None:
+    assert (encode_key(left) == encode_key(right)) == (_typed(left) == _typed(right))
 
 
 def test_keys_that_python_calls_equal_are_told_apart_by_type() -> None:
@@ -201,8 +201,8 @@ class Order:
 class Loose:
     name: str
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Loose) and self.name.lower() == other.name.lower()
+    def __eq__(self, right: object) -> bool:
+        return isinstance(right, Loose) and self.name.lower() == right.name.lower()
 
     def __hash__(self) -> int:
         return hash(self.name.lower())
@@ -212,8 +212,8 @@ class Loose:
 class LooseAttrs:
     name: str
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LooseAttrs)
+    def __eq__(self, right: object) -> bool:
+        return isinstance(right, LooseAttrs)
 
     def __hash__(self) -> int:
         return 0
@@ -227,8 +227,8 @@ class Identical:
 class LooseText(str):
     __slots__ = ()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, str) and self.lower() == other.lower()
+    def __eq__(self, right: object) -> bool:
+        return isinstance(right, str) and self.lower() == right.lower()
 
     __hash__ = str.__hash__
 
@@ -236,8 +236,8 @@ class LooseText(str):
 class LooseColour(enum.Enum):
     RED = 1
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LooseColour)
+    def __eq__(self, right: object) -> bool:
+        return isinstance(right, LooseColour)
 
     __hash__ = enum.Enum.__hash__
 
@@ -262,7 +262,7 @@ def test_a_class_with_an_equality_of_its_own_is_refused_as_a_key(key: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         (pd.Timestamp(1), pd.Timestamp(2)),
         (pd.Timedelta(1), pd.Timedelta(2)),
@@ -278,12 +278,12 @@ def test_a_class_with_an_equality_of_its_own_is_refused_as_a_key(key: Any) -> No
         (datetime.time(12, tzinfo=datetime.UTC), datetime.time(12)),
     ],
 )
-def test_keys_that_differ_in_unit_or_in_their_last_digit_are_apart(one: Any, other: Any) -> None:
-    assert encode_key(one) != encode_key(other)
+def test_keys_that_differ_in_unit_or_in_their_last_digit_are_apart(left: Any, right: Any) -> None:
+    assert encode_key(left) != encode_key(right)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         (pd.Timestamp("2020-01-01"), LOCAL_DAY),
         (pd.Timestamp("2020-01-01", tz="America/New_York"), datetime.datetime(2020, 1, 1, 5, tzinfo=datetime.UTC)),
@@ -302,8 +302,8 @@ def test_keys_that_differ_in_unit_or_in_their_last_digit_are_apart(one: Any, oth
         ),
     ],
 )
-def test_a_scalar_is_the_python_value_that_it_stands_for(one: Any, other: Any) -> None:
-    assert encode_key(one) == encode_key(other)
+def test_a_scalar_is_the_python_value_that_it_stands_for(left: Any, right: Any) -> None:
+    assert encode_key(left) == encode_key(right)
 
 
 @given(st.integers(0, 1_000), st.integers(600, 20_000), st.sampled_from([-1, 1]))
@@ -316,10 +316,10 @@ def test_whole_numbers_are_keys_whatever_their_size(number: int, digits: int, si
 @given(st.integers(-(2**62), 2**62), st.sampled_from(["h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"]))
 def test_numpy_times_are_one_key_just_when_numpy_finds_them_equal(count: int, unit: str) -> None:
     for kind in (np.datetime64, np.timedelta64):
-        one: Any = kind(count, unit)  # type: ignore[call-overload] # the unit is drawn
-        other: Any = kind(count + 1, unit)  # type: ignore[call-overload]
-        assert encode_key(one) == encode_key(kind(count, unit))  # type: ignore[call-overload]
-        assert encode_key(one) != encode_key(other)
+        left: Any = kind(count, unit)  # type: ignore[call-overload] # the unit is drawn
+        right: Any = kind(count + 1, unit)  # type: ignore[call-overload]
+        assert encode_key(left) == encode_key(kind(count, unit))  # type: ignore[call-overload]
+        assert encode_key(left) != encode_key(right)
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ def test_an_empty_window_is_refused(start: int, end: int) -> None:
 
 @given(TIMES, st.integers(1, 50), TIMES, st.integers(1, 50))
 def test_windows_intersect_just_when_they_share_an_instant(start: int, size: int, other: int, other_size: int) -> None:
-    one, two = _window(start, start + size), _window(other, other + other_size)
+    first, second = _window(start, start + size), _window(other, other + other_size)
     shared = set(range(start, start + size)) & set(range(other, other + other_size))
-    assert one.intersects(two) == two.intersects(one) == bool(shared)
+    assert first.intersects(second) == second.intersects(first) == bool(shared)
 
 
 def test_windows_that_touch_do_not_intersect() -> None:

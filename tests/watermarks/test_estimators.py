@@ -18,7 +18,7 @@ BY_PARTITION = WatermarkOrigins(by="partition")
 
 
 def records(*given: tuple[int, int, str] | tuple[int, int, str, bool]) -> list[Record]:
-    return [Record(one[0], one[1], one[2], len(one) > 3) for one in given]
+    return [Record(row[0], row[1], row[2], len(row) > 3) for row in given]
 
 
 def low(source: Rows, *given: tuple[int, int, str] | tuple[int, int, str, bool]) -> list[int]:

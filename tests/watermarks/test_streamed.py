@@ -143,7 +143,7 @@ def test_max_skew_bounds_the_state_when_one_partition_is_far_behind(tmp_path: Pa
     bounded = Streamed(summed(tmp_path / "in", hourly, max_skew="2 hours", **options), tmp_path / "bounded", rows=20)
     assert most_open(free) > 40
     assert most_open(bounded) <= 6
-    answers = [{(record.value, record.window) for record in one.collected("kept")} for one in (free, bounded)]
+    answers = [{(record.value, record.window) for record in result.collected("kept")} for result in (free, bounded)]
     assert answers[0] == answers[1]
 
 

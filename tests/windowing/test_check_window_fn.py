@@ -105,9 +105,9 @@ class MergesNeighboursOnly(_Rule):
     """Merges two at a time and stops: windows are left that would merge again."""
 
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
-        for one, other in itertools.pairwise(windows):
-            if other.start < one.end:
-                yield (one, other), IntervalWindow(one.start, max(one.end, other.end))
+        for earlier, later in itertools.pairwise(windows):
+            if later.start < earlier.end:
+                yield (earlier, later), IntervalWindow(earlier.start, max(earlier.end, later.end))
                 return
 
 
@@ -118,12 +118,12 @@ class MergesWindowsThatTouch(_Rule):
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
         run: list[Window] = []
         for window in windows:
-            if run and window.start > max(one.end for one in run):
-                yield run, IntervalWindow(run[0].start, max(one.end for one in run))
+            if run and window.start > max(merged.end for merged in run):
+                yield run, IntervalWindow(run[0].start, max(merged.end for merged in run))
                 run = []
             run.append(window)
         if run:
-            yield run, IntervalWindow(run[0].start, max(one.end for one in run))
+            yield run, IntervalWindow(run[0].start, max(merged.end for merged in run))
 
 
 @attrs.frozen
@@ -132,9 +132,9 @@ class KeepsAtMostTwoEvents(_Rule):
 
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
         fresh = [window for window in windows if int(window.end) - int(window.start) == 10_000_000]
-        for one, other in itertools.pairwise(fresh):
-            if other.start < one.end:
-                return [((one, other), IntervalWindow(one.start, other.end))]
+        for earlier, later in itertools.pairwise(fresh):
+            if later.start < earlier.end:
+                return [((earlier, later), IntervalWindow(earlier.start, later.end))]
         return []
 
 
@@ -250,4 +250,4 @@ def test_each_element_is_valid_until_the_next_ones_event_time() -> None:
     for time in reversed(times):
         windows = sorted({*windows, *fn.assign(time, None)}, key=lambda window: (window.start, window.end))
         windows = [target for _, target in fn.merge(windows)]
-    assert windows == [IntervalWindow(one, other) for one, other in itertools.pairwise([*times, MAX_TIMESTAMP])]
+    assert windows == [IntervalWindow(start, end) for start, end in itertools.pairwise([*times, MAX_TIMESTAMP])]

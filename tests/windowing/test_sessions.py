@@ -39,7 +39,7 @@ def _by_brute_force(gap: int, times: list[int]) -> set[Window]:
     """Cut the sorted event times wherever the next one is at least the gap away."""
     ordered = sorted(times)
     cuts = [0, *(index for index in range(1, len(ordered)) if ordered[index] - ordered[index - 1] >= gap), len(ordered)]
-    runs = [ordered[one:other] for one, other in pairwise(cuts)]
+    runs = [ordered[start:end] for start, end in pairwise(cuts)]
     return {IntervalWindow(EventTime(run[0]), EventTime(run[-1] + gap)) for run in runs}
 
 

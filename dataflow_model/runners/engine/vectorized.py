@@ -64,7 +64,7 @@ def run_on_columns(node: ParDo, values: Sequence[Any]) -> OnColumns:
     for batch in table.combine_chunks().to_batches():
         calls.run(batch, start)
         start += batch.num_rows
-    failed = sorted([*misfits, *calls.failed], key=lambda one: one[0])
+    failed = sorted([*misfits, *calls.failed], key=lambda failure: failure[0])
     if isinstance(node.fn, VectorizedFilterFn):
         kept = list(itertools.chain.from_iterable(calls.results))
         return OnColumns(taken(values, kept), kept, failed)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tests.support.spec.drawing import Pick
 
 LATE = st.sampled_from(dm.LateData)
-PERCENTILES = tuple(sorted(float(one) for one in strategies.PERCENTILES))
+PERCENTILES = tuple(sorted(float(percentile) for percentile in strategies.PERCENTILES))
 FAST = int(os.environ.get("CORE_CASES", "200"))
 MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
 PARTS = 10
@@ -71,7 +71,7 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners
     both = machines(strategy, combine, PERCENTILES, takes_back=takes_back)
     objects, core = (answer_of(machine, instants, cuts) for machine in both)
     assert core == objects
-    elements = [one for now in instants for one in now.elements]
+    elements = [element for now in instants for element in now.elements]
     both = machines(strategy, combine, PERCENTILES, takes_back=takes_back)
     objects, core = (bounded_answer(machine, elements) for machine in both)
     assert core == objects
@@ -173,13 +173,13 @@ def test_a_turn_that_has_not_begun_in_the_merged_window_waits_for_no_timer() -> 
 
 def check_updates(rows: Sequence[tuple[str, int, int | None]], windowing: dm.WindowInto, combine: Any = None) -> Any:
     """Run rows of sign, value and emission, all at second 1, an instant each; then two watermarks. Return the panes."""
-    strategy, one = windowing.strategy, 1_000_000
-    windows = tuple(strategy.window_fn.assign(dm.EventTime(one), None))
+    strategy, second = windowing.strategy, 1_000_000
+    windows = tuple(strategy.window_fn.assign(dm.EventTime(second), None))
     instants = [
         Instant(
             0,
             tuple(
-                Element("k", value, one, windows, number, None if of is None else Update((of,), sign == "-"))
+                Element("k", value, second, windows, number, None if of is None else Update((of,), sign == "-"))
                 for number, (sign, value, of) in enumerate(rows, 1)
             ),
             FIRST,
@@ -187,7 +187,7 @@ def check_updates(rows: Sequence[tuple[str, int, int | None]], windowing: dm.Win
             (),
             closes=False,
         ),
-        Instant(0, (), 10 * one, (), (), closes=True),
+        Instant(0, (), 10 * second, (), (), closes=True),
         Instant(0, (), LATEST, (), (), closes=False),
     ]
     objects, core = (
@@ -339,7 +339,7 @@ def test_sums_of_whole_numbers_are_exact_however_large(sign: int, cuts: list[int
         instants_of(scripting.script("e 1@1, e 2@2, e 3@17, e 4@18, e 5@10, w +inf"), windowing.strategy, ())
     )
     large = [
-        attrs.evolve(now, elements=tuple(attrs.evolve(one, value=sign * (2**62 + 1)) for one in now.elements))
+        attrs.evolve(now, elements=tuple(attrs.evolve(element, value=sign * (2**62 + 1)) for element in now.elements))
         for now in instants
     ]
     objects, core = (answer_of(machine, large, cuts) for machine in machines(windowing.strategy, dm.Sum(), ()))
@@ -354,7 +354,7 @@ def test_sums_go_on_from_those_in_arrays_with_numbers_of_any_kind(value: Any) ->
     cut = 3
     instants = list(instants_of(script, windowing.strategy, ()))
     late = [
-        attrs.evolve(now, elements=tuple(attrs.evolve(one, value=value) for one in now.elements))
+        attrs.evolve(now, elements=tuple(attrs.evolve(element, value=value) for element in now.elements))
         for now in instants[cut:]
     ]
     late = instants[:cut] + late
@@ -365,8 +365,8 @@ def test_sums_go_on_from_those_in_arrays_with_numbers_of_any_kind(value: Any) ->
 def test_a_key_whose_windows_are_all_gone_is_shown_as_it_looks_when_it_comes_again() -> None:
     strategy = scripting.fixed(dm.DefaultTrigger()).strategy
     instants = map(with_keys_that_vary, instants_of(scripting.script("e 1@1, e 2@2, e 4@33, e 8@34"), strategy, ()))
-    elements = [one for now in instants for one in now.elements]
-    elements.sort(key=lambda one: one.time)
+    elements = [element for now in instants for element in now.elements]
+    elements.sort(key=lambda element: element.time)
     for machine in machines(strategy, dm.Sum(), ()):
         answer = bounded_answer(machine, elements)
         assert [row[0] for row in answer.panes[0]] == ["(('k', -0.0), 3)", "(('k', -0.0), 12)"]

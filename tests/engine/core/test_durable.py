@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     Machine = GroupingEngine | DurableMachine
 
-PERCENTILES = tuple(sorted(float(one) for one in strategies.PERCENTILES))
+PERCENTILES = tuple(sorted(float(percentile) for percentile in strategies.PERCENTILES))
 FAST = int(os.environ.get("CORE_CASES", "200"))
 MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
 PARTS = 10
@@ -160,7 +160,7 @@ def in_full(watermarks: Watermarks) -> tuple[int, tuple[int, ...]]:
 
 def _plain(cell: Cell) -> Cell:
     store = {place: _in_full(value) for place, value in cell.tree.store.items() if not _says_nothing(place[1], value)}
-    standing = tuple(attrs.evolve(one, value=_in_full(one.value)) for one in cell.standing)
+    standing = tuple(attrs.evolve(pane, value=_in_full(pane.value)) for pane in cell.standing)
     tree = attrs.evolve(cell.tree, store=store)
     return attrs.evolve(cell, tree=tree, accumulator=_in_full(cell.accumulator), standing=standing)
 
@@ -205,7 +205,9 @@ def check_script(text: str, windowing: dm.WindowInto, combine: Any = None, *, sc
         label="sums", input=Ref("script"), strategy=windowing.strategy, combine=combine or dm.Sum()
     )
     instants = [
-        attrs.evolve(now, elements=tuple(attrs.evolve(one, value=one.value * scale) for one in now.elements))
+        attrs.evolve(
+            now, elements=tuple(attrs.evolve(element, value=element.value * scale) for element in now.elements)
+        )
         for now in instants_of(scripting.script(text), windowing.strategy, PERCENTILES)
     ]
     makers: list[Callable[[GroupByKeyAndWindow], Machine]] = [objects_of, core_of]
@@ -311,7 +313,9 @@ def test_keys_without_windows_leave_nothing_in_memory() -> None:
     instants = list(instants_of(scripting.script("e 1@1, e 2@12, e 3@15, w 10, w 20, w 30"), strategy, PERCENTILES))
     keys = []
     for now in instants:
-        run.run([attrs.evolve(now, elements=tuple(attrs.evolve(one, key=one.number) for one in now.elements))])
+        run.run(
+            [attrs.evolve(now, elements=tuple(attrs.evolve(element, key=element.number) for element in now.elements))]
+        )
         keys.append((len(run.entries), keys_in_columns(run.machine)))
     assert keys == [(1, 1), (2, 2), (3, 3), (2, 2), (0, 0), (0, 0), (0, 0), (0, 0)]
 
@@ -322,7 +326,9 @@ def test_a_key_is_read_back_when_it_is_touched_and_no_sooner() -> None:
     run = Run(node, KEPT, core_of(node))
     instants = list(instants_of(scripting.script("e 1@1, e 2@12, e 3@25, w 5, e 4@26, w 20"), strategy, PERCENTILES))
     by_key = [
-        attrs.evolve(now, elements=tuple(attrs.evolve(one, key=one.time // 10_000_000) for one in now.elements))
+        attrs.evolve(
+            now, elements=tuple(attrs.evolve(element, key=element.time // 10_000_000) for element in now.elements)
+        )
         for now in instants
     ]
     keys = []

@@ -47,8 +47,10 @@ def departures(script: TestStream, strategy: WindowingStrategy) -> set[str]:
 def _joins_a_finished_one(place: Any, panes: dict[Any, list[Pane]]) -> bool:
     """Tell whether a window lies over another of its key whose trigger has finished."""
     key, (start, end) = place
-    inside = [some for (of, bounds), some in panes.items() if of == key and start <= bounds[0] and bounds[1] <= end]
-    return any(pane.is_last for some in inside for pane in some)
+    inside = [
+        session for (of, bounds), session in panes.items() if of == key and start <= bounds[0] and bounds[1] <= end
+    ]
+    return any(pane.is_last for session in inside for pane in session)
 
 
 def _compare(place: Any, left: list[Pane], right: list[Pane]) -> set[str]:
@@ -86,10 +88,10 @@ def _compare(place: Any, left: list[Pane], right: list[Pane]) -> set[str]:
 
 
 def _by_window(panes: Iterable[Pane]) -> defaultdict[Any, list[Pane]]:
-    found: defaultdict[Any, list[Pane]] = defaultdict(list)
+    panes_by_window: defaultdict[Any, list[Pane]] = defaultdict(list)
     for pane in panes:
-        found[pane.key, pane.window].append(pane)
-    return found
+        panes_by_window[pane.key, pane.window].append(pane)
+    return panes_by_window
 
 
 def _both(place: Any, left: list[Pane], right: list[Pane]) -> str:

@@ -48,8 +48,8 @@ class Busiest(dm.Computation):
     def process_timer(self, timer: dm.FiredTimer) -> None:
         buckets = self.state.read()
         counts, rows = buckets.pop(int(timer.tag))
-        told = max(counts, default=0), len(counts), rows
-        self.produce(dm.StreamRecord(self.key, told, timer.timestamp), "busiest")
+        summary = max(counts, default=0), len(counts), rows
+        self.produce(dm.StreamRecord(self.key, summary, timer.timestamp), "busiest")
         self.state.write(buckets)
 
 

@@ -26,11 +26,11 @@ def numbered(draw: st.DrawFn, /, **options: Any) -> TestStream:
     number = 0
     for step in script.steps:
         if isinstance(step, AddStep):
-            some = []
+            bundle = []
             for (key, value), at in step.elements:
-                some.append(((key, (number, value)), at))
+                bundle.append(((key, (number, value)), at))
                 number += 1
-            steps.append(AddStep(tuple(some)))
+            steps.append(AddStep(tuple(bundle)))
         else:
             steps.append(step)
     return TestStream(steps)

@@ -76,10 +76,10 @@ def builder(folder: Path) -> Callable[[dm.Pipeline], Any]:
 
 
 def published(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    counts: dict[str, Any] = {
         "files": sorted(map(repr, ds.dataset(folder / "files", format="json").to_table().to_pylist()))
     }
-    found["table"] = sorted(
+    counts["table"] = sorted(
         (row["key"], row["window_start"], row["value"]) for row in rows(f"sqlite:///{folder / 'test.db'}", "sums")
     )
-    return found
+    return counts

@@ -31,13 +31,13 @@ def anomalies(scenario: Scenario, history: History) -> list[Anomaly]:
         seconds = range(min(counts), max(counts) + 1)
         rates = forecasts(scenario, [(second, counts[second]) for second in seconds])
         for kind, factor in ((Kind.SPIKE, SPIKED), (Kind.DIP, DIPPED)):
-            evidence, told = Run(), False
+            evidence, reported = Run(), False
             for second in seconds:
                 expected = expected_in(second, rates, scenario.calendar)
                 evidence = Run() if expected is None else evidence.after(second, counts[second], expected, factor)
-                if evidence.score >= ENOUGH and not told:
+                if evidence.score >= ENOUGH and not reported:
                     reports.append(evidence.anomaly(query, kind, second))
-                told = evidence.since is not None and (told or evidence.score >= ENOUGH)
+                reported = evidence.since is not None and (reported or evidence.score >= ENOUGH)
     return reports
 
 

@@ -72,14 +72,14 @@ def outcome_of(job: LocalJob) -> dict[str, list[Any]]:
 
 def _table(url: str) -> list[dict[str, Any]]:
     """Return the rows of the table; SQLite has instants as text, and other databases have their own type."""
-    found = [
+    row_dicts = [
         {
             name: value.strftime("%Y-%m-%d %H:%M:%S.%f") if isinstance(value, datetime.datetime) else value
             for name, value in row.items()
         }
         for row in rows(url, TABLE)
     ]
-    return sorted(found, key=repr)
+    return sorted(row_dicts, key=repr)
 
 
 def main(job: LocalJob) -> None:

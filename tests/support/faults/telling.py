@@ -31,8 +31,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take what a process of pytest-xdist has counted; one that has died has sent nothing."""
-    told = getattr(node, "workeroutput", {}).get(_SENT, {})
-    node.config.stash[COUNTS].add({kind: Count(**count) for kind, count in told.items()})
+    counts = getattr(node, "workeroutput", {}).get(_SENT, {})
+    node.config.stash[COUNTS].add({kind: Count(**count) for kind, count in counts.items()})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -115,7 +115,11 @@ class Victim:
 
     def processes(self, name: str = "") -> list[int]:
         """Return the processes of the session that live and whose command line this expression matches."""
-        return [one.pid for one in processes() if one.session == self.process.pid and re.search(name, one.command)]
+        return [
+            process.pid
+            for process in processes()
+            if process.session == self.process.pid and re.search(name, process.command)
+        ]
 
     def kill_one(self, name: str, rng: random.Random) -> bool:
         """Kill one of the processes that match; `False` if there is none."""
@@ -153,12 +157,12 @@ def processes() -> list[Process]:
     listed = subprocess.run(
         ["ps", "-e", "-ww", "-o", "pid=,ppid=,sess=,stat=,args="], capture_output=True, text=True, check=True
     )
-    found = []
+    running = []
     for line in listed.stdout.splitlines():
         pid, parent, session, state, *command = line.split(None, 4)
         if not state.startswith("Z"):
-            found.append(Process(int(pid), int(parent), int(session), "".join(command)))
-    return found
+            running.append(Process(int(pid), int(parent), int(session), "".join(command)))
+    return running
 
 
 def descendants(name: str) -> list[Process]:

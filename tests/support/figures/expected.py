@@ -63,7 +63,7 @@ def check(name: str, panel: int, panes: Sequence[Pane], *, batch: bool = False) 
     elif "windows" in it:
         assert_panes(panes, [_valid(row) for row in it["windows"]])
     elif "sequence" in it:
-        assert_panes(panes, [one for group in it["sequence"] for one in _moment(name, group)])
+        assert_panes(panes, [expected_pane for group in it["sequence"] for expected_pane in _moment(name, group)])
     elif "values" in it:
         moments = it.get("at", TIMES.get(name, [None] * len(it["values"])))
         shown = [pane for pane in panes if name != "aligned_early" or pane.window == ALIGNED_EARLY]
@@ -104,8 +104,8 @@ def _check_together(panes: Sequence[Pane], groups: Sequence[Any]) -> None:
     left = list(panes)
     for group in groups:
         size = len(group) if isinstance(group, list) else 1
-        some, left = left[:size], left[size:]
-        assert len({pane.processing_time for pane in some}) == 1
+        group_panes, left = left[:size], left[size:]
+        assert len({pane.processing_time for pane in group_panes}) == 1
 
 
 def _full(row: list[Any], *, batch: bool) -> dict[str, Any]:

@@ -28,11 +28,11 @@ def batch_answer(script: TestStream, fn: dm.WindowFn) -> dict[tuple[Any, Any], i
     for key, value, at in elements_of(script):
         placed[key] += [(window, value) for window in fn.assign(at, (key, value))]
     sums: Counter[tuple[Any, Any]] = Counter()
-    for key, some in placed.items():
-        windows = sorted({window for window, _ in some}, key=lambda window: (window.start, window.end))
+    for key, placed_values in placed.items():
+        windows = sorted({window for window, _ in placed_values}, key=lambda window: (window.start, window.end))
         homes = {window: window for window in windows}
         for members, merged in fn.merge(windows) if fn.is_merging else ():
             homes |= dict.fromkeys(members, merged)
-        for window, value in some:
+        for window, value in placed_values:
             sums[key, homes[window]] += value
     return dict(sums)

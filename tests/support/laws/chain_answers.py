@@ -33,7 +33,7 @@ def batch_answers(drawn: Case) -> list[Answer]:
         for before, value, at, window in inputs:
             key = before if grouping.rekey is None else grouping.rekey(before, value)[0]
             windows = node.strategy.window_fn.assign(dm.EventTime(at), (key, value)) if assigns else [window]
-            placed[key] += [(one, value, at) for one in windows]
+            placed[key] += [(assigned, value, at) for assigned in windows]
         answers.append(_grouped(placed, node.strategy, node.combine))
         inputs = [(key, value, at, window) for (key, window), (value, at) in answers[-1].items()]
     return answers
@@ -41,12 +41,12 @@ def batch_answers(drawn: Case) -> list[Answer]:
 
 def _grouped(placed: dict[Any, list[tuple[Any, Any, int]]], strategy: WindowingStrategy, combine: Any) -> Answer:
     contents: defaultdict[tuple[Any, Any], list[tuple[Any, int]]] = defaultdict(list)
-    for key, some in placed.items():
-        windows = sorted({window for window, *_ in some}, key=lambda window: (window.start, window.end))
+    for key, elements in placed.items():
+        windows = sorted({window for window, *_ in elements}, key=lambda window: (window.start, window.end))
         homes = {window: window for window in windows}
         for members, merged in strategy.window_fn.merge(windows) if strategy.merges else ():
             homes |= dict.fromkeys(members, merged)
-        for window, value, at in some:
+        for window, value, at in elements:
             contents[key, homes[window]].append((value, at))
     answer: Answer = {}
     for (key, window), inside in contents.items():

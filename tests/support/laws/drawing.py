@@ -51,7 +51,7 @@ def windowing_strategies(draw: st.DrawFn, /, *, retracting: bool | None = None, 
         given: as `dataflow_model.testing.strategies.windowing_strategies` takes it.
     """
     strategy = draw(strategies.windowing_strategies(**given))
-    mode, takes_back = draw(st.sampled_from([one for one in MODES if retracting in {None, one[1]}]))
+    mode, takes_back = draw(st.sampled_from([candidate for candidate in MODES if retracting in {None, candidate[1]}]))
     return attrs.evolve(strategy, accumulation_mode=mode, retracting=takes_back)
 
 
@@ -71,8 +71,12 @@ def scripts(draw: st.DrawFn, /, **given: Any) -> TestStream:
                 script = script.signal(draw(st.sampled_from(strategies.SIGNALS)))
             case "percentile":
                 percentile = draw(st.sampled_from(strategies.PERCENTILES))
-                told = [one for one in script.steps if isinstance(one, WatermarkStep) and one.percentile >= percentile]
-                before = max((int(one.watermark) for one in told), default=0)
+                advances = [
+                    drawn_step
+                    for drawn_step in script.steps
+                    if isinstance(drawn_step, WatermarkStep) and drawn_step.percentile >= percentile
+                ]
+                before = max((int(drawn_step.watermark) for drawn_step in advances), default=0)
                 ahead = draw(st.integers(0, 20)) * 1_000_000
                 script = script.watermark(dm.EventTime(before + ahead), percentile=percentile)
     return script

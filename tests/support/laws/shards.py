@@ -164,7 +164,9 @@ class Shards:
 
 def _bundle(elements: Sequence[Element], clock: int) -> Bundle:
     bundle = Bundle()
-    for one in elements:
-        order = of_row("source", one.number)
-        bundle.append((one.key, one.value), one.event_time, one.windows, NO_FIRING, order, clock, one.update)
+    for element in elements:
+        order = of_row("source", element.number)
+        bundle.append(
+            (element.key, element.value), element.event_time, element.windows, NO_FIRING, order, clock, element.update
+        )
     return bundle

@@ -66,8 +66,8 @@ def instants(*sinks: Sequence[Record]) -> Iterator[tuple[Account, ...]]:
     """Yield what stands in each sink after each instant in which one of them received something."""
     accounts = tuple(Account() for _ in sinks)
     entries = [(record.order[:2], place, record) for place, records in enumerate(sinks) for record in records]
-    for _, some in itertools.groupby(sorted(entries, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
-        for _, place, record in some:
+    for _, entries_then in itertools.groupby(sorted(entries, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
+        for _, place, record in entries_then:
             accounts[place].book([record])
         yield accounts
 
@@ -99,12 +99,12 @@ def batch(elements: Iterable[tuple[Any, Any, dm.EventTime]], fn: dm.WindowFn) ->
     for key, value, at in elements:
         placed.setdefault(key, []).extend((window, value) for window in fn.assign(at, (key, value)))
     groups: dict[tuple[Any, Any], list[Any]] = {}
-    for key, some in placed.items():
-        windows = sorted({window for window, _ in some}, key=lambda window: (window.start, window.end))
+    for key, placed_values in placed.items():
+        windows = sorted({window for window, _ in placed_values}, key=lambda window: (window.start, window.end))
         homes = {window: window for window in windows}
         for members, merged in fn.merge(windows) if fn.is_merging else ():
             homes |= dict.fromkeys(members, merged)
-        for window, value in some:
+        for window, value in placed_values:
             groups.setdefault((key, homes[window]), []).append(value)
     return [(key, window, values) for (key, window), values in groups.items()]
 

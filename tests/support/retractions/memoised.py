@@ -27,7 +27,13 @@ FOREVER: dict[str, Any] = {
 
 
 def plain_and_kept(
-    p: dm.Pipeline, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, *, keeps: bool, name: str = ""
+    p: dm.Pipeline,
+    script: TestStream,
+    first: WindowingStrategy,
+    second: WindowingStrategy,
+    *,
+    keeps: bool,
+    name: str = "",
 ) -> None:
     """Send what a grouping says through functions of every kind, and into a second grouping."""
 
@@ -35,12 +41,12 @@ def plain_and_kept(
         return f"{name}{label}" >> (transform.retractable("memoised") if keeps and label in _FUNCTIONS else transform)
 
     elements = p | named("script", script)
-    sums = elements | named("w1", dm.Window.into(one)) | named("g1", dm.Sum.per_key())
+    sums = elements | named("w1", dm.Window.into(first)) | named("g1", dm.Sum.per_key())
     mapped = sums | named("map", dm.MapTuple(_by_parity))
     flat = sums | named("flat", dm.FlatMap(_apart).with_outputs("odd", main="all").with_exception_handling())
     for label, collection in {"mapped": mapped, "all": flat[0]["all"], "odd": flat[0].odd, "dead": flat[1]}.items():
         _ = collection | named(label, dm.io.Collect())
-    placed = mapped | named("filter", dm.Filter(lambda pair: pair[1] % 5)) | named("w2", dm.Window.into(two))
+    placed = mapped | named("filter", dm.Filter(lambda pair: pair[1] % 5)) | named("w2", dm.Window.into(second))
     _ = placed | named("g2", dm.ToList.per_key()) | named("lists", dm.io.Collect())
 
 
@@ -69,12 +75,12 @@ def told(result: Callable[[str], Any], name: str = "") -> dict[str, list[Any]]:
 
 
 def drawn_and_grouped(
-    p: dm.Pipeline, script: TestStream, one: WindowingStrategy, two: WindowingStrategy, name: str = ""
+    p: dm.Pipeline, script: TestStream, first: WindowingStrategy, second: WindowingStrategy, name: str = ""
 ) -> None:
     """Give each sum a name of its own, and list those that stand."""
-    sums = p | f"{name}script" >> script | f"{name}w1" >> dm.Window.into(one) | f"{name}g1" >> dm.Sum.per_key()
+    sums = p | f"{name}script" >> script | f"{name}w1" >> dm.Window.into(first) | f"{name}g1" >> dm.Sum.per_key()
     drawn = sums | f"{name}draw" >> dm.Map(named_anew).retractable("memoised")
-    lists = drawn | f"{name}w2" >> dm.Window.into(two) | f"{name}g2" >> dm.ToList.per_key()
+    lists = drawn | f"{name}w2" >> dm.Window.into(second) | f"{name}g2" >> dm.ToList.per_key()
     for label, collection in {"sums": sums, "drawn": drawn, "lists": lists}.items():
         _ = collection | f"{name}{label}" >> dm.io.Collect()
 

@@ -63,7 +63,7 @@ def story(p: dm.Pipeline, views: Any, first: dm.WindowInto, second: dm.WindowInt
 def shares_of(sessions: Iterable[tuple[tuple[str, list[View]], dm.EventTime]]) -> dict[tuple[Any, Any], float]:
     """Return by hand each ad's share of sessions that were short, for sessions and their event times."""
     shown = [(ad, short, at) for session, at in sessions for ad, short in seconds_by_ad(session)]
-    return {(ad, day): sum(some) / len(some) for ad, day, some in batch(shown, DAYS)}
+    return {(ad, day): sum(values) / len(values) for ad, day, values in batch(shown, DAYS)}
 
 
 def sessions_of(script: TestStream) -> list[tuple[tuple[str, list[View]], dm.EventTime]]:
@@ -86,12 +86,12 @@ def uploads(draw: st.DrawFn, *, most: int = 14) -> TestStream:
                 script = script.processing_time(clock)
             case kind:
                 back = 200 if kind == "offline" else 20
-                some = [
+                bundle = [
                     (
                         (draw(st.sampled_from("AB")), draw(st.integers(0, 9))),
                         max(0, watermark + draw(st.integers(-back, 40))),
                     )
                     for _ in range(draw(st.integers(1, 3)))
                 ]
-                script = script.bundle(some, key=draw(st.sampled_from(["viewer 1", "viewer 2"])))
+                script = script.bundle(bundle, key=draw(st.sampled_from(["viewer 1", "viewer 2"])))
     return script

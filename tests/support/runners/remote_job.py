@@ -70,7 +70,7 @@ def run(runner: Any, rows: pathlib.Path) -> dict[str, Any]:
     build(p, rows)
     result = p.run(until="drained")
     result.wait_until_finish()
-    told = {
+    values_by_sink = {
         label: [repr((record.value, record.window, record.pane, record.processing_time)) for record in kept]
         for label, kept in ((label, result.collected(label)) for label in ("summed", "panes"))
     }
@@ -78,7 +78,7 @@ def run(runner: Any, rows: pathlib.Path) -> dict[str, Any]:
     counts = {
         label: {name: count for name, count in counted.items() if count} for label, counted in result.metrics().items()
     }
-    return {"state": result.state.name, **told, "dead": sorted(dead), "metrics": counts}
+    return {"state": result.state.name, **values_by_sink, "dead": sorted(dead), "metrics": counts}
 
 
 def failure(runner: Any, rows: pathlib.Path) -> str:

@@ -38,7 +38,7 @@ def ended(result: Any) -> tuple[str, str, str]:
 
 def main(folder: pathlib.Path) -> None:
     """Run all, and print."""
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     spark = local_session("table", log=str(folder / "log"))
     for mode in ("batch", "streaming"):
         checkpoint = None if mode == "batch" else str(folder / "sized")
@@ -46,14 +46,14 @@ def main(folder: pathlib.Path) -> None:
         sized(p)
         result: Any = p.run()
         result.wait_until_finish()
-        told[f"{mode} table"] = [record.value for record in result.collected("sizes")]
+        report[f"{mode} table"] = [record.value for record in result.collected("sizes")]
 
     p = dm.Pipeline(runner=dm.SparkRunner(spark, mode="streaming", checkpoint=str(folder / "followed")))
     summing(folder / "rows", follow=True)(p)
     result = p.run()
     wait_for_batch(result, 0)
     spark.stop()
-    told["streaming stopped"] = ended(result)
+    report["streaming stopped"] = ended(result)
 
     spark = local_session("another", log=str(folder / "log"))
     mark = folder / "begun"
@@ -69,8 +69,8 @@ def main(folder: pathlib.Path) -> None:
     while not mark.exists():
         time.sleep(0.05)
     spark.stop()
-    told["batch stopped"] = ended(result)
-    sys.stdout.write(json.dumps(told) + "\n")
+    report["batch stopped"] = ended(result)
+    sys.stdout.write(json.dumps(report) + "\n")
     sys.stdout.flush()
     os._exit(0)  # a worker still sleeps
 

@@ -66,7 +66,7 @@ def by_specification(case: Case, kind: Callable[..., spec.Grouping] = spec.Group
     if len(groupings) == 2:
         groupings[0].emit = spec.link(groupings[1], lambda *pair: rekey(pair), assigns=case.assigns)
     spec.run(case.script, groupings)
-    dropped = [{name: one.dropped[name] for name in DROPPED} for one in groupings]
+    dropped = [{name: grouping.dropped[name] for name in DROPPED} for grouping in groupings]
     return Outcome([comparable(pane) for pane in panes], dropped)
 
 

@@ -153,12 +153,12 @@ def script(
             case "signal":
                 steps = steps.signal("now")
             case kind:
-                some = [
+                bundle = [
                     (value << number, max(watermark + pick([0, *range(-6, 7)]), 0))
                     for number in range(pick(FEW) if kind == "bundle" else 1)
                 ]
-                value <<= len(some)
-                steps = steps.bundle(some, key=pick(keys))
+                value <<= len(bundle)
+                steps = steps.bundle(bundle, key=pick(keys))
     return steps
 
 

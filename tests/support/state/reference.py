@@ -187,8 +187,8 @@ class Reference:
         seen = tuple(dict.fromkeys(value % 3 for value in place.kept))
         notes = {value % 2: value for value in place.kept}
         last = place.kept[-1] if place.kept else -1
-        told = (tuple(place.bag), sum(place.kept), last, seen, tuple(notes.items()))
-        self.give(place, ("element", at, told), at, self.clock)
+        observed = (tuple(place.bag), sum(place.kept), last, seen, tuple(notes.items()))
+        self.give(place, ("element", at, observed), at, self.clock)
 
     def fire(self, place: Place, timer: Pending, clock: int) -> None:
         place.timers.remove(timer)

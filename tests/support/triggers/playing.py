@@ -62,8 +62,8 @@ class Play:
             kind, _, rest = step.partition(" ")
             match kind[0]:
                 case "e" | "r":
-                    for one in rest.split("+"):
-                        value, _, at = one.partition("@")
+                    for part in rest.split("+"):
+                        value, _, at = part.partition("@")
                         self.element(step, value, round(float(at) * SECOND), retraction=kind == "r")
                 case "w":
                     self.advance_watermark(step, float(kind[1:] or 100), float(rest))
@@ -81,8 +81,8 @@ class Play:
         else:
             self.value.append(number)
         self.tell_clocks()
-        told = self.machine.element(self.state, self.window, number, self, retraction=retraction, event_time=at)
-        self.note(step, told)
+        firing = self.machine.element(self.state, self.window, number, self, retraction=retraction, event_time=at)
+        self.note(step, firing)
         if self.machine.is_overdue(self.state):
             self.run_timers(step, TimeDomain.EVENT_TIME, self.watermark)
 
@@ -157,7 +157,7 @@ def merged(trigger: Trigger, sources: Iterable[tuple[tuple[float, float], str]],
         watermark=clocks.watermark,
         clock=clocks.clock,
         percentiles=clocks.percentiles,
-        value=[one for play in plays for one in play.value],
+        value=[value for play in plays for value in play.value],
     )
     whole.tell_clocks()
     whole.state = whole.machine.merge(into, [(play.window, play.state) for play in plays])

@@ -81,8 +81,10 @@ def by_percentile(folder: Path) -> Build:
         windows = dm.Window.into(dm.FixedWindows("20 microseconds")).allowed_lateness("9 microseconds")
         strategy = windows.trigger(dm.AfterWatermark(percentile=60), may_lose_data=True)
         counts = pairs(p, folder) | strategy | "counts" >> dm.Count.per_key() | "again" >> dm.Reshuffle()
-        told = counts | "told" >> dm.Map(lambda pair, watermark_percentile: (pair[0], (pair[1], watermark_percentile)))
-        _ = told | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
+        with_percentiles = counts | "told" >> dm.Map(
+            lambda pair, watermark_percentile: (pair[0], (pair[1], watermark_percentile))
+        )
+        _ = with_percentiles | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
 
     return build
 
@@ -105,9 +107,9 @@ class Quiet(dm.DoFn):
 
 def stateful(folder: Path) -> Build:
     def build(p: dm.Pipeline) -> None:
-        told = pairs(p, folder) | "quiet" >> dm.ParDo(Quiet())
+        quiet = pairs(p, folder) | "quiet" >> dm.ParDo(Quiet())
         twenties = dm.Window.into(dm.FixedWindows("20 microseconds"))
-        _ = told | twenties | "counts" >> dm.Count.per_key() | "panes" >> dm.io.Collect()
+        _ = quiet | twenties | "counts" >> dm.Count.per_key() | "panes" >> dm.io.Collect()
 
     return build
 

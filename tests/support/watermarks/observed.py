@@ -43,14 +43,16 @@ class Rows(Source):
 
 def records(most_ticks: int = 12, partitions: str = "abc") -> st.SearchStrategy[list[Record]]:
     """Draw records in order of their ticks, several to a tick, out of order in event time."""
-    one = st.builds(
+    drawn_records = st.builds(
         Record,
         tick=st.integers(0, most_ticks),
         time=st.integers(0, 100),
         partition=st.sampled_from(partitions),
         closes=st.booleans(),
     )
-    return st.lists(one, min_size=1, max_size=40).map(lambda drawn: sorted(drawn, key=lambda record: record.tick))
+    return st.lists(drawn_records, min_size=1, max_size=40).map(
+        lambda drawn: sorted(drawn, key=lambda record: record.tick)
+    )
 
 
 def estimators() -> st.SearchStrategy[Any]:
@@ -76,13 +78,15 @@ def origins(partitions: str = "abc") -> st.SearchStrategy[WatermarkOrigins]:
     return st.just(EVERYTHING) | by_column
 
 
-def read(source: Source, some: Sequence[Record], percentiles: Sequence[float] = (), origin: str = "f") -> Observations:
+def read(
+    source: Source, records: Sequence[Record], percentiles: Sequence[float] = (), origin: str = "f"
+) -> Observations:
     """Return what one read of some records tells."""
     observer = Observer("source", origin, source, percentiles)
     observer.take(
-        np.array([record.tick for record in some], np.int64),
-        np.array([record.time for record in some], np.int64),
-        NamedRows(some),
+        np.array([record.tick for record in records], np.int64),
+        np.array([record.time for record in records], np.int64),
+        NamedRows(records),
     )
     return observer.seen()
 
