@@ -20,7 +20,7 @@ from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.batch import pending_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from tests.support.computations import scribe
-from tests.support.computations.counting import counting, told
+from tests.support.computations.counting import counting, values_of
 from tests.support.inputs import write_rows
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import difference, seen
@@ -74,7 +74,7 @@ def test_a_bounded_job_gives_what_a_punctual_stream_does(tmp_path_factory: Any, 
     expected = scribe.run(topology)
     actual = job(topology, str(folder / "_out"))
     for sink in ("counts", "busiest"):
-        assert told(actual, sink) == told(expected, sink)
+        assert values_of(actual, sink) == values_of(expected, sink)
 
 
 @pytest.mark.parametrize("most", [17, 1_000])
@@ -87,4 +87,4 @@ def test_micro_batches_and_a_bounded_job_give_what_one_process_gives(tmp_path: P
     for sink in ("counts", "busiest"):
         assert len(expected.collected(sink)) > 10
         assert not difference(seen(expected.collected(sink)), seen(stream.collected(sink)))
-        assert told(bounded, sink) == told(expected, sink)
+        assert values_of(bounded, sink) == values_of(expected, sink)

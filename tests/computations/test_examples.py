@@ -14,7 +14,7 @@ from tests.support.computations.scribe import run
 SECOND = dm.duration("1 second")
 
 
-def told(computation: dm.Computation, script: TestStream, runner: Any = None) -> list[Any]:
+def outputs(computation: dm.Computation, script: TestStream, runner: Any = None) -> list[Any]:
     """Run a computation over pairs, by their first part, and return the values that it gave to `out`, with seconds."""
     topology = dm.Topology()
     topology.inject("in", script)
@@ -45,7 +45,7 @@ def test_a_late_record_arrives_and_is_flagged() -> None:
             self.tell((record.value[1], record.is_late, seconds(self.low_watermark())), record.timestamp)
 
     script = TestStream().watermark(5).add(("k", "at it"), 5).add(("k", "late"), 4).watermark(9).add(("k", "too"), 8)
-    assert told(Flags(), script) == [
+    assert outputs(Flags(), script) == [
         ("k", ("at it", False, 5), 5),
         ("k", ("late", True, 5), 4),
         ("k", ("too", True, 9), 8),
@@ -63,7 +63,7 @@ def test_state_is_each_keys_own_and_none_at_first() -> None:
     script = TestStream()
     for at, (key, word) in enumerate([("a", 1), ("b", 2), ("a", "wipe"), ("a", 4), ("b", 5)]):
         script = script.add((key, word), at)
-    assert [value for _, value, _ in told(Last(), script)] == [None, None, 1, None, 2]
+    assert [value for _, value, _ in outputs(Last(), script)] == [None, None, 1, None, 2]
 
 
 def test_state_without_a_coder_is_bytes() -> None:
@@ -76,11 +76,11 @@ def test_state_without_a_coder_is_bytes() -> None:
             self.tell(self.state.read(), record.timestamp)
 
     script = TestStream().add(("k", b"x"), 1).add(("k", b"y"), 2)
-    assert [value for _, value, _ in told(Raw(), script)] == [b"x", b"xy"]
+    assert [value for _, value, _ in outputs(Raw(), script)] == [b"x", b"xy"]
     with pytest.raises(
         dm.UserCodeError, match=r"the state of Raw must be bytes, got 7 of type int(.|\n)*Hint: set coder = dm.Pi"
     ):
-        told(Raw(), TestStream().add(("k", 7), 1))
+        outputs(Raw(), TestStream().add(("k", 7), 1))
 
 
 def test_timers_fire_by_time_whatever_the_order_of_setting() -> None:
@@ -95,7 +95,7 @@ def test_timers_fire_by_time_whatever_the_order_of_setting() -> None:
             self.tell((timer.tag, seconds(timer.time), seconds(self.low_watermark())), timer.timestamp)
 
     script = TestStream().add(("k", 0), 10).watermark(12).watermark(20)
-    assert told(Alarms(), script) == [("k", ("after 7", 11, 12), 11), ("k", ("after 3", 13, 20), 13)]
+    assert outputs(Alarms(), script) == [("k", ("after 7", 11, 12), 11), ("k", ("after 3", 13, 20), 13)]
 
 
 def test_a_timer_of_processing_time_stands_where_the_record_stood() -> None:
@@ -107,7 +107,7 @@ def test_a_timer_of_processing_time_stands_where_the_record_stood() -> None:
             self.tell((timer.domain, seconds(timer.time)), timer.timestamp)
 
     script = TestStream().processing_time(100).add(("k", 0), 3).watermark(50).processing_time(106)
-    assert told(Reminder(), script) == [("k", (dm.TimeDomain.PROCESSING_TIME, 105), 3)]
+    assert outputs(Reminder(), script) == [("k", (dm.TimeDomain.PROCESSING_TIME, 105), 3)]
 
 
 def test_a_named_percentile_of_the_watermark_is_told() -> None:
@@ -118,7 +118,7 @@ def test_a_named_percentile_of_the_watermark_is_told() -> None:
             self.tell([seconds(self.low_watermark(percentile)) for percentile in (100, 90)], record.timestamp)
 
     script = TestStream().watermark(5).watermark(8, percentile=90).add(("k", 0), 10)
-    assert told(Asks(), script) == [("k", [5, 8], 10)]
+    assert outputs(Asks(), script) == [("k", [5, 8], 10)]
 
 
 def test_the_callbacks_of_a_key_never_overlap() -> None:
@@ -136,7 +136,7 @@ def test_the_callbacks_of_a_key_never_overlap() -> None:
             self.lock.release()
 
     script = TestStream().watermark(5).bundle([(("k", 0), 1), (("k", 0), 2)])
-    assert len(told(Busy(), script)) == 2
+    assert len(outputs(Busy(), script)) == 2
 
 
 def test_what_a_worker_sets_up_is_its_own() -> None:
@@ -149,7 +149,7 @@ def test_what_a_worker_sets_up_is_its_own() -> None:
 
     given = Loads()
     for _ in range(2):
-        assert [over for _, over, _ in told(given, TestStream().add(("k", 7), 1))] == [True]
+        assert [over for _, over, _ in outputs(given, TestStream().add(("k", 7), 1))] == [True]
     assert not vars(given)
 
 
@@ -162,8 +162,8 @@ def test_a_computation_may_name_its_percentiles_when_it_is_made() -> None:
             self.tell(seconds(self.low_watermark(*self.percentiles)), record.timestamp)
 
     script = TestStream().watermark(5).watermark(8, percentile=90).add(("k", 0), 10)
-    assert [low for _, low, _ in told(Asks(90), script)] == [8]
-    assert [low for _, low, _ in told(Asks(95), script)] == [5]
+    assert [low for _, low, _ in outputs(Asks(90), script)] == [8]
+    assert [low for _, low, _ in outputs(Asks(95), script)] == [5]
 
 
 # Time -----------------------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_a_production_before_its_input_is_refused() -> None:
             self.tell("too early", record.timestamp - SECOND)
 
     with pytest.raises(dm.UserCodeError, match=r"a production may not precede its input(.|\n)*Hint: write the state"):
-        told(Back(), TestStream().add(("k", 0), 5))
+        outputs(Back(), TestStream().add(("k", 0), 5))
 
 
 def test_a_timer_may_not_produce_before_its_own_timestamp() -> None:
@@ -234,7 +234,7 @@ def test_a_timer_may_not_produce_before_its_own_timestamp() -> None:
             self.tell("too early", timer.timestamp - SECOND)
 
     with pytest.raises(dm.UserCodeError, match="from input at 1970-01-01T00:00:06Z"):
-        told(Back(), TestStream().add(("k", 0), 5).watermark(7))
+        outputs(Back(), TestStream().add(("k", 0), 5).watermark(7))
 
 
 def test_state_without_a_timestamp_does_not_let_records_be_produced_in_the_past() -> None:
@@ -243,8 +243,8 @@ def test_state_without_a_timestamp_does_not_let_records_be_produced_in_the_past(
 
     script = TestStream().add(("k", "a"), 7).watermark(20).add(("k", "flush"), 30)
     with pytest.raises(dm.UserCodeError, match="a production may not precede its input"):
-        told(Unheld(), script)
-    assert told(Buffer(), script) == [("k", "a", 7)]
+        outputs(Unheld(), script)
+    assert outputs(Buffer(), script) == [("k", "a", 7)]
 
 
 # Streams --------------------------------------------------------------------------------------------------------------
@@ -500,5 +500,5 @@ class Wrong(dm.Computation):
 )
 def test_what_a_callback_may_not_do_is_told_with_its_label(what: str, message: str) -> None:
     with pytest.raises(dm.UserCodeError, match=message) as error:
-        told(Wrong(), TestStream().add(("k", what), 1))
+        outputs(Wrong(), TestStream().add(("k", what), 1))
     assert "transform: 'Wrong'" in str(error.value)

@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from tests.support.computations import scribe
-from tests.support.computations.counting import counting, told
+from tests.support.computations.counting import counting, values_of
 from tests.support.inputs import write_rows
 from tests.support.pipelines import counters, difference, draw, seen, streaming
 from tests.support.waiting import wait_for_batch
@@ -43,7 +43,7 @@ def test_a_stream_does_what_the_local_runner_does(spark: SparkSession, tmp_path:
     expected = scribe.run(topology)
     streamed = scribe.run(topology, streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=120))
     for sink in ("counts", "busiest"):
-        assert len(told(expected, sink)) > 3
+        assert len(values_of(expected, sink)) > 3
         assert not difference(seen(expected.collected(sink)), seen(streamed.collected(sink)))
 
 
@@ -54,8 +54,8 @@ def test_three_runners_give_the_same_and_a_stopped_stream_goes_on(spark: SparkSe
     expected = scribe.run(topology)
     bounded = scribe.run(topology, dm.SparkRunner(spark))
     for sink in ("counts", "busiest"):
-        assert len(told(expected, sink)) > 3
-        assert told(bounded, sink) == told(expected, sink)
+        assert len(values_of(expected, sink)) > 3
+        assert values_of(bounded, sink) == values_of(expected, sink)
     first = topology.run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=40))
     wait_for_batch(first, 2)
     first.stop()

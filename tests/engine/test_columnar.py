@@ -106,7 +106,7 @@ class Part:
 
 
 @attrs.frozen
-class Told:
+class Answer:
     """All that a grouping tells."""
 
     elements: list[tuple[Any, ...]]
@@ -124,7 +124,7 @@ def elements_of(part: Part, window_fn: dm.WindowFn) -> Bundle:
     return bundle
 
 
-def told(bundles: list[Bundle], counters: dict[str, int], watermark: int) -> Told:
+def answer_of(bundles: list[Bundle], counters: dict[str, int], watermark: int) -> Answer:
     """Sort what has come by its place in each instant, and leave out counters that are 0."""
     rows = [
         sorted(
@@ -134,7 +134,7 @@ def told(bundles: list[Bundle], counters: dict[str, int], watermark: int) -> Tol
         for bundle in bundles
     ]
     nonzero = {name: count for name, count in counters.items() if count}
-    return Told([(*row, type(row[1][1])) for rows_of_bundle in rows for row in rows_of_bundle], nonzero, watermark)
+    return Answer([(*row, type(row[1][1])) for rows_of_bundle in rows for row in rows_of_bundle], nonzero, watermark)
 
 
 def node_of(window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any]) -> GroupByKeyAndWindow:
@@ -143,7 +143,7 @@ def node_of(window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any,
     return GroupByKeyAndWindow(label="group", input=Ref("read"), strategy=strategy, combine=combine)
 
 
-def generally(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
+def generally(node: GroupByKeyAndWindow, parts: list[Part]) -> Answer:
     """Run micro-batches through the general path."""
     engine = GroupingEngine(node)
     bundles = []
@@ -153,10 +153,10 @@ def generally(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
         engine.advance_watermarks(Watermarks(part.watermark))
         engine.leave_instant()
         bundles.append(engine.take_output())
-    return told(bundles, engine.counters, engine.output_watermarks().low)
+    return answer_of(bundles, engine.counters, engine.output_watermarks().low)
 
 
-def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callable[[int], bool]) -> Told:
+def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callable[[int], bool]) -> Answer:
     """Run micro-batches through the columnar path; it restarts from its deltas where `restarts` says so."""
     lift = Lift("group", "read", "key", "value", node.combine.kernel or "")
     engine = ColumnarEngine(node, lift)
@@ -174,7 +174,7 @@ def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callab
             engine.apply(durable)
             engine.stand_at(**before.position())
             engine.counters = before.counters
-    return told(bundles, engine.counters, engine.output_watermarks().low)
+    return answer_of(bundles, engine.counters, engine.output_watermarks().low)
 
 
 def feed(engine: ColumnarEngine, node: GroupByKeyAndWindow, part: Part) -> None:
@@ -238,7 +238,7 @@ def micro_batches(draw: st.DrawFn, *, edges: bool = True) -> list[Part]:
     return [*parts, nothing]
 
 
-def without_nan(answer: Told) -> Told:
+def without_nan(answer: Answer) -> Answer:
     """Make NaN equal to itself."""
     return attrs.evolve(answer, elements=[tuple(map(_pair, row)) for row in answer.elements])
 
@@ -277,11 +277,11 @@ def test_bounded_input_gives_the_panes_of_the_general_path(
     for part in parts:
         feed(columnar, node, part)
     columnar.advance_watermarks(Watermarks(FAR))
-    actual = told([rows_of(columnar)], columnar.counters, FAR)
+    actual = answer_of([rows_of(columnar)], columnar.counters, FAR)
     assert without_nan(actual) == without_nan(bounded(node, parts))
 
 
-def bounded(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
+def bounded(node: GroupByKeyAndWindow, parts: list[Part]) -> Answer:
     """Run keys one after the other, in event-time order, the watermark following."""
     inbox = Bundle()
     for part in parts:
@@ -294,7 +294,7 @@ def bounded(node: GroupByKeyAndWindow, parts: list[Part]) -> Told:
         rows = [row for row, other in enumerate(encoded) if other == key]
         feed_pairs(engine, inbox.take(sorted(rows, key=inbox.times.__getitem__)), follow=True)
         engine.advance_watermarks(Watermarks(FAR))
-    return told([engine.take_output()], engine.counters, FAR)
+    return answer_of([engine.take_output()], engine.counters, FAR)
 
 
 @pytest.mark.parametrize("fn", [TwoLengths(), UnevenSessions(), dm.CalendarWindows.days()], ids=repr)

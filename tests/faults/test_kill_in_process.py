@@ -54,7 +54,7 @@ def test_a_run_that_is_killed_at_each_step_of_a_commit_commits_what_an_uninterru
         hurt = attrs.evolve(job, fault=Crash(point, micro_batch=3 * number + 1, mark=str(mark)))
         with Victim("", hurt) as victim:
             victim.process.wait()
-        assert mark.exists(), victim.told()
+        assert mark.exists(), victim.output()
     with Victim("", job) as victim:
         victim.finish()
     tally.judge(KILLED, len(points), expected_of(job), outcome_of(job))

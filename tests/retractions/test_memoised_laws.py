@@ -37,8 +37,8 @@ from tests.support.retractions.memoised import (
     drawn_and_grouped,
     into_one_place,
     named_anew,
+    panes_of,
     plain_and_kept,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_a_function_that_is_deterministic_gives_the_same_panes_with_its_outputs_
         run(lambda p, keeps=keeps: plain_and_kept(p, script, first, second, keeps=keeps))  # type: ignore[misc]
         for keeps in (False, True)
     )
-    assert told(kept.collected) == told(plain.collected)
+    assert panes_of(kept.collected) == panes_of(plain.collected)
 
 
 @given(st.data(), SCRIPTS, ANYTHING, AT_ONCE)
@@ -105,7 +105,7 @@ def test_two_shards_go_on_from_durable_state_after_any_cut(
     balanced(*(drawn.collected(label) for label in ("sums", "drawn", "lists")))
     kept = streamed(plain_and_kept, keeps=True)
     plain = run(lambda p: plain_and_kept(p, script, first, second, keeps=False))
-    expected, actual = told(plain.collected), told(kept.collected)
+    expected, actual = panes_of(plain.collected), panes_of(kept.collected)
     for label in KEPT_SINKS:
         assert not difference(expected[label], actual[label]), label
 

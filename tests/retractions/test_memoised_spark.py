@@ -22,8 +22,8 @@ from tests.support.retractions.memoised import (
     balanced,
     drawn_and_grouped,
     into_one_place,
+    panes_of,
     plain_and_kept,
-    told,
 )
 from tests.support.waiting import wait_for_batch
 
@@ -58,7 +58,7 @@ def test_a_stream_takes_back_what_it_gave(
     local = run(dm.LocalRunner(), several(cases, keeps=True))
     actual = run(streaming(spark, tmp_path, max_rows_per_batch=25, shards=shards), several(cases, keeps=True))
     for place, case in enumerate(cases):
-        plain, kept = (told(result.collected, f"{place} plain ") for result in (expected, actual))
+        plain, kept = (panes_of(result.collected, f"{place} plain ") for result in (expected, actual))
         for label in KEPT_SINKS:
             problem = difference(plain[label], kept[label])
             assert not problem, f"{place} {label}: {problem}\n{case[0].steps}\n{case[1:]}"

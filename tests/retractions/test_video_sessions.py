@@ -50,7 +50,7 @@ def sinks(result: Any, name: str = "") -> tuple[list[Record], list[Record], list
     return sessions, shares, unpopular
 
 
-def told(script: TestStream, first: dm.Trigger, second: dm.Trigger) -> tuple[list[Record], ...]:
+def records_of(script: TestStream, first: dm.Trigger, second: dm.Trigger) -> tuple[list[Record], ...]:
     def build(p: dm.Pipeline) -> None:
         story(p, p | script, sessions_strategy(first), ads_strategy(second))
 
@@ -72,7 +72,7 @@ def test_at_every_tick_the_shares_are_those_of_the_sessions_so_far(
 ) -> None:
     note(str(script.steps))
     ticked = ticking(script)
-    records = told(ticked, first, second)
+    records = records_of(ticked, first, second)
     for place in (*ends_of_ticks(ticked), len(ticked.steps) + 9):
         check_shares(*(until(stream, place) for stream in records))
 
@@ -83,7 +83,7 @@ def test_with_a_pane_for_each_view_the_shares_are_those_of_the_views_so_far(
 ) -> None:
     note(str(script.steps))
     ticked = ticking(script)
-    records = told(ticked, EACH, second)
+    records = records_of(ticked, EACH, second)
     for place in ends_of_ticks(ticked):
         known = shares_of(sessions_of(TestStream(ticked.steps[: place + 1])))
         assert until(records[1], place).by_window() == pytest.approx(known)
@@ -100,7 +100,7 @@ def test_views_uploaded_late_join_two_sessions_and_an_ad_becomes_popular() -> No
         .add(("hats", 8), 35, key="Ann")  # she was offline
         .processing_time(300)
     )
-    sessions, shares, unpopular = told(script, EACH, EACH_TICK)
+    sessions, shares, unpopular = records_of(script, EACH, EACH_TICK)
     shown = [(record.is_retraction, record.value) for record in sessions]
     assert shown[-3:] == [
         (True, ("Ann", [("shoes", 3)])),

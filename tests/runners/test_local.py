@@ -253,10 +253,10 @@ def test_a_dofn_is_set_up_once_and_told_of_each_bundle() -> None:
 
 
 def test_a_dofn_is_told_event_time_window_pane_and_key() -> None:
-    def told(pair: Any, timestamp: Any, window: Any, pane: Any, key: Any) -> Any:
+    def causes(pair: Any, timestamp: Any, window: Any, pane: Any, key: Any) -> Any:
         return [(key, pair[1], int(timestamp) / 1e6, int(window.end) / 1e6, pane.timing.name)]
 
-    given = values(lambda p: p | script("e 3@1") | fixed() | dm.Sum.per_key() | dm.FlatMap(told))
+    given = values(lambda p: p | script("e 3@1") | fixed() | dm.Sum.per_key() | dm.FlatMap(causes))
     assert given == [("k", 3, 9.999999, 10, "ON_TIME")]
 
 

@@ -10,7 +10,7 @@ import dataflow_model as dm
 from tests.support.scripting import fixed, script, sessions
 from tests.support.spec.comparing import by_specification, on_runner
 from tests.support.spec.drawing import Case
-from tests.support.spec.triggers_of_users import Timeout, Wishes
+from tests.support.spec.triggers_of_users import FiresWith, Timeout
 
 CLEAR, BY_DEFAULT = dm.FiringMode.CLEAR, dm.AccumulationMode.ACCUMULATE_BY_DEFAULT
 EACH, NEVER, IN_FIVE = dm.Repeatedly(dm.AfterCount(1)), dm.Repeatedly(dm.Never()), dm.AfterProcessingTime(5)
@@ -30,7 +30,7 @@ def agree(steps: Any, windowings: list[dm.WindowInto]) -> bool:
 
 DIFFERENCES: list[tuple[str, Any, list[dm.WindowInto]]] = [
     # Not `until`'s finishing ends it but its firing; an `AfterAny` finishes with a child that fired.
-    ("a user's that finishes in silence", "e 1@1, e 2@1", [fixed(EACH.or_finally(Wishes(("done",))))]),
+    ("a user's that finishes in silence", "e 1@1, e 2@1", [fixed(EACH.or_finally(FiresWith(("done",))))]),
     # A clock value is one event: where both are ready, `until` wins, with what it asks for, …
     (
         "two timers ready at once",
@@ -64,11 +64,11 @@ DIFFERENCES: list[tuple[str, Any, list[dm.WindowInto]]] = [
         "e 1@1, e 3@1",
         [
             everything(EACH).accumulating_and_retracting(),
-            everything(Wishes((CLEAR, CLEAR))).accumulation(BY_DEFAULT, retracting=True),
+            everything(FiresWith((CLEAR, CLEAR))).accumulation(BY_DEFAULT, retracting=True),
         ],
     ),
     # What a window has not emitted goes out when it expires, however its trigger finished.
-    ("a user's that finishes in silence", "e 1@1", [fixed(Wishes(("done",)))]),
+    ("a user's that finishes in silence", "e 1@1", [fixed(FiresWith(("done",)))]),
     # The same: 16 has not been emitted when the completions of the two windows add up to the last one.
     (
         "RepeatCount where windows merge",

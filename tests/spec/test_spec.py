@@ -109,7 +109,7 @@ class Watched(spec.Grouping):
 
     def go(self, live: Live, event: Event, at: int, mode: dm.FiringMode | None) -> None:
         self.seen["a tie of an element and a timer"] += event.kind == "clock" and at in self.clocks
-        self.seen["a wish for the contents"] += mode not in {None, dm.FiringMode.DEFAULT}
+        self.seen["a firing mode of its own"] += mode not in {None, dm.FiringMode.DEFAULT}
         super().go(live, event, at, mode)
 
     def send(self, live: Live, trigger: str | None, at: int, *, passes: bool = False) -> None:
@@ -132,7 +132,7 @@ class Watched(spec.Grouping):
 EVENTS = {
     "EARLY pane", "ON_TIME pane", "LATE pane", "an empty ON_TIME pane", "a pane at expiry", "a pane after expiry",
     "a merge", "growth", "a retraction after a merge", "a retraction where nothing is new", "a finish",
-    "a tie of an element and a timer", "a wish for the contents", "an update", "a lone retraction",
+    "a tie of an element and a timer", "a firing mode of its own", "an update", "a lone retraction",
     "a value that is taken back for good", "dropped_because_late", "dropped_because_closed", "dropped_retractions",
 }  # fmt: skip
 
@@ -157,7 +157,7 @@ def test_the_drawn_cases_see_everything_happen() -> None:
 def test_the_drawn_trees_have_every_trigger() -> None:
     trees = " ".join(repr(random_case(seed).strategies[0].trigger) for seed in range(2000))
     names = {cls.__name__ for cls in vars(dm).values() if isinstance(cls, type) and issubclass(cls, dm.Trigger)}
-    shown = names - {"Trigger", "CompositeTrigger", "DataTrigger"} | {"EveryThird", "OddResult", "Timeout", "Wishes"}
+    shown = names - {"Trigger", "CompositeTrigger", "DataTrigger"} | {"EveryThird", "OddResult", "Timeout", "FiresWith"}
     assert {name for name in shown if f"{name}(" not in trees and name != "OrFinally"} == set()
     assert ".or_finally(" in trees
     assert "percentile=" in trees

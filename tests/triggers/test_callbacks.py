@@ -186,7 +186,7 @@ def test_a_firing_may_ask_to_keep_or_clear_what_has_accumulated(mode: FiringMode
         assert [outcome for _, outcome in play.fired] == [Outcome(fired=True, mode=mode)]
 
 
-def test_of_several_wishes_the_last_is_taken() -> None:
+def test_of_several_firing_modes_the_last_is_taken() -> None:
     keep = Leaf(element=lambda context: context.trigger(FiringMode.ACCUMULATE))
     clear = Leaf(element=lambda context: context.trigger(FiringMode.CLEAR))
     for tree, mode in [

@@ -25,7 +25,7 @@ def script() -> TestStream:
     return steps.watermark(12).add(3, 2, key="a").add(5, 11, key="b").watermark(30, percentile=90).add(7, 3, key="c")
 
 
-def told(runner: Any, combiner: str) -> list[Any]:
+def percentiles_of(runner: Any, combiner: str) -> list[Any]:
     """Return key, value, timing, and what a function was told, in a fixed order."""
     p = dm.Pipeline(runner=runner)
     windows = dm.Window.into(dm.FixedWindows(10)).trigger(TRIGGER).allowed_lateness(60).timestamp_combiner(combiner)
@@ -44,10 +44,10 @@ def told(runner: Any, combiner: str) -> list[Any]:
 
 @pytest.mark.parametrize("combiner", ["end_of_window", "earliest", "latest"])
 def test_the_percentile_told_behind_a_grouping_does_not_depend_on_shards(combiner: str) -> None:
-    expected = told(dm.LocalRunner(), combiner)
+    expected = percentiles_of(dm.LocalRunner(), combiner)
     assert {(timing == "LATE", percentile is None) for *_, timing, percentile in expected} == {
         (True, True),
         (False, False),
     }
     for shards in (1, 2, 3, 5):
-        assert told(MicroBatchRunner(Schedule(shards=shards, cuts=(3,))), combiner) == expected
+        assert percentiles_of(MicroBatchRunner(Schedule(shards=shards, cuts=(3,))), combiner) == expected

@@ -65,6 +65,6 @@ def counting(folder: Path) -> dm.Topology:
     return topology
 
 
-def told(result: Any, sink: str) -> list[Any]:
-    """Return what was told, without its order."""
+def values_of(result: Any, sink: str) -> list[Any]:
+    """Return the values in a sink, sorted."""
     return sorted((record.value, int(record.event_time)) for record in result.collected(sink))

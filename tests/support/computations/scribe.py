@@ -21,9 +21,9 @@ class Scribe(dm.Computation):
     coder = dm.PickleCoder()
     percentiles = (50,)
 
-    def __init__(self, passed: str, told: str) -> None:
+    def __init__(self, passed: str, log: str) -> None:
         self.passed = passed
-        self.told = told
+        self.log = log
 
     def process_record(self, record: dm.StreamRecord) -> None:
         name, actions = record.value
@@ -61,14 +61,14 @@ class Scribe(dm.Computation):
 
     def _tell(self, *seen: Any) -> None:
         since = self.state.timestamp
-        told = (
+        log = (
             *seen[:3],
             tuple(self.state.read() or ()),
             None if since is None else int(since),
             int(self.low_watermark()),
             int(self.low_watermark(50)),
         )
-        self.produce(dm.StreamRecord(self.key, told, seen[-1]), self.told)
+        self.produce(dm.StreamRecord(self.key, log, seen[-1]), self.log)
 
 
 class Ear(Scribe):
@@ -103,13 +103,13 @@ def alone(script: TestStream) -> dm.Topology:
 
 
 def add_scribes(built: dm.Topology, script: TestStream, name: str) -> None:
-    given, passed, told = f"input{name}", f"passed{name}", f"told{name}"
+    given, passed, log = f"input{name}", f"passed{name}", f"told{name}"
     built.inject(given, script)
-    first = Scribe(passed, told)
-    built.add(first, subscribe={given: lambda value: value[0]}, produces=[passed, told], label=f"first{name}")
+    first = Scribe(passed, log)
+    built.add(first, subscribe={given: lambda value: value[0]}, produces=[passed, log], label=f"first{name}")
     second = {passed: None, given: lambda value: len(value[1]) % 2}
-    built.add(Ear(passed, told), subscribe=second, produces=[told], label=f"second{name}")
-    built.sink(told, dm.io.Collect())
+    built.add(Ear(passed, log), subscribe=second, produces=[log], label=f"second{name}")
+    built.sink(log, dm.io.Collect())
 
 
 # Scripts --------------------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class Victim:
         while not met():
             if not self.runs:
                 return False
-            assert time.monotonic() < give_up, f"{what}: not within {PATIENCE} seconds\n{self.told()}"
+            assert time.monotonic() < give_up, f"{what}: not within {PATIENCE} seconds\n{self.output()}"
             pause.wait(0.01)
         return self.runs
 
@@ -107,9 +107,9 @@ class Victim:
 
     def finish(self) -> None:
         """Wait for the end, which must be a good one."""
-        assert self.process.wait(PATIENCE) == 0, self.told()
+        assert self.process.wait(PATIENCE) == 0, self.output()
 
-    def told(self) -> str:
+    def output(self) -> str:
         """Return the last of what Spark has said."""
         return self.job.log.read_text()[-5_000:]
 

@@ -67,7 +67,7 @@ def _apart(pair: tuple[str, int], window: Any) -> Any:
         yield dm.TaggedOutput("odd", (pair, window))
 
 
-def told(result: Callable[[str], Any], name: str = "") -> dict[str, list[Any]]:
+def panes_of(result: Callable[[str], Any], name: str = "") -> dict[str, list[Any]]:
     """Return what the sinks received; of dead letters what does not name lines of code."""
     outputs = {label: seen(result(f"{name}{label}")) for label in KEPT_SINKS}
     outputs["dead"] = [(entry[0].element, entry[0].reason, *entry[1:]) for entry in outputs["dead"]]

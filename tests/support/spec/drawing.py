@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.support.spec.triggers_of_users import EveryThird, OddResult, Restless, Timeout, Wishes, one_in_three
+from tests.support.spec.triggers_of_users import EveryThird, FiresWith, OddResult, Restless, Timeout, one_in_three
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,8 +41,8 @@ LEAVES: dict[str, Callable[[Pick], Any]] = {
     "a user's that peeks": lambda _: OddResult(),
     "a user's with a timer": lambda pick: Timeout(pick(SECONDS), PROCESSING_TIME, timer_mode(pick)),
     "a user's with a timer in event time": lambda pick: Timeout(pick(SECONDS), EVENT_TIME, timer_mode(pick)),
-    "a user's with wishes": lambda pick: Wishes(wishes(pick)),
-    SILENT: lambda pick: Wishes((*wishes(pick), "done")),
+    "a user's with modes": lambda pick: FiresWith(modes(pick)),
+    SILENT: lambda pick: FiresWith((*modes(pick), "done")),
     "AfterSignal": lambda _: dm.AfterSignal("now"),
     "AfterWatermark of a percentile": lambda pick: dm.AfterWatermark(percentile=pick([50, 90])),
 }
@@ -81,7 +81,7 @@ class Case:
     assigns: bool = True
 
 
-def wishes(pick: Pick) -> tuple[Any, ...]:
+def modes(pick: Pick) -> tuple[Any, ...]:
     return tuple(pick([None, "clear", *dm.FiringMode]) for _ in range(pick(SECONDS)))
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MODE = dm.AccumulationMode
 OBEDIENT = {MODE.CLEAR_BY_DEFAULT, MODE.ACCUMULATE_BY_DEFAULT}  # to what a user's trigger asks for
-WISHES: dict[Any, bool] = {dm.FiringMode.CLEAR: True, dm.FiringMode.ACCUMULATE: False}
+CLEARS: dict[Any, bool] = {dm.FiringMode.CLEAR: True, dm.FiringMode.ACCUMULATE: False}
 
 
 @attrs.frozen
@@ -108,7 +108,7 @@ class Grouping:
     def advance_watermark(self, time: int, percentile: float = 100) -> None:
         """Let the watermark, or one of its percentiles, reach `time`."""
         if time > self.watermark.at(percentile):
-            before, self.watermark = self.watermark, Watermark((*self.watermark.told, (percentile, time)))
+            before, self.watermark = self.watermark, Watermark((*self.watermark.values, (percentile, time)))
             if percentile == 100:
                 for again in sorted(self.reopened.values(), key=lambda live: live.place):
                     self.send(again, None, self.clock)
@@ -173,9 +173,9 @@ class Grouping:
         new.had_on_time = any(source.had_on_time for source in sources)
         return new
 
-    def go(self, live: Live, event: Event, at: int, wish: dm.FiringMode | None) -> None:
-        """Emit as the tree fired, with a wish, or the window expires; with nothing new only where that is wanted."""
-        fired, passes, mode = wish is not None, event.passes(live.window), self.strategy.accumulation_mode
+    def go(self, live: Live, event: Event, at: int, firing_mode: dm.FiringMode | None) -> None:
+        """Emit as the tree fired, with a firing mode, or the window expires; with nothing new only where wanted."""
+        fired, passes, mode = firing_mode is not None, event.passes(live.window), self.strategy.accumulation_mode
         closes = self.expired(live.window) or (fired and live.tree.finished)
         closes &= not any(info.is_last for info in live.history)
         forced = closes and self.strategy.closing is dm.ClosingBehavior.FIRE_ALWAYS
@@ -183,7 +183,7 @@ class Grouping:
         if live.news or forced:
             self.send(live, repr(self.strategy.trigger) if fired else None, at, passes=passes)
         clears = mode in {MODE.CLEAR_ALWAYS, MODE.CLEAR_BY_DEFAULT}
-        clears = WISHES.get(wish, clears) if mode in OBEDIENT else clears
+        clears = CLEARS.get(firing_mode, clears) if mode in OBEDIENT else clears
         live.rows = [] if fired and clears else live.rows
 
     def send(self, live: Live, trigger: str | None, at: int, *, passes: bool = False) -> None:

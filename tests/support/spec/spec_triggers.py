@@ -12,7 +12,7 @@ import pendulum
 import dataflow_model as dm
 from dataflow_model.triggers import OrFinally
 from dataflow_model.values.keys import encode_key
-from tests.support.spec.spec_users import DEFAULT, context, is_users, see_users, wish_of
+from tests.support.spec.spec_users import DEFAULT, context, is_users, last_mode, see_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ DAY = 86_400_000_000
 
 @attrs.frozen
 class Watermark:
-    """The low watermark (percentile 100) and the other percentiles, as the values told so far make them."""
+    """The low watermark (percentile 100) and the other percentiles, as the values seen so far make them."""
 
-    told: tuple[tuple[float, int], ...] = ()
+    values: tuple[tuple[float, int], ...] = ()
 
     def at(self, percentile: float = 100) -> int:
         """No percentile is behind a higher one, and none goes back."""
-        return max((time for of, time in self.told if of >= percentile), default=BEFORE_ALL)
+        return max((time for of, time in self.values if of >= percentile), default=BEFORE_ALL)
 
 
 @attrs.frozen
@@ -166,22 +166,22 @@ def see_composite(node: Node, event: Event) -> Fired | None:
             node.finished = kids[-1].finished
         case dm.AfterAny() | OrFinally():
             fired = [None if kid.finished else see(kid, event) for kid in kids]
-            node.finished = any(kid.finished for kid, one in zip(kids, fired, strict=True) if one is not None)
+            node.finished = any(kid.finished for kid, firing in zip(kids, fired, strict=True) if firing is not None)
             node.finished |= isinstance(node.spec, OrFinally) and fired[1] is not None
         case _:  # AfterAll: a child fires when it is ready, and that stays so until all are
             fired = [None if kid.finished else see(kid, event) for kid in kids]
-            ready = {place: one for place, one in enumerate(fired) if one is not None}
+            ready = {place: firing for place, firing in enumerate(fired) if firing is not None}
             new = [at for place, (at, _) in ready.items() if place not in node.met]
-            node.met |= {place: wish for place, (_, wish) in ready.items()}
+            node.met |= {place: firing_mode for place, (_, firing_mode) in ready.items()}
             node.finished = all(kid.finished for kid in kids)
             if not node.met or not all(kid.finished or place in node.met for place, kid in enumerate(kids)):
                 return None
-            wish, node.met = wish_of([*node.met.values()]), {}
-            return max(new, default=BEFORE_ALL), wish
-    those = [one for one in fired if one is not None]
+            firing_mode, node.met = last_mode([*node.met.values()]), {}
+            return max(new, default=BEFORE_ALL), firing_mode
+    firings = [firing for firing in fired if firing is not None]
     if isinstance(node.spec, OrFinally) and fired[1] is not None:
-        return fired[1][0], wish_of([wish for _, wish in those])
-    return (min(at for at, _ in those), wish_of([wish for _, wish in those])) if those else None
+        return fired[1][0], last_mode([firing_mode for _, firing_mode in firings])
+    return (min(at for at, _ in firings), last_mode([firing_mode for _, firing_mode in firings])) if firings else None
 
 
 def merge(node: Node, sources: Sequence[Node], event: Event) -> None:
@@ -207,7 +207,7 @@ def merge(node: Node, sources: Sequence[Node], event: Event) -> None:
             node.kids = [begin(node.kids[0].spec, node.window)] if finished[0] and not node.finished else node.kids
         case dm.AfterEach() | dm.AfterAll():
             node.finished = all(finished)
-            node.met = {place: wish for source in unfinished for place, wish in source.met.items()}
+            node.met = {place: firing_mode for source in unfinished for place, firing_mode in source.met.items()}
         case dm.AfterAny() | OrFinally():
             node.finished = any(finished)
         case _:

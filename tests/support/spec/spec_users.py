@@ -20,8 +20,8 @@ def is_users(spec: Any) -> bool:
     return not type(spec).__module__.startswith("dataflow_model.") and not isinstance(spec, dm.DataTrigger)
 
 
-def context(node: Node, event: Event, wishes: list[Any], sources: Sequence[Node] = ()) -> Any:
-    """Return what a callback sees and does; `wishes` takes the modes with which it fires."""
+def context(node: Node, event: Event, modes: list[Any], sources: Sequence[Node] = ()) -> Any:
+    """Return what a callback sees and does; `modes` takes the modes with which it fires."""
     merged = {source.window: source for source in sources}
     return SimpleNamespace(
         window=node.window,
@@ -42,7 +42,7 @@ def context(node: Node, event: Event, wishes: list[Any], sources: Sequence[Node]
         ),
         get_timer=lambda tag: node.timers[tag][0] if tag in node.timers else None,
         delete_timer=lambda tag: node.timers.pop(tag, None),
-        trigger=lambda mode=DEFAULT: wishes.append(mode),
+        trigger=lambda mode=DEFAULT: modes.append(mode),
         clear=lambda: event.clears.append(node),
         done=lambda: setattr(node, "finished", True),
         reopen=lambda: setattr(node, "finished", False),
@@ -51,22 +51,22 @@ def context(node: Node, event: Event, wishes: list[Any], sources: Sequence[Node]
 
 def see_users(node: Node, event: Event, at_once: int) -> tuple[int, Any] | None:
     """Call back for an event, then for the timers that it makes due; return the first deadline that fired, as `see`."""
-    wishes: list[Any] = []
+    modes: list[Any] = []
     callbacks = {"element": "on_element", "retraction": "on_retraction", "signal": "on_signal"}
     if event.kind in callbacks:
         name = [event.name] if event.kind == "signal" else []
-        getattr(node.spec, callbacks[event.kind])(context(node, event, wishes), *name)
-    deadline = at_once if wishes else None
+        getattr(node.spec, callbacks[event.kind])(context(node, event, modes), *name)
+    deadline = at_once if modes else None
     while not node.finished and (
         due := sorted((time, tag) for tag, (time, *of) in node.timers.items() if event.reaches(time, *of))
     ):
         time, tag = due[0]
         del node.timers[tag]
-        node.spec.on_timer(context(node, event, wishes), tag)
-        deadline = time if wishes and deadline is None else deadline
-    return None if deadline is None else (deadline, wish_of(wishes))
+        node.spec.on_timer(context(node, event, modes), tag)
+        deadline = time if modes and deadline is None else deadline
+    return None if deadline is None else (deadline, last_mode(modes))
 
 
-def wish_of(wishes: Sequence[Any]) -> Any:
-    """Return the last wish for more than the default."""
-    return next((wish for wish in reversed(wishes) if wish is not DEFAULT), DEFAULT)
+def last_mode(modes: Sequence[Any]) -> Any:
+    """Return the last mode that is not the default."""
+    return next((firing_mode for firing_mode in reversed(modes) if firing_mode is not DEFAULT), DEFAULT)

@@ -76,7 +76,7 @@ class Timeout(dm.Trigger):
 
 
 @attrs.frozen
-class Wishes(dm.Trigger):
+class FiresWith(dm.Trigger):
     """Asks for the next of its modes at each element; `"clear"` empties the window without a pane."""
 
     modes: tuple[Any, ...]
