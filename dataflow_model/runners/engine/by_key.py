@@ -13,6 +13,7 @@ from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.lanes import array_of, ranks_of
 from dataflow_model.runners.engine.order import rising, sorting
+from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.sharding import encoded_keys
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.time import MIN_TIMESTAMP
@@ -51,8 +52,12 @@ def sorted_by_key(label: str, elements: Bundle) -> tuple[NDArray[np.int64], list
     encoded, places = encoded_keys(label, elements.values)
     keys = ranks_of(encoded)[places]
     in_order = sorting(elements.orders)
-    rows = np.arange(len(keys)) if in_order is None else np.asarray(in_order, np.int64)
-    rows = rows[np.lexsort((array_of(elements.times)[rows], keys[rows]))]  # which keeps equal ones in order
+    times = array_of(elements.times)
+    if in_order is None:
+        rows = in_order_of(times, keys)
+    else:
+        first = np.asarray(in_order, np.int64)
+        rows = first[in_order_of(times[first], keys[first])]  # which keeps equal ones in order
     return rows, np.flatnonzero(np.diff(keys[rows], prepend=-1)).tolist()
 
 

@@ -13,6 +13,7 @@ from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
 from dataflow_model.runners.engine.lanes import Pairs
 from dataflow_model.runners.engine.order import shard_by_order
+from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.values import checked_pairs, encode_key, shard_hash
@@ -38,7 +39,7 @@ def rows_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Seq
     if shards == 1:
         return {0: range(len(bundle))}
     owners = np.array(shards_of(node, bundle, shards), np.int64)
-    order = np.argsort(owners, kind="stable")
+    order = in_order_of(owners)
     numbers, firsts = np.unique(owners[order], return_index=True)
     return dict(zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)) if len(bundle) else {}
 

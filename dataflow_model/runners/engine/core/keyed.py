@@ -142,6 +142,7 @@ class CoreMachine:
         rows, firsts = sorted_by_key(self.label, elements)
         orders = elements.orders  # most sinks read no order, so only their places are kept until one is read
         elements.orders = DeferredOrders(len(orders), lambda: orders)
+        elements = elements.take(rows)
         slowest = SlowestKeys()
         outputs: list[Bundle] = []
         begin = 0
@@ -150,7 +151,7 @@ class CoreMachine:
             while end < len(firsts) and firsts[end] - firsts[begin] < _FEW:
                 end += 1
             until = firsts[end] if end < len(firsts) else len(rows)
-            part = elements.take(rows[firsts[begin] : until])
+            part = elements.part(firsts[begin], until)
             bounds = [first - firsts[begin] for first in firsts[begin:end]]
             outputs.append(self._run_keys(part, bounds, slowest))
             begin = end
@@ -267,11 +268,11 @@ class CoreMachine:
         return in_windows
 
     def _count_panes(self, flags: NDArray[np.int64]) -> None:
-        retracted = (flags & PANE_RETRACTION) != 0
-        self._count("retractions", int(retracted.sum()))
-        for flag, timing in PANE_TIMINGS.items():
-            is_timed = (flags & (PANE_ON_TIME | PANE_LATE)) == flag
-            self._count(_COUNTERS[timing], int((is_timed & ~retracted).sum()))
+        counts = dict(enumerate(np.bincount(flags).tolist()))
+        self._count("retractions", sum(count for flag, count in counts.items() if flag & PANE_RETRACTION))
+        for timed, timing in PANE_TIMINGS.items():
+            mask = PANE_ON_TIME | PANE_LATE | PANE_RETRACTION
+            self._count(_COUNTERS[timing], sum(count for flag, count in counts.items() if flag & mask == timed))
 
     def _count(self, name: str, count: int) -> None:
         if count:

@@ -105,7 +105,7 @@ class KeyTable:
     def _numbers_of_integers(self, keys: NDArray[Any]) -> NDArray[np.int64]:
         integers, numbers = column_of(keys), column(len(keys))
         if self._integers.find(integers, numbers):
-            for key in dict.fromkeys(keys[taken(numbers, len(keys)) < 0].tolist()):
+            for key in dict.fromkeys(_without_repeats(keys[taken(numbers, len(keys)) < 0]).tolist()):
                 self.number(key)
             self._integers.find(integers, numbers)
         return taken(numbers, len(keys))
@@ -213,7 +213,7 @@ class KeyTable:
 
     def release(self, numbers: NDArray[np.int64]) -> None:
         """Release numbers whose keys have no cells left."""
-        for number in np.unique(numbers).tolist():
+        for number in np.unique(_without_repeats(numbers)).tolist():
             encoded = self.encoded[number]
             if self._numbers.pop(encoded, None) is not None:
                 key = self._looked_up_as.pop(number, None)
@@ -250,6 +250,14 @@ class KeyTable:
         if self._ranks is None:
             self._ranks = ranks_of_bytes(self.encoded)
         return self._ranks
+
+
+def _without_repeats(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return some integers without those that equal the one before: the rows of a bounded job are sorted by key."""
+    if len(numbers) < 2:  # noqa: PLR2004 - there is none before
+        return numbers
+    kept: NDArray[Any] = numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])]
+    return kept
 
 
 def _looks_one_way(key: Any) -> bool:
