@@ -6,7 +6,7 @@ import abc
 import copy
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["DeferredOrders", "InstantLane", "OrderLane", "RisingOrders", "RowOrders", "made_orders"]
+
+_MOST: Final = 2**63 - 1
 
 
 class InstantLane(Lane["tuple[int, int]"]):
@@ -78,12 +80,18 @@ class InstantLane(Lane["tuple[int, int]"]):
         """
         if not len(self):
             return np.full(len(others), -1)
-        begins = np.ones(len(self), np.bool_)
-        begins[1:] = self.clocks[1:] != self.clocks[:-1]
-        steps = np.unique(self.steps)
-        ranks = (np.cumsum(begins) - 1) * len(steps) + np.searchsorted(steps, self.steps)
-        clocks = np.searchsorted(self.clocks[begins], others.clocks)
-        places = np.searchsorted(ranks, clocks * len(steps) + np.searchsorted(steps, others.steps))
+        first, last = int(self.clocks[0]), int(self.clocks[-1])
+        lowest, highest = int(self.steps.min()), int(self.steps.max())
+        count = highest - lowest + 1
+        if (last - first + 1) * count <= _MOST:  # clock and step fit in one number
+            known, wanted = self.clocks - first, np.clip(others.clocks, first, last) - first
+        else:
+            begins = np.ones(len(self), np.bool_)
+            begins[1:] = self.clocks[1:] != self.clocks[:-1]
+            known, wanted = np.cumsum(begins) - 1, np.searchsorted(self.clocks[begins], others.clocks)
+        known = known * count + (self.steps - lowest)
+        wanted = wanted * count + (np.clip(others.steps, lowest, highest) - lowest)
+        places = np.searchsorted(known, wanted)
         candidates = np.minimum(places, len(self) - 1)
         is_here = (self.clocks[candidates] == others.clocks) & (self.steps[candidates] == others.steps)
         return np.where(is_here, candidates, -1)

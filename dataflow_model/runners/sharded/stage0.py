@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -30,7 +31,7 @@ from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.sources import Step
@@ -264,33 +265,33 @@ def pack_arrivals(
             continue
         node = program.staged.taker(cut)
         stage = program.staged.depth_of(cut)
-        if isinstance(at, tuple):
-            places: Sequence[At] | At = at
-        else:
-            places = _at_ticks(bundle.produced) if at is None else at[cut]
+        places = at[cut] if isinstance(at, Mapping) else at
         if isinstance(node, Write) and writer is not None:
-            writer.write(cut, records_of(bundle, PackedBundle(cut, places, bundle).instants()))
+            writer.write(cut, records_of(bundle, PackedBundle(cut, _instants(bundle, places), bundle).instants()))
             continue
         if isinstance(node, Write):
-            yield Row(task.home, stage, Kind.OUTPUT, _packed_elements(task, PackedBundle(cut, places, bundle)))
+            payload = _packed_elements(task, PackedBundle(cut, _instants(bundle, places), bundle))
+            yield Row(task.home, stage, Kind.OUTPUT, payload)
             continue
         if cut in program.staged.owners:  # every shard receives the whole side input
-            payload = _packed_elements(task, PackedBundle(cut, places, bundle))
+            payload = _packed_elements(task, PackedBundle(cut, _instants(bundle, places), bundle))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
         if isinstance(node, GroupByKeyAndWindow) and node.combine.kernel_form() is not None:
             bundle.values = in_columns(bundle.values)
         for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
             part = bundle if len(rows) == len(bundle) else bundle.take(rows)
-            instants = places if isinstance(places, tuple) or part is bundle else taken(places, rows)
+            of_part = places if places is None or isinstance(places, tuple) or part is bundle else taken(places, rows)
             bucket, index = divmod(slot, len(program.labels))
-            payload = _packed_elements(task, PackedBundle(cut, instants, part))
+            payload = _packed_elements(task, PackedBundle(cut, _instants(part, of_part), part))
             yield Row(program.labels[index], stage, Kind.DATA, payload, bucket)
 
 
-def _at_ticks(produced: Sequence[int]) -> InstantLane | At:
-    """Return the instant of each element, or a single instant for all under the wall clock."""
-    clocks = array_of(produced)
+def _instants(bundle: Bundle, at: Sequence[At] | At | None) -> Sequence[At] | At:
+    """Return the instant of each element, or a single instant for all; by the ticks where `at` is `None`."""
+    if at is not None:
+        return at
+    clocks = array_of(bundle.produced)
     if len(clocks) and (clocks == clocks[0]).all():
         return int(clocks[0]), 0
     return InstantLane(clocks, np.zeros(len(clocks), np.int64))

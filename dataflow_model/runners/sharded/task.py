@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.runners.engine.columns.ipc import to_narrow_ipc
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.kernels import keep_freed_memory
-from dataflow_model.values.pickles import dump
+from dataflow_model.runners.sharded.compact import dump_compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ class Task:
 
     def packed(self, value: Any) -> Any:
         """Return a value as the payload of a row."""
-        return value if self.stays else dump(value)
+        return value if self.stays else dump_compact(value)
 
     def packed_table(self, table: pa.Table) -> bytes | pa.Table:
         """Return a table as a part of the payload of a row."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import pathlib
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.runners.spark.failures import log_file
 from dataflow_model.runners.spark.installation import check_pyspark
@@ -17,15 +17,26 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["ROCKSDB", "STREAM_SETTINGS", "local_session", "settings_of"]
+__all__ = ["ROCKSDB", "is_local", "local_session", "settings_of", "stream_settings"]
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-STREAM_SETTINGS: Final = {
+_STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     # From version 2 on, state files have unique ids, so that an attempt believed dead cannot overwrite another's files.
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
 """The settings with which a stream's state is written and read."""
+_LOCAL_SETTINGS: Final = {
+    # No part of a shuffle is lost without the driver, so no task repeats what another one has used.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+    # Hadoop keeps a checksum of each local file itself, and through `FileContext` starts three processes for each.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What a stream does not need whose driver and executors are one process: its shuffles and checkpoint are local."""
 
 _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for short jobs: thorough compilation takes more of the processor than it saves."""
@@ -45,6 +56,17 @@ def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, known)
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Return whether driver and executors of a session are one process."""
+    master: Any = spark.conf.get("spark.master", "")
+    return str(master).startswith("local[") or str(master) == "local"
+
+
+def stream_settings(spark: SparkSession) -> dict[str, str]:
+    """Return the settings with which a stream of a session runs, and with which its state is read."""
+    return {**_STATE_SETTINGS, **(_LOCAL_SETTINGS if is_local(spark) else {})}
 
 
 def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | None = None) -> SparkSession:

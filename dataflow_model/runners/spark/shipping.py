@@ -14,6 +14,7 @@ import attrs
 
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
 from dataflow_model.runners.sharded.program import PackedProgram
+from dataflow_model.runners.spark.session import is_local
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -49,7 +50,7 @@ def ship_package(spark: SparkSession) -> None:
     if _shipped.get(id(spark)) is spark:  # another session may have the same id
         return
     _shipped[id(spark)] = spark
-    if _is_local(spark):
+    if is_local(spark):
         return
     archive = pathlib.Path(tempfile.mkdtemp(prefix="dataflow_model-"), "dataflow_model.zip")
     archive.write_bytes(_zipped())
@@ -72,7 +73,7 @@ def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Pat
     make_folder(folder)
     file = folder / f"{packed.digest}.pickle"
     write_file(file, packed.blob)
-    if shared or _is_local(spark):
+    if shared or is_local(spark):
         return PackedProgram(packed.digest, file=str(file))
     spark.addArtifacts(str(file), file=True)
     return DistributedProgram(packed.digest, file=file.name)
@@ -91,7 +92,7 @@ class DistributedProgram(PackedProgram):
 
 def register(spark: SparkSession, provider: type[DataSource]) -> None:
     """Register a provider together with the package, since Spark's planner does not see artifacts."""
-    spark.dataSource.register(provider if _is_local(spark) else _travelling(provider, _zipped()))
+    spark.dataSource.register(provider if is_local(spark) else _travelling(provider, _zipped()))
 
 
 def _zipped() -> bytes:
@@ -114,7 +115,7 @@ def processor(spark: SparkSession, stage: type[Stage], *arguments: Any) -> State
         stage: the class of the stage; it must be at the top level of its module.
         arguments: what the stage is created with.
     """
-    package = b"" if _is_local(spark) else _zipped()
+    package = b"" if is_local(spark) else _zipped()
     return _travelling_processor(_finder(stage, package), stage.VALUES, stage.MAPS, pickle.dumps(arguments))
 
 
@@ -196,8 +197,3 @@ def _travelling_processor(
             """Do nothing, since the cache of the worker outlives the micro-batch."""
 
     return Travelling()
-
-
-def _is_local(spark: SparkSession) -> bool:
-    master: Any = spark.conf.get("spark.master", "")
-    return str(master).startswith("local[") or str(master) == "local"

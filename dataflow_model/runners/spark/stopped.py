@@ -12,7 +12,7 @@ from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
 from dataflow_model.runners.spark.labels import shard_labels
-from dataflow_model.runners.spark.session import STREAM_SETTINGS, local_session, settings_of
+from dataflow_model.runners.spark.session import local_session, settings_of, stream_settings
 from dataflow_model.runners.spark.spark_logs import last_committed, offset_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class StoppedSparkRun:
         spark = self.spark or local_session("dataflow-model upgrade")
         labels = shard_labels(record.shards)
         for operator in range(len(record.stages)):
-            with settings_of(spark, STREAM_SETTINGS):
+            with settings_of(spark, stream_settings(spark)):
                 heads = {row[0][0]: bytes(row[1][0]) for row in self._state(spark, batch, operator, "head").collect()}
                 log = self._state(spark, batch, operator, "log")
                 parts = log.select("key.shard", "user_map_key", "user_map_value")

@@ -29,7 +29,7 @@ from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import check_streaming, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
 from dataflow_model.runners.spark.labels import shard_labels
-from dataflow_model.runners.spark.session import STREAM_SETTINGS, settings_of
+from dataflow_model.runners.spark.session import settings_of, stream_settings
 from dataflow_model.runners.spark.shipping import processor, register, ship_package, ship_program
 from dataflow_model.runners.spark.sink import OUR_SINK, SinkProvider
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed
@@ -97,7 +97,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         directory=checkpoint.ours,
         begin=json.dumps(checkpoint.begins),
     )
-    settings = {**STREAM_SETTINGS, _PARTITIONS: str(checkpoint.shards)}
+    settings = {**stream_settings(spark), _PARTITIONS: str(checkpoint.shards)}
     ours = spark.readStream.format(OUR_SOURCE).options(**options)
     named = not any(read.source.as_dataframe is not None for read in staged.sources)
     if named:  # if one source has a name, Spark requires one for each, and streaming DataFrames have none

@@ -8,7 +8,8 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.plan.stages import owner_of_cut
-from dataflow_model.runners.sharded.rows import SCHEMA, Kind, Row, arrow_batches, dump, load, rows_of_batches
+from dataflow_model.runners.sharded.compact import dump_compact
+from dataflow_model.runners.sharded.rows import SCHEMA, Kind, Row, arrow_batches, load, rows_of_batches
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Exchange:
 
 def _pickled(row: Row) -> bytes:
     try:
-        return dump(row.payload)
+        return dump_compact(row.payload)
     except Exception as error:
         if row.kind != Kind.DATA:
             raise
