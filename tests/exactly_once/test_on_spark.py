@@ -132,7 +132,7 @@ def job(java_home: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(*arguments: str | Path) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "JAVA_HOME": java_home, "PYTHONPATH": str(JOB.parents[2])}
+        environment = {**os.environ, "JAVA_HOME": java_home, "PYTHONPATH": str(REPOSITORY)}
         with (tmp_path / "log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, JOB, *arguments], stdout=log, stderr=log, env=environment, start_new_session=True
