@@ -16,7 +16,9 @@ from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc, to_narro
 from dataflow_model.runners.engine.columns.narrow import narrowed, widened
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs
 from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.sharded.compact import dump_compact
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -64,20 +66,20 @@ def _lanes(numbers: Any) -> list[Lane[Any]]:
 @given(st.lists(st.integers(-(2**31), 2**31), min_size=1, max_size=3), st.sampled_from([1, 100]))
 def test_the_pickle_and_the_copy_of_a_lane_read_as_the_lane(few: list[int], times: int) -> None:
     for lane in _lanes(np.array(few * times, np.int64)):
-        assert list(pickle.loads(pickle.dumps(lane))) == list(lane)
+        assert list(load(dump_compact(lane))) == list(lane)
         assert list(copy.copy(lane)) == list(lane)
 
 
 def test_the_global_window_survives_its_pickle() -> None:
     starts, ends = np.full(100, int(MIN_TIMESTAMP)), np.full(100, int(MAX_TIMESTAMP))
     windows = Intervals(starts, ends, is_global=True)
-    assert pickle.loads(pickle.dumps(windows)) == windows
+    assert load(dump_compact(windows)) == windows
 
 
 @pytest.mark.parametrize("place", range(5))
 def test_integers_that_are_close_together_take_few_bytes(place: int) -> None:
     lane = _lanes(np.arange(10_000) + 1_700_000_000_000_000)[place]
-    assert len(pickle.dumps(lane)) < 5 * len(lane)
+    assert len(dump_compact(lane)) < 5 * len(lane)
 
 
 def test_a_lane_that_was_pickled_whole_can_still_be_read() -> None:

@@ -343,7 +343,6 @@ def test_deferred_orders_sort_and_change_as_tuples_do(rows: list[tuple[int, int]
     assert len(made) <= 1, "orders are made once"
 
 
-INSTANTS = st.lists(st.tuples(st.integers(-3, 9), st.integers(-2, 2)), unique=True)
 CLOCKS = st.integers(-3, 9) | st.sampled_from([-(2**62), 2**62 - 1, 2**62])
 INSTANTS = st.lists(st.tuples(CLOCKS, st.integers(-2, 2) | st.just(10**9)), unique=True)
 

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dataflow_model.runners.engine.lanes import Integers
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.sharded.compact import dump_compact
 from dataflow_model.values.pickles import load
-
-WIDTHS = st.sampled_from([0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63])
-LEAST = st.integers(-(2**63), 2**63 - 1)
-
-
-@given(LEAST, WIDTHS, st.lists(st.floats(0, 1), max_size=80))
-def test_integers_of_any_range_are_restored(least: int, width: int, parts: list[float]) -> None:
-    most = 2**63 - 1
-    numbers = [least, *(least + int(part * width) for part in parts), least + width]
-    array = np.array([min(number, most) for number in numbers], np.int64)
-    restored = load(dump_compact({"numbers": array}))["numbers"]
-    assert restored.dtype == np.int64
-    assert restored.tolist() == array.tolist()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +35,7 @@ def test_columns_that_share_an_array_share_it_afterwards_and_take_few_bytes() ->
     clocks = 1_800_000_000_000_000 + np.arange(50_000) * 7
     lanes = Integers(clocks), InstantLane(clocks, np.zeros(50_000, np.int64))
     pickled = dump_compact(lanes)
-    assert len(pickled) < 50_000 * 4 + 1_000 < len(pickle.dumps(lanes, 5)) / 3
+    assert len(pickled) < 50_000 * 4 + 1_000
     ticks, instants = load(pickled)
     assert ticks.array is instants.clocks
     assert ticks == lanes[0]

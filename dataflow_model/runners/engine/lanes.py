@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_narrow_ipc
-from dataflow_model.runners.engine.columns.narrow import narrowed, widened
 from dataflow_model.values import GLOBAL_WINDOW, Window
 from dataflow_model.values import interval as interval_of
 
@@ -157,9 +156,6 @@ class Integers(Lane[int]):
     def __len__(self) -> int:
         return len(self.array)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _integers, narrowed(self.array)
-
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> NDArray[Any]:
         """Return the array, as NumPy asks for it."""
         return np.array(self.array, dtype) if copy else np.asarray(self.array, dtype)
@@ -199,7 +195,7 @@ class Intervals(Lane["tuple[Window, ...]"]):
         self.starts, self.ends, self.is_global = starts, ends, is_global
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _intervals, (*narrowed(self.starts), *narrowed(self.ends - self.starts), self.is_global)
+        return _intervals, (self.starts, self.ends - self.starts, self.is_global)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -560,13 +556,8 @@ def _equal(mine: object, other: object) -> bool:
     return bool(mine == other)
 
 
-def _integers(least: int, excess: int | NDArray[Any]) -> Integers:
-    return Integers(widened(least, excess))
-
-
-def _intervals(least: int, excess: Any, shortest: int, longer: Any, is_global: bool) -> Intervals:  # noqa: FBT001
-    starts = widened(least, excess)
-    return Intervals(starts, starts + widened(shortest, longer), is_global=is_global)
+def _intervals(starts: NDArray[np.int64], lengths: NDArray[np.int64], is_global: bool) -> Intervals:  # noqa: FBT001
+    return Intervals(starts, starts + lengths, is_global=is_global)
 
 
 def _unpacked(kind: type[Any], content: bytes, *further: Any) -> Any:

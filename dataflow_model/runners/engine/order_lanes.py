@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from dataflow_model.runners.engine.columns.narrow import narrowed, widened
 from dataflow_model.runners.engine.lanes import Lane, ranks_of, taken
 
 if TYPE_CHECKING:
@@ -218,11 +217,6 @@ class RowOrders(OrderLane):
     def __init__(self, names: tuple[str, ...], codes: NDArray[np.int64], sequences: NDArray[np.int64]) -> None:
         self.names, self.codes, self.sequences = names, codes, sequences
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        numbers = None if self.numbers is None else narrowed(self.numbers)
-        around = self.before, self.behind
-        return _row_orders, (self.names, narrowed(self.codes), narrowed(self.sequences), numbers, *around)
-
     @classmethod
     def of_origin(cls, name: str, sequences: NDArray[np.int64]) -> RowOrders:
         """Return the orders of elements of one origin.
@@ -403,13 +397,3 @@ class _Source:
     @functools.cached_property
     def orders(self) -> Sequence[Any]:
         return self._make()
-
-
-def _row_orders(
-    names: tuple[str, ...], codes: Any, sequences: Any, numbers: Any, before: tuple[Any, ...], behind: tuple[Any, ...]
-) -> RowOrders:
-    """Restore the orders of a source's elements from their pickle."""
-    orders = RowOrders(names, widened(*codes), widened(*sequences))
-    orders.numbers = None if numbers is None else widened(*numbers)
-    orders.before, orders.behind = before, behind
-    return orders

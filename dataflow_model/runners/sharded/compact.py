@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from dataflow_model.runners.engine.columns.narrow import narrowed, widened
 from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
@@ -19,16 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["dump_compact"]
 
-_FEW: Final = 32
-"""Up to this number of integers, an array is pickled as it is."""
-_KINDS: Final = (np.uint8, np.uint16, np.uint32)
+_PROTOCOL: Final = 5
 
 
 def dump_compact(value: Any) -> bytes:
     """Pickle a value for another process of the same run; `load` restores it.
 
-    Arrays of 64-bit integers are stored as their least integer and what is to be added to it, in as few bytes as that
-    takes.
+    Arrays of 64-bit integers take as few bytes as their range needs, and an array that several columns share is stored
+    once.
 
     Example:
         >>> from dataflow_model.values.pickles import load
@@ -37,7 +36,7 @@ def dump_compact(value: Any) -> bytes:
         (True, True)
     """
     target = io.BytesIO()
-    pickler = pickle.Pickler(target, protocol=5)
+    pickler = pickle.Pickler(target, protocol=_PROTOCOL)
     pickler.dispatch_table = _REDUCERS
     try:
         pickler.dump(value)
@@ -48,25 +47,10 @@ def dump_compact(value: Any) -> bytes:
 
 def _reduced(array: NDArray[Any]) -> Any:
     """Return how an array is restored; see `__reduce__` in Python's documentation."""
-    if array.dtype != np.int64 or array.ndim != 1 or len(array) <= _FEW:
-        return array.__reduce_ex__(5)
-    least, most = int(array.min()), int(array.max())
-    if least == most:
-        return _repeated, (least, len(array))
-    for kind in _KINDS:
-        if most - least <= np.iinfo(kind).max:
-            return _widened, (least, np.subtract(array, least, dtype=np.int64).astype(kind))
-    return array.__reduce_ex__(5)
+    if array.dtype != np.int64 or array.ndim != 1:
+        return array.__reduce_ex__(_PROTOCOL)
+    least, excess = narrowed(array)
+    return array.__reduce_ex__(_PROTOCOL) if excess is array else (widened, (least, excess))
 
 
 _REDUCERS: Final[Mapping[Any, Any]] = collections.ChainMap({np.ndarray: _reduced}, copyreg.dispatch_table)
-
-
-def _repeated(number: int, count: int) -> NDArray[np.int64]:
-    return np.full(count, number, np.int64)
-
-
-def _widened(least: int, above: NDArray[Any]) -> NDArray[np.int64]:
-    widened: NDArray[np.int64] = above.astype(np.int64)
-    widened += least
-    return widened
