@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
 from dataflow_model.io.dataframes import ReadDataFrame
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet, ReadText
@@ -17,6 +20,7 @@ from dataflow_model.io.write import (
     WriteText,
 )
 from dataflow_model.plan.schemas import schema_from_type
+from dataflow_model.plan.spellings import unknown
 
 __all__ = [
     "Collect",
@@ -37,3 +41,9 @@ __all__ = [
     "WriteText",
     "schema_from_type",
 ]
+
+if not TYPE_CHECKING:  # type checkers would take every name for one that exists
+
+    def __getattr__(name: str) -> NoReturn:
+        """Raise the error for a name that is missing, with our spelling of a well-known one."""
+        raise unknown(__name__, name, sys.modules[__name__])

@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Unpack
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.arguments import check_arguments
 from dataflow_model.io.read import ReadRows
 from dataflow_model.plan.columns import check_time_column
 from dataflow_model.plan.rows import row_type
@@ -59,6 +60,7 @@ class ReadDataFrame(ReadRows[PCollection]):
         id_columns: Sequence[str] = (),
         **options: Unpack[WatermarkOptions],
     ) -> None:
+        check_arguments(type(self), options)
         if not hasattr(df, "isStreaming") or not hasattr(df, "schema"):
             raise InvalidType(
                 f"ReadDataFrame takes a Spark DataFrame, got {type(df).__name__}",

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.arguments import check_arguments
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
@@ -84,6 +85,7 @@ class ReadFiles(ReadRows[PCollection]):
         schema: pa.Schema | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
+        check_arguments(type(self), options)
         source = self._source_type()(
             paths=absolute_paths(path),
             event_time=event_time,
@@ -131,6 +133,7 @@ class ReadParquet(ReadFiles):
     Raises:
         InvalidArgument: if a time column does not exist; the hint lists the columns. Raised when the pipeline is built
             if there are files at that time.
+        InvalidType: for an argument that the transform does not have.
         SourceError: if a file is not a valid Parquet file.
 
     Source: Beam's `ReadFromParquet`; event time and clock are our own.

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
+from dataflow_model.io.arguments import check_arguments
 from dataflow_model.io.file_source import BATCH_ROWS, checked_time
 from dataflow_model.io.read import ReadRows, checked_watermark
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
@@ -152,6 +153,7 @@ class ReadTable(ReadRows[PCollection]):
         watermark: WatermarkEstimator | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
+        check_arguments(type(self), options)
         columns = arrow_table(table, "ReadTable")
         if columns is None:
             raise InvalidType(

@@ -25,8 +25,22 @@ _DISTINCT: Final = (
 )
 _SPLITTABLE: Final = "there are no splittable DoFns; a source reads in ranges: see dm.Read"
 
+_INPUT_AND_OUTPUT: Final = {
+    "ReadFromAvro": "read it with Spark: dm.io.ReadDataFrame(spark.read.format('avro').load(…))",
+    "ReadFromCsv": "use dm.io.ReadCsv(…)",
+    "ReadFromJson": "use dm.io.ReadJson(…)",
+    "ReadFromKafka": "use dm.io.ReadDataFrame(spark.readStream.format('kafka')…)",
+    "ReadFromParquet": "use dm.io.ReadParquet(…)",
+    "ReadFromText": "use dm.io.ReadText(…)",
+    "WriteToCsv": "use dm.io.WriteCsv(folder)",
+    "WriteToJson": "use dm.io.WriteJson(folder)",
+    "WriteToParquet": "use dm.io.WriteParquet(folder)",
+    "WriteToText": "use dm.io.WriteText(folder)",
+}
+
 SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "dataflow_model": {
+        **_INPUT_AND_OUTPUT,
         "AfterEndOfWindow": "use dm.AfterWatermark()",
         "AggregateFunction": "use dm.CombineFn",
         "CombiningValueStateSpec": "use dm.CombiningStateSpec(combine)",
@@ -40,11 +54,6 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "MapElements": "use dm.Map(fn)",
         "Metrics": "use dm.metrics.counter(name), distribution(name) or gauge(name)",
         "PortableRunner": "use dm.SparkRunner(spark), or dm.LocalRunner()",
-        "ReadFromAvro": "read it with Spark: dm.io.ReadDataFrame(spark.read.format('avro').load(…))",
-        "ReadFromCsv": "use dm.io.ReadCsv(…)",
-        "ReadFromJson": "use dm.io.ReadJson(…)",
-        "ReadFromKafka": "use dm.io.ReadDataFrame(spark.readStream.format('kafka')…)",
-        "ReadFromParquet": "use dm.io.ReadParquet(…)",
         "ReadModifyWriteStateSpec": "use dm.ValueStateSpec(default=…); the attribute that holds it is its name",
         "RemoveDuplicates": _DISTINCT,
         "Repeat": "use dm.Repeatedly(trigger)",
@@ -54,9 +63,6 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "TestStream": "use dm.testing.TestStream()",
         "ToString": "use dm.Map(str)",
         "TumblingEventTimeWindows": "use dm.FixedWindows(size)",
-        "WriteToCsv": "use dm.io.WriteParquet(folder) or dm.io.WriteJson(folder)",
-        "WriteToJson": "use dm.io.WriteJson(folder)",
-        "WriteToParquet": "use dm.io.WriteParquet(folder)",
         "assert_that": "use dm.testing.assert_that(pcoll, dm.testing.equal_to([…]))",
         "coders": "elements are pickled, keys have an encoding by value: there is nothing to register",
         "combiners": _COMBINERS,
@@ -65,6 +71,14 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "pvalue": "use dm.AsSingleton, dm.AsIter, dm.AsList, dm.AsDict and dm.TaggedOutput",
         "trigger": "triggers are names of the package: dm.AfterWatermark, dm.Repeatedly, dm.AccumulationMode, …",
         "window": "windows are names of the package: dm.FixedWindows('1 hour'), dm.Sessions('10 minutes'), …",
+    },
+    "dataflow_model.io": {
+        **_INPUT_AND_OUTPUT,
+        "read_csv": "use dm.io.ReadCsv(…)",
+        "read_json": "use dm.io.ReadJson(…)",
+        "read_parquet": "use dm.io.ReadParquet(…)",
+        "scan_csv": "use dm.io.ReadCsv(…)",
+        "scan_parquet": "use dm.io.ReadParquet(…)",
     },
     "PCollection": {
         "agg": "use … | dm.GroupBy('key').aggregate_field('field', sum, 'total')",
@@ -104,6 +118,8 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "sample": "use … | dm.Sample.globally(10)",
         "select": "use … | dm.Map(fn)",
         "sum": "use … | dm.Sum.globally() or dm.Sum.per_key()",
+        "toPandas": "write … | 'out' >> dm.io.Collect(), run the pipeline, and read result.table('out').to_pandas()",
+        "to_pandas": "write … | 'out' >> dm.io.Collect(), run the pipeline, and read result.table('out').to_pandas()",
         "union": "use (first, second) | dm.Flatten()",
         "unionAll": "use (first, second) | dm.Flatten()",
         "values": "use … | dm.Values()",

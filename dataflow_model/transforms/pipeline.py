@@ -350,7 +350,7 @@ def _way_out(given: object) -> str:
             return "wrap it: dm.Window.into(…)"
         case Trigger():
             return "wrap it: dm.Window.trigger(…)"
-        case FunctionType() | MethodType() if given.__module__.startswith(_PACKAGE) and _METHOD.fullmatch(
+        case FunctionType() | MethodType() if str(given.__module__).startswith(_PACKAGE) and _METHOD.fullmatch(
             given.__qualname__
         ):
             return f"call it: {given.__qualname__}(…)"

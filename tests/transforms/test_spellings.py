@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan.spellings import SPELLINGS
 
 CLASSES: dict[str, Any] = {
     "Combiner": dm.Mean, "Count": dm.Count, "Distinct": dm.Distinct, "DoFn": dm.DoFn(), "Latest": dm.Latest,
     "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top, "dataflow_model": dm,
+    "dataflow_model.io": dm.io,
     "PCollection": dm.Pipeline() | dm.Create([1]),
 }  # fmt: skip
 
@@ -64,3 +66,10 @@ def test_each_hint_says_what_to_do() -> None:
 def test_beams_names_of_the_time_domains_are_the_same_domains() -> None:
     assert dm.TimeDomain["WATERMARK"] is dm.TimeDomain.EVENT_TIME
     assert dm.TimeDomain["REAL_TIME"] is dm.TimeDomain.PROCESSING_TIME
+
+
+def test_a_function_without_a_module_is_no_transform_either() -> None:
+    function: Any = lambda x: x  # noqa: E731 - the hint names it
+    function.__module__ = None  # as where `eval` made it
+    with pytest.raises(InvalidType, match=r"`\|` applies only transforms, .*\nHint: wrap it: dm\.Map\(<lambda>\)"):
+        _ = dm.Pipeline() | dm.Create([1]) | function
