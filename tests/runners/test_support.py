@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.errors import InvalidType, UnsupportedOnRunner
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import Node
 from dataflow_model.plan.sources import DataFrameSource, Source
@@ -177,3 +177,11 @@ def test_a_runner_rejects_what_its_table_lacks_and_runs_what_it_has(
 def test_a_table_without_an_answer_to_a_feature_is_rejected() -> None:
     with pytest.raises(ValueError, match="ToyRunner says nothing about SIGNALS"):
         Support("ToyRunner", {feature: Supported() for feature in Feature if feature is not Feature.SIGNALS})
+
+
+@pytest.mark.parametrize("session", [None, "local[2]"])
+def test_a_spark_runner_without_a_session_says_how_to_create_one(session: Any) -> None:
+    p = dm.Pipeline(runner=dm.SparkRunner(session, mode="batch"))
+    _ = p | dm.Create([1]) | dm.io.Collect()
+    with pytest.raises(InvalidType, match=r"`spark` must be a SparkSession, got (None|'local\[2\]')\nHint: create one"):
+        p.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
@@ -129,6 +129,7 @@ class SparkRunner:
         """Start a run of the plan and return its result immediately.
 
         Raises:
+            InvalidType: if `spark` is not a Spark session.
             PlanError: for a sink that does not accept a stream, weak productions of values that may be retracted, or
                 functions that cannot be pickled.
             UnsupportedOnRunner: for a feature that the mode does not support; see `runners.spark.support`.
@@ -144,6 +145,11 @@ class SparkRunner:
         support.check(plan)
         check_sinks(plan)
         check_functions(plan)
+        if not hasattr(self.spark, "conf"):
+            raise InvalidType(
+                f"`spark` must be a SparkSession, got {self.spark!r}",
+                hint="create one with dataflow_model.runners.spark.local_session('name') or SparkSession.builder",
+            )
         if self.mode == "batch":
             from dataflow_model.runners.spark import batch
 
