@@ -90,3 +90,10 @@ def test_labels_are_moved_apart_and_stay_in_order() -> None:
     spread = _spread([0, 1, 2, 90, 99], 10, 100)
     assert spread == sorted(spread)
     assert all(after - before >= 10 for before, after in itertools.pairwise(spread))
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dataflow_model", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("dataflow-model 0.")
