@@ -203,15 +203,15 @@ class Intervals(Lane["tuple[Window, ...]"]):
     def items(self) -> Iterator[tuple[Window, ...]]:
         """Return an iterator over the windows; equal neighbours are the same object."""
         made: dict[tuple[int, int], tuple[Window, ...]] = {}
-        for bounds in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+        for bounds in self.bounds():
             window = made.get(bounds)
             if window is None:
-                window = made[bounds] = self._windows(*bounds)
+                window = made[bounds] = self.at(*bounds)
             yield window
 
     def item(self, row: int) -> tuple[Window, ...]:
         """Return a window."""
-        return self._windows(int(self.starts[row]), int(self.ends[row]))
+        return self.at(int(self.starts[row]), int(self.ends[row]))
 
     def part(self, start: int, stop: int) -> Intervals:
         """Return the windows `[start, stop)`."""
@@ -231,7 +231,12 @@ class Intervals(Lane["tuple[Window, ...]"]):
         starts = np.concatenate([lane.starts for lane in lanes])
         return Intervals(starts, np.concatenate([lane.ends for lane in lanes]), is_global=is_global)
 
-    def _windows(self, start: int, end: int) -> tuple[Window, ...]:
+    def bounds(self) -> list[tuple[int, int]]:
+        """Return start and end of the window of each element."""
+        return list(zip(self.starts.tolist(), self.ends.tolist(), strict=True))
+
+    def at(self, start: int, end: int) -> tuple[Window, ...]:
+        """Return the windows of the elements with these bounds."""
         return (GLOBAL_WINDOW,) if self.is_global else (interval_of(start, end),)
 
 

@@ -15,8 +15,10 @@ from dataflow_model.errors import KeyEncodingError
 from dataflow_model.metrics.collecting import key_times
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import expiry_of
+from dataflow_model.runners.engine.core.calls import ElementLoop
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.lanes import Intervals
 from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, deadline_of, timer_cause
 from dataflow_model.runners.engine.stateful_calls import UserCalls
 from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, OpenCell, OpenWindow, StateCell
@@ -24,10 +26,10 @@ from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
-from dataflow_model.values import as_pair, encode_key
+from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dataflow_model.metrics.collecting import KeyTimes
     from dataflow_model.plan.graph import Plan
@@ -41,11 +43,8 @@ __all__ = ["StatefulEngine"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
 _CLOCK: Final = TimeDomain.PROCESSING_TIME
-_PAIR: Final = 2
 _TIMED_TOGETHER: Final = 1 << 12
 """Long bundles are cut into parts of so many elements, of which one in eight is timed."""
-_PLAIN: Final = frozenset({int, str})
-"""Types of which equal values are the same key; none of their values equals an encoded key, which is bytes."""
 
 
 class StatefulEngine(KeyedEngine):
@@ -79,6 +78,7 @@ class StatefulEngine(KeyedEngine):
         self.state = CellStore(self._expiry, holds_to_end=self._has_expiry, thaw=thaw)
         super().__init__(node.label, self.state, percentiles)
         self._calls = UserCalls(node, side_values, self)
+        self._loop = ElementLoop(self, self._calls.elements, sorts=self._sorts)
         self._windows: dict[Window, OpenWindow] = {}
         """What is known of the windows of the current chunk, or of the current key of a bounded job."""
         self._quiet_until = int(MIN_TIMESTAMP)
@@ -154,46 +154,33 @@ class StatefulEngine(KeyedEngine):
             InvalidType: for an element that is not a pair.
             UserCodeError: if the DoFn raises, or a key has no deterministic encoding.
         """
-        calls, call, sorts, retracts = self._calls, self._calls.call, self._sorts, bool(inbox.updates)
-        now, dropped = self._reached(self.watermark), 0
-        before: tuple[Window, ...] | None = None
-        places: list[OpenWindow] = []
-        calls.begin_elements(inbox.orders)
+        call = self._calls.call
         call.clock = self.clock
+        self._calls.begin_elements(inbox.orders)
         self.counters["elements_in"] += len(inbox)
-        columns = zip(inbox.values, inbox.times, inbox.windows, inbox.panes, inbox.produced, strict=True)
-        for row, (value, time, windows, pane, produced) in enumerate(columns):
-            key, _ = value if type(value) is tuple and len(value) == _PAIR else as_pair(value, self.label)
-            if follow:
-                now = self._follow(time)
-            name = key if type(key) in _PLAIN else self._encoded(key, value)
-            if windows is not before:
-                before, places = windows, [self._window(window) for window in windows]
-            calls.row = row
-            call.produced, call.is_retraction = produced, retracts and inbox.is_retraction(row)
-            for place in places:
-                if self._is_late(time, now, place) if sorts else now >= place.expiry:
-                    dropped += 1
-                    continue
-                known = place.cells.get(name)
-                if known is None or not known.cell.is_open:
-                    known = self._open(place, name, key)
-                if sorts:
-                    element = Arrived(value, time, pane, produced, call.is_retraction)
-                    known.cell.wait(min(time, place.end), element)
-                else:
-                    call.pane = pane  # timers that run right after the element in another window have none
-                    calls.process(value, time, known)
-                cell = known.cell
-                timers = cell.event_timers.heap
-                if follow or not cell.is_marked or not cell.values or (timers and timers[0][0] <= now):
-                    self._tidy(known)
-            if times is not None:
-                times.note(name, key)
+        retractions = {row: True for row in inbox.updates if inbox.is_retraction(row)}
+        now = self._reached(self.watermark)
+        dropped = self._loop.run(inbox, self._known_windows(inbox.windows), retractions, now, times, follow)
         if dropped:
             self.counters["dropped_because_late"] += dropped
 
-    def _follow(self, time: int) -> int:
+    def _known_windows(self, windows: Sequence[tuple[Window, ...]]) -> Iterable[list[OpenWindow]]:
+        """Return what is known of the windows of each element; this is worked out once for those that are equal."""
+        if isinstance(windows, Intervals):
+            bounds = windows.bounds()
+            known = {each: list(map(self._window, windows.at(*each))) for each in set(bounds)}
+            return map(known.__getitem__, bounds)
+        return self._known_one_by_one(windows)
+
+    def _known_one_by_one(self, windows: Iterable[tuple[Window, ...]]) -> Iterator[list[OpenWindow]]:
+        before: tuple[Window, ...] | None = None
+        known: list[OpenWindow] = []
+        for several in windows:
+            if several is not before:
+                before, known = several, list(map(self._window, several))
+            yield known
+
+    def follow_element(self, time: int) -> int:
         """Let the watermark follow an element; return the event time up to which everything is processed.
 
         Elements at a time come before timers at the same time.
@@ -207,7 +194,7 @@ class StatefulEngine(KeyedEngine):
             self._quiet_until = int(MAX_TIMESTAMP) if due is None else due
         return self._reached(self.watermark)
 
-    def _tidy(self, known: OpenCell) -> None:
+    def tidy(self, known: OpenCell) -> None:
         """Run what is due in a window after an element, note that it has changed, and remove it if it is empty."""
         if not self._sorts:
             self._catch_up(known, self.clock)
@@ -219,8 +206,14 @@ class StatefulEngine(KeyedEngine):
         else:
             self._quiet_until = min(self._quiet_until, self.state.event_due(known.place.expiry, known.cell))
 
+    def wait(self, known: OpenCell, value: Any, time: int) -> None:
+        """Buffer the current element until its turn."""
+        call = self._calls.call
+        element = Arrived(value, time, call.pane, call.produced, call.is_retraction)
+        known.cell.wait(min(time, known.place.end), element)
+
     @staticmethod
-    def _is_late(time: int, now: int, place: OpenWindow) -> bool:
+    def is_late(time: int, now: int, place: OpenWindow) -> bool:
         """Return whether the turn of an element in sorted input is over."""
         return min(time, place.end) <= now != MIN_TIMESTAMP
 
@@ -233,8 +226,8 @@ class StatefulEngine(KeyedEngine):
             self._windows[window] = place
         return place
 
-    def _open(self, place: OpenWindow, name: Any, key: Any) -> OpenCell:
-        """Return the cell of a key and window, which is new if there is none; `name` is that of `_feed`."""
+    def open_cell(self, place: OpenWindow, name: Any, key: Any) -> OpenCell:
+        """Return the cell of a key and window, which is new if there is none; `name` identifies the key."""
         encoded = name if type(name) is bytes else encode_key(key)
         keyed = self.state.open(encoded, key)
         cell = keyed.cells.get(place.window)
@@ -243,7 +236,8 @@ class StatefulEngine(KeyedEngine):
         known = place.cells[name] = OpenCell(place, encoded, keyed, cell)
         return known
 
-    def _encoded(self, key: Any, value: Any) -> bytes:
+    def encoded(self, key: Any, value: Any) -> bytes:
+        """Return a key as bytes; `value` is the element."""
         try:
             return encode_key(key)
         except KeyEncodingError as error:
@@ -348,12 +342,13 @@ class StatefulEngine(KeyedEngine):
             _, _, element = heapq.heappop(cell.waiting)
             call.clock, call.pane, call.produced = self.clock, element.pane, element.produced
             call.is_retraction = element.is_retraction
-            calls.process(element.value, element.time, known, element.time)  # it has held the watermark at this time
+            held = element.time  # it has held the watermark at this time
+            calls.elements.process(element.value, element.time, known, held)
         elif cell.event_timers.first() == due:
             self._fire(known, _EVENT, self.clock)
         else:
             if self._has_expiry:
-                call.enter(known, known.place.end)
+                call.enter(known, known.place.end, None)
                 call.clock = self.clock
                 calls.expire()
             known.remove()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -17,6 +16,7 @@ from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_META
 from dataflow_model.plan.state import CombiningStateSpec, WatermarkSpec
 from dataflow_model.plan.state_handles import Timer, Watermark, WatermarkHold
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.core.calls import CurrentCall, ElementCalls
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import Emissions
 from dataflow_model.runners.engine.stateful_cells import Hold, PendingTimer
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import ParDo
     from dataflow_model.runners.engine.order import Cause, Order
-    from dataflow_model.runners.engine.stateful_cells import OpenCell
-    from dataflow_model.values import PaneInfo, Window
+    from dataflow_model.runners.engine.stateful_cells import StateCell
+    from dataflow_model.values import Window
 
 __all__ = ["Call", "UserCalls"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
-_NOTHING: Final = ()
 _METADATA: Final[Mapping[str, Callable[[Call], Any]]] = {
     "fire_timestamp": operator.attrgetter("fired_at"),
     "is_retraction": operator.attrgetter("is_retraction"),
@@ -62,68 +61,17 @@ class InputClocks(Protocol):
     percentiles: dict[float, int]
 
 
-class Call:
+class Call(CurrentCall):
     """The current call of a user's function: the `StateBoard`, `TimerBoard` and `HoldBoard` of the handles.
 
     Attributes:
         input: the input's watermarks.
         horizon: how far outputs may be before the input's event time.
-        known: the state of the key and window.
-        values: the non-empty pieces of state in it, by name.
-        time: the default event time of outputs.
-        clock: the processing time.
-        event_now: the time from which a delay in event time is measured.
-        freed: the earliest hold that was released in this event, such as that of the timer that fires.
-        pane: the pane of the element, for its outputs.
-        produced, is_retraction: see `Arrived`.
-        timer_tag, fired_at: the tag of the timer that fires, and the instant to which it was set.
     """
-
-    __slots__ = (
-        "_held",
-        "clock",
-        "event_now",
-        "fired_at",
-        "freed",
-        "horizon",
-        "input",
-        "is_retraction",
-        "known",
-        "pane",
-        "produced",
-        "time",
-        "timer_tag",
-        "values",
-    )
-
-    known: OpenCell
-    values: dict[str, Any]
-    time: int
-    clock: int
-    event_now: int
-    freed: int | None
-    pane: PaneInfo
-    produced: int
-    is_retraction: bool
-    timer_tag: str
-    fired_at: EventTime | ProcessingTime
 
     def __init__(self, clocks: InputClocks, horizon: int) -> None:
         self.input = clocks
         self.horizon = horizon
-
-    def enter(self, known: OpenCell, time: int, freed: int | None = None) -> None:
-        """Show a key and window at an event time; the holds count as they are before the call, which may change them.
-
-        Args:
-            known: the state of the key and window.
-            time: the default event time of outputs, and the time from which a delay is measured.
-            freed: the hold that was released just before.
-        """
-        self.known, self.values, holds = known, known.cell.values, known.cell.holds
-        self.time = self.event_now = time
-        self.freed = freed
-        self._held = min([hold.time for hold in holds.values()]) if holds else None
 
     @property
     def window(self) -> Window:
@@ -139,7 +87,7 @@ class Call:
     def earliest(self) -> int:
         """The earliest event time that an output may have."""
         earliest = self.time - self.horizon
-        return earliest if self._held is None else min(earliest, self._held)
+        return earliest if self.held is None else min(earliest, self.held)
 
     def set_timer(self, name: str, domain: TimeDomain, tag: str, time: int, output_time: int | None) -> None:
         """Set or reset a timer; reject one that could never fire, or would hold a watermark that has passed."""
@@ -245,7 +193,7 @@ class UserCalls:
 
     Attributes:
         call: the current call, which the engine fills in.
-        row: the place of the element that is being processed, in the bundle of `begin_elements`.
+        elements: calls `process` for elements.
         timer: the phase and the cause of what is being run, if it is not an element.
     """
 
@@ -258,23 +206,29 @@ class UserCalls:
         self.call = Call(clocks, int(node.late_data_horizon or 0))
         requested_by, specs = self._declaration.requested_by, self._declaration.specs
         held = {name: request for name, request in requested_by(node.fn.user_function()).items() if request in specs}
-        self._process = self._arguments(node.parameters | held, METADATA, node.kwargs)
+        process = self._arguments(node.parameters | held, METADATA, node.kwargs)
         self._arguments_of = {
             function: self._arguments(requested_by(getattr(node.fn, function)), TIMER_METADATA)
             for function in self._declaration.callbacks.values()
         }
         if self._declaration.has_expiry:
             self._arguments_of[EXPIRY] = self._arguments(requested_by(getattr(node.fn, EXPIRY)), EXPIRY_METADATA)
-        self._positional = None if any(isinstance(it, SideInput) for it in node.args) else list(node.args)
+        self.elements = ElementCalls(
+            node.fn,
+            self.call,
+            process.held,
+            process.varying,
+            None if any(isinstance(argument, SideInput) for argument in node.args) else node.args,
+            self,
+            rescues=node.dead_letters is not None,
+        )
         self._tags = (MAIN, *node.tags)
         states = self._declaration.states.values()
         combiners: list[Any] = [spec.combine for spec in states if isinstance(spec, CombiningStateSpec)]
         self._lifetimes = [Lifetime(node.label, fn) for fn in (node.fn, *combiners)]
-        self._in_bundle = False
         self._output: dict[str, Bundle] = {}
         self._emissions = Emissions()
         self._orders: Sequence[Order] = ()
-        self.row = 0
         self.timer: tuple[int, Cause] | None = None
 
     def begin_elements(self, orders: Sequence[Order]) -> None:
@@ -285,37 +239,39 @@ class UserCalls:
         """
         self._orders, self.timer = orders, None
 
-    def process(self, value: Any, time: int, known: OpenCell, freed: int | None = None) -> None:
-        """Call `process` for an element; the current call has the clock, the pane and what else is known of it.
+    def begin_bundle(self) -> None:
+        """Begin the user's bundle, unless it has begun."""
+        if self.elements.has_begun:
+            return
+        for lifetime in self._lifetimes:
+            lifetime.set_up()
+        with life_cycle(self._node.label, "start_bundle"):
+            self._node.fn.start_bundle()
+        self.elements.has_begun = True
+
+    def positional(self) -> Sequence[Any]:
+        """Return the further positional arguments of the current call of `process`."""
+        return [self._argument(argument, self.call.window) for argument in self._node.args]
+
+    def emit(self, results: Any) -> None:
+        """Check and emit what a function has returned."""
+        filed = self._checked(results, self.call)
+        if filed:
+            self._file(filed, self.call)
+
+    def fail(self, error: Exception, value: Any, before: StateCell | None) -> None:
+        """Raise an error for an element, or emit its dead letter; an element that fails must not change anything.
 
         Args:
+            error: the exception.
             value: the element.
-            time: its event time.
-            known: the state of its key and window.
-            freed: the hold that was released just before.
+            before: a copy of the state from before the call; `None` without dead letters.
         """
-        node, call, arguments = self._node, self.call, self._process.held
-        call.enter(known, time, freed)
-        for name, argument_of in self._process.varying:
-            arguments[name] = argument_of(call)
-        positional = self._positional
-        if positional is None:
-            positional = [self._argument(argument, call.window) for argument in node.args]
-        before = copy.deepcopy(known.cell) if node.dead_letters is not None else None
-        try:
-            if not self._in_bundle:
-                self._begin_bundle()
-            results = node.fn.process(value, *positional, **arguments)
-            if results is None or results is _NOTHING:
-                return
-            filed = self._checked(results, call)
-        except Exception as error:
-            if node.dead_letters is None or before is None:
-                raise user_error(error, node.label, value) from error
-            known.cell.restore(before)  # an element that fails must not change anything
-            filed = [(node.dead_letters, dead_letter(error, node.label, value), call.time)]
-        if filed:
-            self._file(filed, call)
+        node, call = self._node, self.call
+        if node.dead_letters is None or before is None:
+            raise user_error(error, node.label, value) from error
+        call.known.cell.restore(before)
+        self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time)], call)
 
     def fire(self, name: str, tag: str, fire_time: int) -> None:
         """Call the function of a timer."""
@@ -331,8 +287,8 @@ class UserCalls:
 
     def take(self) -> dict[str, Bundle]:
         """Return the outputs since the last call, by tag, and end the user's bundle."""
-        if self._in_bundle:
-            self._in_bundle = False
+        if self.elements.has_begun:
+            self.elements.has_begun = False
             with life_cycle(self._node.label, "finish_bundle"):
                 outputs = list(self._node.fn.finish_bundle() or ())
             if outputs:
@@ -354,8 +310,7 @@ class UserCalls:
         call.pane = NO_FIRING
         arguments = self._arguments_of[function].of(call)
         try:
-            if not self._in_bundle:
-                self._begin_bundle()
+            self.begin_bundle()
             filed = self._checked(getattr(node.fn, function)(**arguments), call)
         except Exception as error:
             raise user_error(error, node.label, self._event(function), hint=None) from error
@@ -369,13 +324,6 @@ class UserCalls:
             return f"the end of {call.window!r} of key {call.key!r}"
         name = next(name for name, of_timer in self._declaration.callbacks.items() if of_timer == function)
         return f"the timer {name!r}{f' with tag {call.timer_tag!r}' if call.timer_tag else ''} of key {call.key!r}"
-
-    def _begin_bundle(self) -> None:
-        for lifetime in self._lifetimes:
-            lifetime.set_up()
-        with life_cycle(self._node.label, "start_bundle"):
-            self._node.fn.start_bundle()
-        self._in_bundle = True
 
     def _arguments(
         self, requests: Mapping[str, str], metadata: Collection[str], keywords: Iterable[str] = ()
@@ -448,7 +396,7 @@ class UserCalls:
         else:
             if not isinstance(self._orders, list):
                 self._orders = list(self._orders)  # one after the other, which lanes are slow at
-            emissions.of_element(self._orders[self.row])
+            emissions.of_element(self._orders[call.row])
         for tag, value, at in filed:
             order = emissions.next()
             bundle = self._output.get(tag)

@@ -10,7 +10,8 @@ give the same answers.
 * `machine` (compiled): elements, clocks, watermarks and signals, in order.
 * `keys`, `integers` (the latter compiled): which number stands for which key.
 * `folding`, `sums` (the latter compiled): values from the log.
-* `grouping`: all of it together, for one grouping on one shard.
+* `calls` (compiled): the elements of a stateful `DoFn`, one after the other.
+* `grouping`: all of these but `calls` together, for one grouping on one shard.
 """
 
 from dataflow_model.runners.engine.core.build import choose_modules

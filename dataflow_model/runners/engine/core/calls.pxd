@@ -1,0 +1,31 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+cdef int64_t _PAIR
+cdef object _NOTHING, _PLAIN
+
+cdef class CurrentCall:
+    cdef public object known, values, time, clock, event_now, held, freed, pane, produced, timer_tag, fired_at
+    cdef public int64_t row
+    cdef public bint is_retraction
+
+    cpdef enter(self, known, time, freed)
+
+@cython.final
+cdef class ElementCalls:
+    cdef public object fn, positional, outcomes
+    cdef public CurrentCall call
+    cdef public dict held
+    cdef public list varying
+    cdef public bint rescues, has_begun
+
+    cpdef process(self, value, time, known, freed)
+
+@cython.final
+cdef class ElementLoop:
+    cdef public object engine
+    cdef public ElementCalls calls
+    cdef public bint sorts
+
+    @cython.locals(calls=ElementCalls, call=CurrentCall, dropped=int64_t, row=int64_t, cells=dict)
+    cpdef int64_t run(self, inbox, windows, retractions, now, times, bint follow) except -1

@@ -1,0 +1,247 @@
+"""The loop over the elements of a stateful DoFn: finds the state of each, and calls `process`.
+
+What happens seldom is left to the engine and to its `UserCalls`: opening state, timers, outputs and errors.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from dataflow_model.values import as_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from dataflow_model.metrics.collecting import KeyTimes
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.stateful_cells import OpenCell, OpenWindow, StateCell
+    from dataflow_model.time import EventTime, ProcessingTime
+    from dataflow_model.values import PaneInfo
+
+__all__ = ["CurrentCall", "ElementCalls", "ElementLoop"]
+
+_PAIR: Final = 2
+_NOTHING: Final = ()
+_PLAIN: Final = frozenset({int, str})
+"""Types of which equal values are the same key; none of their values equals an encoded key, which is bytes."""
+
+
+class CurrentCall:
+    """The current call of a user's function.
+
+    Attributes:
+        known: the state of the key and window.
+        values: the non-empty pieces of state in it, by name.
+        time: the default event time of outputs.
+        clock: the processing time.
+        event_now: the time from which a delay in event time is measured.
+        held: the earliest event time at which the user's holds held the watermark before the call; `None` without any.
+        freed: the earliest hold that was released in this event, such as that of the timer that fires.
+        row: the place of the element in its bundle.
+        pane: the pane of the element, for its outputs.
+        produced, is_retraction: see `Arrived`.
+        timer_tag, fired_at: the tag of the timer that fires, and the instant to which it was set.
+    """
+
+    known: OpenCell
+    values: dict[str, Any]
+    time: int
+    clock: int
+    event_now: int
+    held: int | None
+    freed: int | None
+    row: int
+    pane: PaneInfo
+    produced: int
+    is_retraction: bool
+    timer_tag: str
+    fired_at: EventTime | ProcessingTime
+
+    def enter(self, known: OpenCell, time: int, freed: int | None) -> None:
+        """Show a key and window at an event time; the holds count as they are before the call, which may change them.
+
+        Args:
+            known: the state of the key and window.
+            time: the default event time of outputs, and the time from which a delay is measured.
+            freed: the hold that was released just before.
+        """
+        self.known, self.values, holds = known, known.cell.values, known.cell.holds
+        self.time = self.event_now = time
+        self.freed = freed
+        self.held = min([hold.time for hold in holds.values()]) if holds else None
+
+
+class _Outcomes(Protocol):
+    """What becomes of calls of `process`."""
+
+    def begin_bundle(self) -> None:
+        """Begin the user's bundle, unless it has begun."""
+        ...
+
+    def positional(self) -> Sequence[Any]:
+        """Return the further positional arguments of the current call."""
+        ...
+
+    def emit(self, results: Any) -> None:
+        """Check and emit what a function has returned."""
+        ...
+
+    def fail(self, error: Exception, value: Any, before: StateCell | None) -> None:
+        """Raise an error for an element, or emit its dead letter.
+
+        Args:
+            error: the exception.
+            value: the element.
+            before: a copy of the state from before the call; `None` without dead letters.
+        """
+        ...
+
+
+class ElementCalls:
+    """Calls `process`.
+
+    Args:
+        fn: the DoFn.
+        call: the current call, whose clock, pane and so on the caller fills in.
+        held: the arguments by name; the next call reuses the dictionary.
+        varying: the names of those that differ from call to call, each with a function that returns it.
+        positional: the further positional arguments; `None` if they differ from call to call.
+        outcomes: what becomes of the calls.
+        rescues: whether elements that fail become dead letters.
+    """
+
+    def __init__(
+        self,
+        fn: Any,
+        call: CurrentCall,
+        held: dict[str, Any],
+        varying: list[tuple[str, Callable[[Any], Any]]],
+        positional: Sequence[Any] | None,
+        outcomes: _Outcomes,
+        *,
+        rescues: bool,
+    ) -> None:
+        self.fn = fn
+        self.call = call
+        self.held = held
+        self.varying = varying
+        self.positional = positional
+        self.outcomes = outcomes
+        self.rescues = rescues
+        self.has_begun = False
+
+    def process(self, value: Any, time: int, known: OpenCell, freed: int | None) -> None:
+        """Call `process` for an element.
+
+        Args:
+            value: the element.
+            time: its event time.
+            known: the state of its key and window.
+            freed: the hold that was released just before.
+        """
+        self.call.enter(known, time, freed)
+        for name, argument_of in self.varying:
+            self.held[name] = argument_of(self.call)
+        positional = self.outcomes.positional() if self.positional is None else self.positional
+        before = copy.deepcopy(known.cell) if self.rescues else None
+        try:
+            if not self.has_begun:
+                self.outcomes.begin_bundle()
+            results = self.fn.process(value, *positional, **self.held)
+            if results is not None and results is not _NOTHING:
+                self.outcomes.emit(results)
+        except Exception as error:  # noqa: BLE001 - users' functions may raise anything
+            self.outcomes.fail(error, value, before)
+
+
+class _Engine(Protocol):
+    """The engine of a stateful DoFn, for what happens seldom."""
+
+    label: str
+
+    def follow_element(self, time: int) -> int:
+        """Let the watermark follow an element; return the event time up to which everything is processed."""
+        ...
+
+    def encoded(self, key: Any, value: Any) -> bytes:
+        """Return a key as bytes; `value` is the element."""
+        ...
+
+    def is_late(self, time: int, now: int, place: OpenWindow) -> bool:
+        """Return whether the turn of an element in sorted input is over."""
+        ...
+
+    def open_cell(self, place: OpenWindow, name: Any, key: Any) -> OpenCell:
+        """Return the cell of a key and window, which is new if there is none; `name` identifies the key."""
+        ...
+
+    def wait(self, known: OpenCell, value: Any, time: int) -> None:
+        """Buffer an element until its turn."""
+        ...
+
+    def tidy(self, known: OpenCell) -> None:
+        """Run what is due in a window after an element, note that it has changed, and remove it if it is empty."""
+        ...
+
+
+class ElementLoop:
+    """Processes the elements of bundles in order.
+
+    Args:
+        engine: the engine.
+        calls: calls `process`.
+        sorts: whether elements are buffered until their turn in event time.
+    """
+
+    def __init__(self, engine: _Engine, calls: ElementCalls, *, sorts: bool) -> None:
+        self.engine = engine
+        self.calls = calls
+        self.sorts = sorts
+
+    def run(
+        self,
+        inbox: Bundle,
+        windows: Iterable[Sequence[OpenWindow]],
+        retractions: Mapping[int, Any],
+        now: int,
+        times: KeyTimes | None,
+        follow: bool,
+    ) -> int:
+        """Process elements; return how many pairs of element and window were dropped because they were late.
+
+        Args:
+            inbox: the elements.
+            windows: what is known of the windows of each.
+            retractions: by place, the elements that are retractions.
+            now: the event time up to which everything is processed.
+            times: measures how long the keys take; `None` if that is not wanted.
+            follow: whether the watermark follows the event times of the elements, as in a bounded job.
+        """
+        engine, calls, call, dropped = self.engine, self.calls, self.calls.call, 0
+        columns = zip(inbox.values, inbox.times, windows, inbox.panes, inbox.produced, strict=True)
+        for row, (value, time, places, pane, produced) in enumerate(columns):
+            key = value[0] if type(value) is tuple and len(value) == _PAIR else as_pair(value, engine.label)[0]
+            if follow:
+                now = engine.follow_element(time)
+            name = key if type(key) in _PLAIN else engine.encoded(key, value)
+            call.row, call.produced, call.is_retraction = row, produced, row in retractions
+            for place in places:
+                if engine.is_late(time, now, place) if self.sorts else now >= place.expiry:
+                    dropped += 1
+                    continue
+                known = place.cells.get(name)
+                if known is None or not known.cell.is_open:
+                    known = engine.open_cell(place, name, key)
+                call.pane = pane  # timers that run right after the element in another window have none
+                if self.sorts:
+                    engine.wait(known, value, time)
+                else:
+                    calls.process(value, time, known, None)
+                cell = known.cell
+                timers = cell.event_timers.heap
+                if follow or not cell.is_marked or not cell.values or (timers and timers[0][0] <= now):
+                    engine.tidy(known)
+            if times is not None:
+                times.note(name, key)
+        return dropped
