@@ -72,6 +72,7 @@ class Call(CurrentCall):
     def __init__(self, clocks: InputClocks, horizon: int) -> None:
         self.input = clocks
         self.horizon = horizon
+        self.has_set_timer = False
 
     @property
     def window(self) -> Window:
@@ -107,7 +108,9 @@ class Call(CurrentCall):
                 f"{format_instant(self.earliest)}{latest}, got {format_instant(output_time)}",
                 hint="declare how far back outputs may be: dm.ParDo(…).late_data_horizon('1 hour')",
             )
-        if domain is not _EVENT:
+        if domain is _EVENT:
+            self.has_set_timer = True
+        else:
             time = max(time, self.clock)
         self.known.cell.count += 1
         self.clear_timer(name, domain, tag)

@@ -51,7 +51,7 @@ class Arrived:
     is_retraction: bool = False
 
 
-@attrs.frozen
+@attrs.define  # not frozen, which would triple the cost of making one
 class PendingTimer:
     """A timer that is set.
 
@@ -200,13 +200,14 @@ class StateCell:
 
     def hold(self) -> int | None:
         """Return the earliest event time of pending output of timers, buffered elements and holds."""
-        if not (self.waiting or self.event_timers.pending or self.clock_timers.pending or self.holds):
-            return None
-        holds = [timer.hold for timer in self.event_timers.pending.values()]
-        holds += [timer.hold for timer in self.clock_timers.pending.values()]
-        holds += [hold.hold for hold in self.holds.values()]
-        holds += [element.time for _, _, element in self.waiting]
-        return min((hold for hold in holds if hold is not None), default=None)
+        holds = [timer.hold for timer in self.event_timers.pending.values() if timer.hold is not None]
+        if self.clock_timers.pending:
+            holds += [timer.hold for timer in self.clock_timers.pending.values() if timer.hold is not None]
+        if self.holds:
+            holds += [hold.hold for hold in self.holds.values() if hold.hold is not None]
+        if self.waiting:
+            holds += [element.time for _, _, element in self.waiting]
+        return min(holds) if holds else None
 
 
 _STORED: Final = tuple(field.name for field in attrs.fields(StateCell) if field.init)

@@ -7,7 +7,7 @@ cdef object _NOTHING, _PLAIN
 cdef class CurrentCall:
     cdef public object known, values, time, clock, event_now, held, freed, pane, produced, timer_tag, fired_at
     cdef public int64_t row
-    cdef public bint is_retraction
+    cdef public bint is_retraction, has_set_timer
 
     cpdef enter(self, known, time, freed)
 

@@ -38,6 +38,7 @@ class CurrentCall:
         event_now: the time from which a delay in event time is measured.
         held: the earliest event time at which the user's holds held the watermark before the call; `None` without any.
         freed: the earliest hold that was released in this event, such as that of the timer that fires.
+        has_set_timer: whether the function has set an event-time timer.
         row: the place of the element in its bundle.
         pane: the pane of the element, for its outputs.
         produced, is_retraction: see `Arrived`.
@@ -51,6 +52,7 @@ class CurrentCall:
     event_now: int
     held: int | None
     freed: int | None
+    has_set_timer: bool
     row: int
     pane: PaneInfo
     produced: int
@@ -69,6 +71,7 @@ class CurrentCall:
         self.known, self.values, holds = known, known.cell.values, known.cell.holds
         self.time = self.event_now = time
         self.freed = freed
+        self.has_set_timer = False
         self.held = min([hold.time for hold in holds.values()]) if holds else None
 
 
@@ -239,8 +242,7 @@ class ElementLoop:
                 else:
                     calls.process(value, time, known, None)
                 cell = known.cell
-                timers = cell.event_timers.heap
-                if follow or not cell.is_marked or not cell.values or (timers and timers[0][0] <= now):
+                if follow or call.has_set_timer or not cell.is_marked or not cell.values:
                     engine.tidy(known)
             if times is not None:
                 times.note(name, key)
