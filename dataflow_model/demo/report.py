@@ -51,7 +51,7 @@ def introduce(console: Console, path: Path) -> None:
         "delay per carrier and scheduled hour.\n"
         f"The watermark is {duration_text(DELAY)} behind the latest schedule, with {duration_text(LATENESS)} of "
         "allowed lateness and early, on-time and late panes that accumulate.\n"
-        f"The compiled core is {build_of_core().value}.\n"
+        f"The core of the engine is {build_of_core().value}.\n"
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.nodes import Write
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.sinks import Record, Sink
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.values.tables import Table
 
@@ -157,7 +157,7 @@ class BackgroundRun(abc.ABC):
 
     def _repr_html_(self) -> str:
         received = list(self._received())
-        rows = [(node.label, Count(count), repr(node.sink), _way_to(node)) for node, count in received]
+        rows = [(node.label, Count(count), _kind(node.sink), _way_to(node)) for node, count in received]
         headings = ("sink", "received", "kind", "read it") if rows else ()
         notes = [*self._problem.splitlines()[:_MOST_LINES], _WAY_ON[self._state]]
         return html_table(f"{self._runner}: {self._state.value}", headings, rows, total=len(rows), notes=notes)
@@ -167,6 +167,12 @@ class BackgroundRun(abc.ABC):
         transforms = self.report().transforms
         for node in self._staged.sinks:
             yield node, transforms[node.label].elements_in
+
+
+def _kind(sink: Sink) -> str:
+    """Return what a sink is and where it writes, in the words of the transform that made it."""
+    name, place = type(sink).__name__.removesuffix("Sink"), sink.place()
+    return name if place is None else f"{name} in {place}"
 
 
 def _way_to(node: Write) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -13,6 +13,9 @@ from dataflow_model.display import MOST_ROWS, Board, Count, html_table
 from dataflow_model.figures import FIGURES, run
 from dataflow_model.testing import TestStream
 from dataflow_model.values.tables import Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOST_LETTERS = 60_000
 
@@ -148,8 +151,14 @@ def test_a_result_says_its_state_what_its_sinks_have_received_and_how_to_go_on()
     assert repr(result) == "<LocalRunner: done, received: 'out' 2>"
     texts = shown(result).texts
     assert texts[0] == "LocalRunner: done"
-    assert "result.table('out') or result.collected('out')" in texts
+    assert texts[texts.index("out") :][:4] == ["out", "2", "Collect", "result.table('out') or result.collected('out')"]
     assert texts[-1].startswith("result.report()")
+
+
+def test_a_result_says_where_a_sink_has_written(tmp_path: Path) -> None:
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([(1, "a")]) | "files" >> dm.io.WriteParquet(tmp_path)
+    assert f"Parquet in {tmp_path}" in shown(p.result).texts
 
 
 def test_a_failed_result_shows_the_error() -> None:
