@@ -7,6 +7,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
@@ -28,18 +30,17 @@ from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Kind, arrow_batches,
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.dataframes import with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
-from dataflow_model.runners.spark.job import plan_work, run_buckets
+from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.run_folder import RunFolder
-from dataflow_model.runners.spark.shipping import register, ship_package, ship_program
-from dataflow_model.runners.spark.stages import OUR_SOURCE, SourceProvider, option_of, program_options
+from dataflow_model.runners.spark.shipping import ship_package, ship_program
 from dataflow_model.runners.spark.static_sides import spark_side_values
 from dataflow_model.runners.spark.support import BATCH
 from dataflow_model.runners.spark.tasks import this_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.spark.job import JobWork
     from dataflow_model.runners.spark.runner import SparkRunner
     from dataflow_model.time import EventTime
 
@@ -83,13 +85,27 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     )
     folder = RunFolder()
     packed = ship_program(spark, program.pack(), folder.path, shared=False)
-    register(spark, SourceProvider)
-    options = program_options(packed, works=option_of(plan_work(program, 2 * shards)))
-    frame = with_dataframes(spark.read.format(OUR_SOURCE).options(**options).load(), staged.sources, packed)
+    works = plan_work(program, 2 * shards)
+    # One row for each task, which reads by itself: for a source of its own Spark would start two more processes.
+    tasks = spark.range(0, len(works), 1, len(works))
+    frame = with_dataframes(tasks.mapInArrow(_reading(packed, works), SCHEMA_DDL), staged.sources, packed)
     for depth in range(1, len(staged.stages) + 1):
         shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
         frame = shuffled.mapInArrow(_stage(packed, depth), SCHEMA_DDL)
     return BatchResult(spark, frame.select("kind", "payload"), program, folder, None if None in counts else rows)
+
+
+def _reading(
+    packed: PackedProgram, works: Sequence[JobWork]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    @reported
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                task = attrs.evolve(this_task(packed), part=number)
+                yield from arrow_batches(counting(task, do_work(task, works[number])))
+
+    return run
 
 
 def _stage(packed: PackedProgram, depth: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

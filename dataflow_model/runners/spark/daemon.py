@@ -16,7 +16,13 @@ from typing import Final
 
 __all__ = ["main"]
 
-_NEEDED: Final = ("pandas", "pyspark.worker", "pyspark.sql.pandas.serializers", "dataflow_model.runners.spark.stages")
+_NEEDED: Final = (
+    "pandas",
+    "pyspark.worker",
+    "pyspark.sql.pandas.serializers",
+    "dataflow_model.runners.spark.job",
+    "dataflow_model.runners.spark.stages",
+)
 
 
 def main() -> None:

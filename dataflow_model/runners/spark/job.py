@@ -6,7 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import InputPartition
+import attrs
 
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import events_of
@@ -22,7 +22,7 @@ from dataflow_model.runners.sharded.work import share_out
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dataflow_model.plan.sources import Origin
     from dataflow_model.runners.engine.bundle import Bundle
@@ -36,13 +36,13 @@ __all__ = ["JobWork", "do_work", "plan_work", "run_buckets"]
 _WORTH_A_TASK: Final = 50_000
 
 
-class JobWork(InputPartition):
+@attrs.frozen
+class JobWork:
     """The work of one task of stage 0: row ranges, or the static source with this label."""
 
-    def __init__(self, number: int, parts: list[Slice] | None = None, label: str | None = None) -> None:
-        self.number = number
-        self.parts = parts or []
-        self.label = label
+    number: int
+    parts: Sequence[Slice] = ()
+    label: str | None = None
 
 
 def plan_work(program: Program, parallelism: int) -> list[JobWork]:

@@ -158,9 +158,6 @@ def _travelling(provider: type[DataSource], package: bytes) -> type[DataSource]:
         def schema(self) -> Any:
             return find()(self.options).schema()
 
-        def reader(self, schema: Any) -> Any:
-            return find()(self.options).reader(schema)
-
         def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
             return find()(self.options).streamReader(schema)
 

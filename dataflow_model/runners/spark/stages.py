@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import attrs
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
@@ -25,7 +24,6 @@ from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Row, arrow_batches, 
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
-from dataflow_model.runners.spark.job import JobWork, do_work
 from dataflow_model.runners.spark.tasks import WORKER, this_task
 
 if TYPE_CHECKING:
@@ -64,23 +62,6 @@ class _Part(InputPartition):
     def __init__(self, number: int, work: Work) -> None:
         self.number = number
         self.work = work
-
-
-class _JobReader(DataSourceReader):
-    """Reads all bounded sources of a pipeline that are not DataFrames, in one job."""
-
-    def __init__(self, packed: PackedProgram, works: list[JobWork]) -> None:
-        self.packed = packed
-        self.works = works
-
-    def partitions(self) -> list[JobWork]:
-        return self.works
-
-    @reported
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, JobWork)  # noqa: S101 - `partitions` creates it
-        task = attrs.evolve(this_task(self.packed), part=partition.number)
-        return arrow_batches(counting(task, do_work(task, partition)))
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -142,11 +123,6 @@ class SourceProvider(DataSource):
     def schema(self) -> str:
         """Return the schema of rows between stages."""
         return SCHEMA_DDL
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a bounded job."""
-        del schema
-        return _JobReader(value_of(self.options, "program"), value_of(self.options, "works"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return the reader of a stream."""
