@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
+import numpy as np
 
 from dataflow_model.runners.engine.lanes import Intervals, Repeated, joined, part, taken
 from dataflow_model.runners.engine.order import sorting
@@ -15,14 +16,23 @@ from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, PaneInfo, Window
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dataflow_model.runners.engine.order import Order
 
 ValueT = TypeVar("ValueT")
 
-__all__ = ["GLOBAL_ONLY", "Bundle", "Update", "UpdateColumns", "all_joined", "updates_of", "windows_apart"]
+__all__ = [
+    "GLOBAL_ONLY",
+    "Bundle",
+    "Update",
+    "UpdateColumns",
+    "all_joined",
+    "firings",
+    "retracted",
+    "updates_of",
+    "windows_apart",
+]
 
 GLOBAL_ONLY: Final[tuple[Window, ...]] = (GLOBAL_WINDOW,)
 
@@ -50,6 +60,15 @@ class UpdateColumns(Mapping[int, Update]):
     @abc.abstractmethod
     def retracted(self) -> NDArray[np.bool_]:
         """Return for each element whether it is a retraction."""
+
+    @abc.abstractmethod
+    def firings(self) -> NDArray[np.int64]:
+        """Return a number for the emission of each element; −1 without an update."""
+
+    @classmethod
+    @abc.abstractmethod
+    def joined(cls, columns: Sequence[Any]) -> UpdateColumns | None:
+        """Return the updates of several bundles of elements as one; `None` if one cannot hold them."""
 
 
 @attrs.define(eq=True)
@@ -115,12 +134,10 @@ class Bundle:
     def extend(self, *others: Bundle) -> None:
         """Add all elements of other bundles."""
         before = len(self.values)
-        updates = self.updates if isinstance(self.updates, dict) else dict(self.updates)  # columns cannot grow
+        self.updates = _joined_updates([self, *others])
         for other in others:
-            updates.update(_behind(other.updates, before))
             self.percentiles.update(_behind(other.percentiles, before))
             before += len(other.values)
-        self.updates = updates
         self.values = joined(self.values, *(other.values for other in others))
         self.times = joined(self.times, *(other.times for other in others))
         self.windows = joined(self.windows, *(other.windows for other in others))
@@ -210,6 +227,44 @@ def windows_apart(
 def updates_of(updates: Mapping[int, Update], rows: Sequence[int] | NDArray[np.int64]) -> Mapping[int, Update]:
     """Return the updates at some places, by their places among the selected rows."""
     return updates.taken(rows) if isinstance(updates, UpdateColumns) else _taken(updates, rows)
+
+
+def retracted(updates: Mapping[int, Update], count: int) -> NDArray[np.bool_]:
+    """Return for each of some elements whether it is a retraction."""
+    if isinstance(updates, UpdateColumns):
+        return updates.retracted()
+    retractions = np.zeros(count, np.bool_)
+    for row, update in updates.items():
+        retractions[row] = update.is_retraction
+    return retractions
+
+
+def firings(updates: Mapping[int, Update], count: int) -> NDArray[np.int64]:
+    """Return a number for the emission of each of some elements; −1 without an update."""
+    if isinstance(updates, UpdateColumns):
+        return updates.firings()
+    numbers: dict[Hashable, int] = {}
+    of_rows = np.full(count, -1)
+    for row, update in updates.items():
+        of_rows[row] = numbers.setdefault(update.emission, len(numbers))
+    return of_rows
+
+
+def _joined_updates(bundles: Sequence[Bundle]) -> Mapping[int, Update]:
+    """Return the updates of several bundles; if the first one has a dict, and it is needed, it is changed."""
+    parts = [bundle for bundle in bundles if len(bundle)]
+    first = parts[0].updates if parts else {}
+    if isinstance(first, UpdateColumns) and all(type(part.updates) is type(first) for part in parts):
+        columns = first if len(parts) == 1 else first.joined([part.updates for part in parts])
+        if columns is not None:
+            return columns
+    updates = bundles[0].updates if isinstance(bundles[0].updates, dict) else {}
+    before = 0
+    for bundle in bundles:
+        if bundle.updates is not updates:
+            updates.update(_behind(bundle.updates, before))
+        before += len(bundle)
+    return updates
 
 
 def _behind(values: Mapping[int, ValueT], before: int) -> dict[int, ValueT]:

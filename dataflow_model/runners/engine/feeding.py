@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dataflow_model.errors import UserCodeError
 from dataflow_model.metrics.collecting import key_times
@@ -12,6 +15,8 @@ from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.values import as_pair, encode_key
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.grouping import GroupingEngine
     from dataflow_model.values import Window
@@ -67,17 +72,18 @@ def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[in
     replacing: dict[int, dict[Window, list[Any]]] = {}
     alone: dict[int, list[Window]] = {}
     entries = [(row, window) for row in sorted(inbox.updates) for window in inbox.windows[row]]
-    updates = [inbox.updates[row] for row, _ in entries]
     keys = {row: encode_key(inbox.values[row][0]) for row in inbox.updates}
-    replaced, unmatched = matched(
-        (number, (update.emission, keys[row], window), update.is_retraction)
-        for number, ((row, window), update) in enumerate(zip(entries, updates, strict=True))
-    )
-    for number, before in replaced.items():
-        row, window = entries[number]
-        values = [inbox.values[entries[place][0]][1] for place in before]
-        replacing.setdefault(row, {}).setdefault(window, []).extend(values)
-    for number in unmatched:
-        row, window = entries[number]
-        alone.setdefault(row, []).append(window)
+    numbers: dict[Hashable, int] = {}
+    groups = [
+        numbers.setdefault((inbox.updates[row].emission, keys[row], window), len(numbers)) for row, window in entries
+    ]
+    is_retraction = [inbox.updates[row].is_retraction for row, _ in entries]
+    replaces, replaced = matched(np.array(groups, np.int64), np.array(is_retraction, np.bool_))
+    before = iter(replaced.tolist())
+    for (row, window), count in zip(entries, replaces.tolist(), strict=True):
+        if count > 0:
+            values = [inbox.values[entries[place][0]][1] for place in itertools.islice(before, count)]
+            replacing.setdefault(row, {})[window] = values
+        elif count < 0:
+            alone.setdefault(row, []).append(window)
     return replacing, alone

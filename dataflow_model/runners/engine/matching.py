@@ -4,32 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from numpy.typing import NDArray
 
 __all__ = ["matched"]
 
 
-def matched(entries: Iterable[tuple[int, Hashable, bool]]) -> tuple[dict[int, list[int]], list[int]]:
+def matched(groups: NDArray[np.int64], is_retraction: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Match retractions with the values that replace them: the next value of the same emission, key and window.
 
     Args:
-        entries: of each element in each of its windows, in order: its number; its emission, key and window; whether it
-            is a retraction.
+        groups: of each element in each of its windows, in order, a number for its emission, key and window.
+        is_retraction: whether it is a retraction.
 
     Returns:
-        by the number of a value, the numbers of what it replaces; and the numbers of the retractions that nothing
-        replaces, in order.
+        how many retractions each element replaces, −1 for a retraction that nothing replaces; and the places of the
+        replaced retractions, in the order of what replaces them.
 
     Example:
-        >>> matched([(0, "a", True), (1, "b", True), (2, "a", False), (3, "a", True)])
-        ({2: [0]}, [1, 3])
+        >>> matched(np.array([3, 5, 3, 3]), np.array([True, True, False, True]))
+        (array([ 0, -1,  1, -1]), array([0]))
     """
-    replaced: dict[int, list[int]] = {}
-    waiting: dict[Hashable, list[int]] = {}
-    for number, update, is_retraction in entries:
-        if is_retraction:
-            waiting.setdefault(update, []).append(number)
-        elif update in waiting:
-            replaced[number] = waiting.pop(update)
-    return replaced, sorted(number for numbers in waiting.values() for number in numbers)
+    count = len(groups)
+    order = np.argsort(groups, kind="stable")
+    retracts = is_retraction[order]
+    begins = np.ones(count, np.bool_)  # a run of retractions begins with a group, and behind a value
+    begins[1:] = (groups[order][1:] != groups[order][:-1]) | ~retracts[:-1]
+    runs = np.cumsum(begins) - 1
+    lasts = np.append(np.flatnonzero(begins)[1:], count) - 1
+    behind = order[lasts[runs]]  # what the run of each element ends with: a value, or its last retraction
+    is_replaced = retracts & ~is_retraction[behind]
+    replaces = np.bincount(behind[is_replaced], minlength=count)
+    replaces[order[retracts & ~is_replaced]] = -1
+    places, by = order[is_replaced], behind[is_replaced]
+    return replaces, places[np.lexsort((places, by))]

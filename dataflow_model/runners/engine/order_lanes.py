@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["DeferredOrders", "InstantLane", "OrderLane", "RisingOrders", "RowOrders", "made_orders"]
+__all__ = ["DeferredOrders", "InstantLane", "OrderLane", "RisingOrders", "RowOrders", "dense_ranks", "made_orders"]
 
 _MOST: Final = 2**63 - 1
 
@@ -100,6 +100,36 @@ class InstantLane(Lane["tuple[int, int]"]):
         """Return the instants of all."""
         clocks = np.concatenate([lane.clocks for lane in lanes])
         return InstantLane(clocks, np.concatenate([lane.steps for lane in lanes]))
+
+
+def dense_ranks(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the rank of each row by some columns, the least significant first; equal rows have the same one.
+
+    Example:
+        >>> dense_ranks([np.array([7, 7, 3]), np.array([1, 0, 0])])
+        array([2, 1, 0])
+        >>> dense_ranks([np.array([5, 5, 6])])
+        array([0, 0, 1])
+    """
+    order = None if _rise(keys) else np.lexsort(keys)
+    differs = np.zeros(len(keys[0]), np.bool_)
+    for key in keys:
+        in_order = key if order is None else key[order]
+        differs[1:] |= in_order[1:] != in_order[:-1]
+    ranks = np.cumsum(differs, dtype=np.int64)
+    if order is None:
+        return ranks
+    by_row = np.empty(len(ranks), np.int64)
+    by_row[order] = ranks
+    return by_row
+
+
+def _rise(keys: Sequence[NDArray[np.int64]]) -> bool:
+    """Return whether rows are in order by some columns, the least significant first."""
+    rises = np.ones(max(len(keys[0]) - 1, 0), np.bool_)
+    for key in keys:  # equal so far, or smaller in a more significant key
+        rises = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & rises)
+    return bool(rises.all())
 
 
 class OrderLane(Lane[Any]):
@@ -192,11 +222,20 @@ class OrderLane(Lane[Any]):
             >>> RowOrders.of_origin("a", np.array([4, 3])).sorting()
             array([1, 0])
         """
-        keys = [*([] if self.numbers is None else [self.numbers]), *self.keys(), *major]
-        rises = np.ones(max(len(self) - 1, 0), np.bool_)
-        for key in keys:  # equal so far, or smaller in a more significant key
-            rises = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & rises)
-        return None if rises.all() else np.lexsort(keys)
+        keys = [*self._all_keys(), *major]
+        return None if _rise(keys) else np.lexsort(keys)
+
+    def ranked(self) -> NDArray[np.int64]:
+        """Return numbers by which the orders compare; equal orders have equal ones."""
+        return dense_ranks(self._all_keys())
+
+    @property
+    def form(self) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
+        """What two columns have in common that can be one."""
+        return self.numbers is None, self.before, self.behind
+
+    def _all_keys(self) -> list[NDArray[np.int64]]:
+        return [*([] if self.numbers is None else [self.numbers]), *self.keys()]
 
     def _selected(self, places: slice | NDArray[np.int64]) -> Self:
         selected = copy.copy(self)
@@ -287,11 +326,6 @@ class RowOrders(OrderLane):
         if recoded == list(range(len(recoded))):
             return self.codes
         return np.array(recoded, np.int64)[self.codes]
-
-    @property
-    def form(self) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
-        """What two columns have in common that can be one."""
-        return self.numbers is None, self.before, self.behind
 
 
 class RisingOrders(OrderLane):

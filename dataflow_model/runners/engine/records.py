@@ -6,20 +6,17 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.record_columns import LazyRecords, PaneColumns, RecordColumns, columns_of, values_of
 from dataflow_model.runners.engine import lanes
-from dataflow_model.runners.engine.bundle import UpdateColumns, windows_apart
+from dataflow_model.runners.engine.bundle import retracted, windows_apart
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
 from dataflow_model.runners.engine.lanes import Intervals, array_of, taken
 from dataflow_model.runners.engine.order import at_instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bundle import Bundle
@@ -71,7 +68,7 @@ class BundleRecords(LazyRecords):
     def pane_columns(self) -> PaneColumns:
         """Return window and pane of each record, from columns where the bundle has them."""
         bundle = self._bundle
-        retractions = self._retractions()
+        retractions = retracted(self._bundle.updates, len(self._bundle))
         if isinstance(bundle.windows, Intervals) and isinstance(bundle.panes, PaneInfos):
             panes = bundle.panes
             return PaneColumns(bundle.windows.starts, bundle.windows.ends, panes.indexes, panes.timings(), retractions)
@@ -85,7 +82,7 @@ class BundleRecords(LazyRecords):
             array_of(bundle.times),
             [window for (window,) in bundle.windows],
             list(bundle.panes),
-            self._retractions(),
+            retracted(self._bundle.updates, len(self._bundle)),
             [at_instant(at, order) for at, order in zip(self._instants, bundle.orders, strict=True)],
             array_of(bundle.produced),
         )
@@ -93,16 +90,6 @@ class BundleRecords(LazyRecords):
     def made(self) -> list[Record]:
         """Return a record for each element."""
         return self.record_columns().records()
-
-    def _retractions(self) -> NDArray[np.bool_]:
-        """Return for each element whether it is a retraction."""
-        bundle = self._bundle
-        if isinstance(bundle.updates, UpdateColumns):
-            return bundle.updates.retracted()
-        retractions = np.zeros(len(bundle), np.bool_)
-        for row, update in bundle.updates.items():
-            retractions[row] = update.is_retraction
-        return retractions
 
 
 class JoinedRecords(LazyRecords):

@@ -18,7 +18,7 @@ from dataflow_model.metrics.collecting import SlowestKeys, current, enter, took_
 from dataflow_model.metrics.tally import SLOW_KEPT
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.bundle import Bundle, all_joined
+from dataflow_model.runners.engine.bundle import Bundle, all_joined, retracted
 from dataflow_model.runners.engine.by_key import sorted_by_key
 from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.core.grouping import Chunk as ColumnChunk
@@ -34,7 +34,7 @@ from dataflow_model.runners.engine.core.operations import (
     TAKE_BACK,
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
-from dataflow_model.runners.engine.core.placing import count_retractions, placed
+from dataflow_model.runners.engine.core.placing import placed
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of, list_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import ELEMENT, rising_by_key
@@ -112,7 +112,7 @@ class CoreMachine:
         began = time.perf_counter()
         watermarks = WatermarkLane.of(chunk.watermarks).advanced(self.watermarks)
         keys, values = self._pairs(bundle)
-        placements = placed(bundle, keys, places, self._core.kind)
+        placements = placed(self.label, bundle, places, self._core.kind)
         instants = chunk.instants
         further = watermarks.further(self._width)
         columns = ColumnChunk(
@@ -166,7 +166,7 @@ class CoreMachine:
         bounds = list(itertools.pairwise([*firsts, len(elements)]))
         elements.orders = _rising_later(elements.orders, firsts)
         keys, values = self._pairs(elements)
-        placements = placed(elements, keys, np.zeros(len(elements), np.int64), self._core.kind)
+        placements = placed(self.label, elements, np.zeros(len(elements), np.int64), self._core.kind)
         times = array_of(elements.times)
         begins = np.zeros(len(elements), np.int64)
         begins[np.array(firsts, np.int64)] = 1
@@ -204,7 +204,7 @@ class CoreMachine:
             raise
         except Exception as error:
             raise self._reported(error, bundle.values) from error
-        self._count("elements_in", len(bundle) - count_retractions(bundle.updates))
+        self._count("elements_in", len(bundle) - int(retracted(bundle.updates, len(bundle)).sum()))
         for name, dropped in zip(_COUNTED, before, strict=True):
             self._count(name, getattr(machine, name) - dropped)
         return panes

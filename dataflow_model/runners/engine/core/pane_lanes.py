@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+import copy
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -17,13 +19,13 @@ from dataflow_model.runners.engine.core.operations import (
     PANE_LATE,
     PANE_ON_TIME,
 )
-from dataflow_model.runners.engine.lanes import Lane, taken
+from dataflow_model.runners.engine.lanes import Lane, joined, taken
 from dataflow_model.runners.engine.order import ELEMENT, timer_cause
-from dataflow_model.runners.engine.order_lanes import OrderLane
+from dataflow_model.runners.engine.order_lanes import OrderLane, RowOrders, dense_ranks
 from dataflow_model.values import PaneInfo, PaneTiming, encode_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, ItemsView, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -121,14 +123,96 @@ class PaneInfos(Lane[PaneInfo]):
         return PaneInfos(self.flags[places], self.indexes[places], self.on_time_indexes[places], self.trigger)
 
 
+@attrs.frozen(eq=False)
+class _Timers:
+    """The timers that have caused panes, in columns.
+
+    Attributes:
+        deadlines, starts, ends: the time at which each was due, and the bounds of its window.
+        windows: the place of its window's encoding in `encodings`; 0 for windows that are their bounds.
+        keys: the place of its encoded key in `names`.
+    """
+
+    deadlines: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    windows: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    encodings: tuple[bytes, ...]
+    names: tuple[bytes, ...]
+
+    @classmethod
+    def of(
+        cls,
+        panes: Panes,
+        rows: NDArray[np.int64],
+        window: Callable[[int, int, int], Window],
+        keys: Sequence[bytes],
+    ) -> _Timers:
+        """Return the timers that have caused some of the panes; see `PaneOrders`."""
+        starts, ends, kinds = panes.cause_start[rows], panes.cause_end[rows], panes.cause_kind[rows]
+        kinds = np.where(kinds < 0, ~kinds, kinds)  # the kind of a reopened window is negative
+        places: dict[bytes, int] = {b"": 0}
+        windows = np.zeros(len(rows), np.int64)
+        for timer in np.flatnonzero(kinds > GLOBAL_KIND).tolist():
+            encoded = encode_window(window(int(starts[timer]), int(ends[timer]), int(kinds[timer])))
+            windows[timer] = places.setdefault(encoded, len(places))
+        numbers, codes = np.unique(panes.key[rows], return_inverse=True)
+        names = tuple(keys[number] for number in numbers.tolist())
+        return cls(panes.at[rows], starts, ends, windows, codes, tuple(places), names)
+
+    def taken(self, rows: NDArray[np.int64]) -> _Timers:
+        """Return the timers at these places."""
+        columns = ("deadlines", "starts", "ends", "windows", "keys")
+        return attrs.evolve(self, **{name: getattr(self, name)[rows] for name in columns})
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Timers]) -> _Timers:
+        """Return the timers of all."""
+        before = np.cumsum([[0, 0], *([len(part.encodings), len(part.names)] for part in parts)], axis=0).tolist()
+        placed = list(zip(parts, before[:-1], strict=True))
+        return cls(
+            np.concatenate([part.deadlines for part in parts]),
+            np.concatenate([part.starts for part in parts]),
+            np.concatenate([part.ends for part in parts]),
+            np.concatenate([part.windows + encodings for part, (encodings, _) in placed]),
+            np.concatenate([part.keys + names for part, (_, names) in placed]),
+            tuple(itertools.chain.from_iterable(part.encodings for part in parts)),
+            tuple(itertools.chain.from_iterable(part.names for part in parts)),
+        )
+
+    def causes(self) -> Iterator[Cause]:
+        """Return an iterator over the timers as causes."""
+        columns = (self.deadlines, self.ends, self.starts, self.windows, self.keys)
+        for deadline, end, start, window, key in zip(*(column.tolist() for column in columns), strict=True):
+            yield timer_cause(deadline, (end, start, self.encodings[window]), self.names[key])
+
+    def sort_keys(self) -> list[NDArray[np.int64]]:
+        """Return arrays by which the timers compare, the least significant first."""
+        windows, keys = _ranks_of_distinct(self.encodings)[self.windows], _ranks_of_distinct(self.names)[self.keys]
+        return [keys, windows, self.starts, self.ends, self.deadlines]
+
+
+def _ranks_of_distinct(items: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return the rank of each item; equal ones have the same."""
+    ranks = {item: rank for rank, item in enumerate(sorted(set(items)))}
+    return np.array([ranks[item] for item in items], np.int64)
+
+
 class PaneOrders(OrderLane):
-    """The orders of the panes of a chunk.
+    """The orders of panes: phase, what has caused them in it, and the number among the panes of that cause.
 
     Args:
-        panes: the panes, in order.
+        panes: the panes of a chunk, in order.
         inputs: the orders of the rows of the chunk.
         window: returns the window with given bounds and kind.
         keys: the encoded keys, by number.
+
+    Attributes:
+        phases: of each pane, the phase in which it was emitted.
+        elements: for each pane of the phase `ELEMENT`, where the element stands that has caused it.
+        timers: for each pane of another phase, the timer that has caused it.
+        pane_numbers: of each pane, its number among those of its cause.
     """
 
     def __init__(
@@ -138,69 +222,83 @@ class PaneOrders(OrderLane):
         window: Callable[[int, int, int], Window],
         keys: Sequence[bytes],
     ) -> None:
-        self._ranks = np.arange(len(panes))
-        self._phases, self._numbers = panes.phase, panes.number
-        of_elements, of_timers = np.flatnonzero(panes.phase == ELEMENT), np.flatnonzero(panes.phase != ELEMENT)
-        self._causes = np.empty(len(panes), np.int64)
-        self._causes[of_elements], self._causes[of_timers] = np.arange(len(of_elements)), np.arange(len(of_timers))
-        self._elements = taken(inputs, panes.at[of_elements])
-        self._deadlines, kinds = panes.at[of_timers], panes.cause_kind[of_timers]
-        self._starts, self._ends = panes.cause_start[of_timers], panes.cause_end[of_timers]
-        kinds = np.where(kinds < 0, ~kinds, kinds)  # the kind of a reopened window is negative
-        self._windows: dict[int, bytes] = {}
-        """By kind, the encoding of windows that have more than bounds."""
-        for timer in np.flatnonzero(kinds > GLOBAL_KIND).tolist():
-            start, end, kind = int(self._starts[timer]), int(self._ends[timer]), int(kinds[timer])
-            self._windows[kind] = encode_window(window(start, end, kind))
-        self._kinds = kinds
-        self._keys = [keys[key] for key in panes.key[of_timers].tolist()]
+        self.phases, self.pane_numbers = panes.phase, panes.number
+        self.elements: Sequence[Any] = taken(inputs, panes.at[panes.phase == ELEMENT])
+        self.timers = _Timers.of(panes, np.flatnonzero(panes.phase != ELEMENT), window, keys)
 
     def __len__(self) -> int:
-        return len(self._ranks)
+        return len(self.phases)
 
     def bare(self) -> Iterator[tuple[Any, ...]]:
         """Return for each pane its phase, its cause in the phase, and its number among the panes with this cause."""
-        elements = iter(taken(self._elements, self._causes[self._phases == ELEMENT]))
-        columns = (self._phases, self._causes, self._numbers)
-        for phase, cause, number in zip(*(column.tolist() for column in columns), strict=True):
-            yield (phase, *next(elements), number) if phase == ELEMENT else (phase, self._timers[cause], number)
+        elements, timers = iter(self.elements), self.timers.causes()
+        for phase, number in zip(self.phases.tolist(), self.pane_numbers.tolist(), strict=True):
+            yield (phase, *next(elements), number) if phase == ELEMENT else (phase, next(timers), number)
 
     def bare_item(self, row: int) -> tuple[Any, ...]:
         """Return the same for one pane."""
-        phase, cause = int(self._phases[row]), int(self._causes[row])
-        causes = self._elements[cause] if phase == ELEMENT else (self._timers[cause],)
-        return (phase, *causes, int(self._numbers[row]))
+        one = copy.copy(self)
+        one.select(slice(row, row + 1))
+        [order] = one.bare()
+        return order
 
     def keys(self) -> list[NDArray[np.int64]]:
-        """Return the ranks of the panes in the total order, as the only sort key."""
-        return [self._ranks]
+        """Return the numbers, then what the causes compare by."""
+        return [self.pane_numbers, *self.cause_keys()]
+
+    def cause_keys(self) -> list[NDArray[np.int64]]:
+        """Return arrays by which the causes compare, the least significant first."""
+        of_element = self.phases == ELEMENT
+        timers = self.timers.sort_keys()
+        columns = [np.zeros(len(self), np.int64) for _ in timers]
+        for column, of_timers in zip(columns, timers, strict=True):
+            column[~of_element] = of_timers
+        columns[-1][of_element] = _element_ranks(self.elements)
+        return [*columns, self.phases]
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
         """Keep only the orders at these places."""
-        self._phases, self._causes = self._phases[places], self._causes[places]
-        self._numbers, self._ranks = self._numbers[places], self._ranks[places]
+        of_element = self.phases == ELEMENT
+        causes = np.where(of_element, np.cumsum(of_element), np.cumsum(~of_element)) - 1
+        self.phases, self.pane_numbers = self.phases[places], self.pane_numbers[places]
+        chosen, of_element = causes[places], self.phases == ELEMENT
+        self.elements = taken(self.elements, chosen[of_element])
+        self.timers = self.timers.taken(chosen[~of_element])
 
     @classmethod
-    def joined(cls, lanes: Sequence[Any]) -> None:
-        """Return `None`: panes of different chunks can be compared only one by one."""
-        del lanes
+    def joined(cls, lanes: Sequence[Any]) -> PaneOrders | None:
+        """Return the orders of all; `None` if they differ in form, or those of the elements cannot be compared."""
+        first: PaneOrders = lanes[0]
+        if any(lane.form != first.form for lane in lanes):
+            return None
+        of_elements = [lane.elements for lane in lanes if len(lane.elements)]
+        if not all(isinstance(orders, OrderLane) for orders in of_elements):
+            return None
+        elements = joined(*of_elements) if of_elements else []
+        if of_elements and not isinstance(elements, RowOrders | PaneOrders):
+            return None
+        together = copy.copy(first)
+        together.phases = np.concatenate([lane.phases for lane in lanes])
+        together.pane_numbers = np.concatenate([lane.pane_numbers for lane in lanes])
+        together.elements = elements
+        together.timers = _Timers.joined([lane.timers for lane in lanes])
+        if first.numbers is not None:
+            together.numbers = np.concatenate([lane.numbers for lane in lanes])
+        return together
 
-    @functools.cached_property
-    def _timers(self) -> list[Cause]:
-        """The timers that have caused panes."""
-        columns = (self._deadlines, self._ends, self._starts, self._kinds)
-        return [
-            timer_cause(deadline, (end, start, self._windows.get(kind, b"")), key)
-            for deadline, end, start, kind, key in zip(
-                *(column.tolist() for column in columns), self._keys, strict=True
-            )
-        ]
+
+def _element_ranks(orders: Sequence[Any]) -> NDArray[np.int64]:
+    """Return numbers by which orders compare; equal orders have equal ones."""
+    if isinstance(orders, OrderLane):
+        return orders.ranked()
+    ranks = {order: rank for rank, order in enumerate(sorted(set(orders)))}
+    return np.array([ranks[order] for order in orders], np.int64)
 
 
 class PaneUpdates(UpdateColumns):
     """The marks of panes that are retractions, or replace retracted values.
 
-    Args:
+    Attributes:
         label: the label of the grouping.
         orders: the orders of the panes.
         emissions: for each pane, the number of its firing among those of its cause; −1 if it is not a retraction, and
@@ -211,25 +309,48 @@ class PaneUpdates(UpdateColumns):
     def __init__(
         self, label: str, orders: PaneOrders, emissions: NDArray[np.int64], retractions: NDArray[np.bool_]
     ) -> None:
-        self._label, self._orders, self._emissions, self._retractions = label, orders, emissions, retractions
+        self.label, self.orders, self.emissions, self.retractions = label, orders, emissions, retractions
 
     def __len__(self) -> int:
-        return int((self._emissions >= 0).sum())
+        return int((self.emissions >= 0).sum())
 
     def __iter__(self) -> Iterator[int]:
-        return iter(np.flatnonzero(self._emissions >= 0).tolist())
+        return iter(np.flatnonzero(self.emissions >= 0).tolist())
 
     def __getitem__(self, row: int) -> Update:
-        if not 0 <= row < len(self._emissions) or self._emissions[row] < 0:
+        if not 0 <= row < len(self.emissions) or self.emissions[row] < 0:
             raise KeyError(row)
-        *cause, _ = self._orders.bare_item(row)
-        return Update((self._label, (*cause, int(self._emissions[row]))), bool(self._retractions[row]))
+        return self._update(self.orders.bare_item(row), int(self.emissions[row]), bool(self.retractions[row]))
+
+    def items(self) -> ItemsView[int, Update]:
+        """Return the updates with their places."""
+        columns = zip(self.orders.bare(), self.emissions.tolist(), self.retractions.tolist(), strict=True)
+        return {row: self._update(*pane) for row, pane in enumerate(columns) if pane[1] >= 0}.items()
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> PaneUpdates:
         """Return the updates at these places, by their places among the selected rows."""
         places = np.asarray(rows, np.int64)
-        return PaneUpdates(self._label, self._orders.taken(places), self._emissions[places], self._retractions[places])
+        return PaneUpdates(self.label, self.orders.taken(places), self.emissions[places], self.retractions[places])
 
     def retracted(self) -> NDArray[np.bool_]:
         """Return for each pane whether it is a retraction."""
-        return self._retractions
+        return self.retractions
+
+    def firings(self) -> NDArray[np.int64]:
+        """Return a number for the firing of each pane that is a retraction or replaces a value; −1 for others."""
+        numbers = dense_ranks([self.emissions, *self.orders.cause_keys()])
+        return np.where(self.emissions < 0, -1, numbers)
+
+    @classmethod
+    def joined(cls, columns: Sequence[Any]) -> PaneUpdates | None:
+        """Return the updates of several bundles of panes as one; `None` if their orders cannot be one column."""
+        first: PaneUpdates = columns[0]
+        orders = PaneOrders.joined([part.orders for part in columns])
+        if any(part.label != first.label for part in columns) or orders is None:
+            return None
+        emissions = np.concatenate([part.emissions for part in columns])
+        return cls(first.label, orders, emissions, np.concatenate([part.retractions for part in columns]))
+
+    def _update(self, order: tuple[Any, ...], emission: int, is_retraction: bool) -> Update:
+        *cause, _ = order
+        return Update((self.label, (*cause, emission)), is_retraction)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
-import pyarrow as pa
 
-from dataflow_model.runners.engine.bundle import UpdateColumns
+from dataflow_model.runners.engine.bundle import firings, retracted
 from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, INTERVAL_KIND
 from dataflow_model.runners.engine.lanes import Intervals, array_of
 from dataflow_model.runners.engine.matching import matched
-from dataflow_model.values import encode_key
+from dataflow_model.runners.engine.order_lanes import dense_ranks
+from dataflow_model.runners.engine.sharding import encoded_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from dataflow_model.runners.engine.bundle import Bundle, Update
+    from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.values import Window
 
-__all__ = ["Placements", "count_retractions", "placed"]
+__all__ = ["Placements", "placed"]
 
 
 @attrs.frozen(eq=False)
@@ -50,17 +50,12 @@ class Placements:
         return np.concatenate([self.row, self.replaced]) if len(self.replaced) else self.row
 
 
-def placed(
-    bundle: Bundle,
-    keys: Sequence[Any] | pa.ChunkedArray,
-    instants: NDArray[np.int64],
-    kind_of: Callable[[Window], int],
-) -> Placements:
+def placed(label: str, bundle: Bundle, instants: NDArray[np.int64], kind_of: Callable[[Window], int]) -> Placements:
     """Return the elements of a bundle in each of their windows.
 
     Args:
+        label: the label of the grouping.
         bundle: the elements.
-        keys: of each element.
         instants: of each element; a retraction and what replaces it are of the same one.
         kind_of: returns the number of a window's kind.
     """
@@ -69,38 +64,16 @@ def placed(
     none = np.empty(0, np.int64)
     if not bundle.updates:
         return Placements(row, start, end, kind, time, np.zeros(len(row), np.int64), none)
-    listed: Any = keys
-    if isinstance(listed, pa.ChunkedArray):
-        listed = listed.to_pylist()
-    columns = [column.tolist() for column in (row, start, end, kind, instants[row])]
-    replaced, alone = matched(_updates(bundle.updates, listed, columns))
-    replaces = np.zeros(len(row), np.int64)
-    replaces[list(replaced)] = list(map(len, replaced.values()))
-    replaces[alone] = -1
-    exchanged = np.array([entry for number in sorted(replaced) for entry in replaced[number]], np.int64)
+    emissions, is_retraction = firings(bundle.updates, len(bundle))[row], retracted(bundle.updates, len(bundle))[row]
+    updated = np.flatnonzero(emissions >= 0)
+    _, key = encoded_keys(label, bundle.values)
+    columns = (kind, end, start, instants[row], key[row], emissions)
+    counts, places = matched(dense_ranks([column[updated] for column in columns]), is_retraction[updated])
+    replaces, exchanged = np.zeros(len(row), np.int64), updated[places]
+    replaces[updated] = counts
     kept = np.ones(len(row), np.bool_)
     kept[exchanged] = False
     return Placements(row[kept], start[kept], end[kept], kind[kept], time[kept], replaces[kept], row[exchanged])
-
-
-def count_retractions(updates: Mapping[int, Update]) -> int:
-    """Return how many elements are retractions."""
-    if isinstance(updates, UpdateColumns):
-        return int(updates.retracted().sum())
-    return sum(update.is_retraction for update in updates.values())
-
-
-def _updates(
-    updates: Mapping[int, Update], keys: Sequence[Any], columns: Sequence[Sequence[int]]
-) -> Iterator[tuple[int, Hashable, bool]]:
-    """Yield the elements that are retractions or replace some, in each of their windows, as `matched` takes them."""
-    last, encoded, update = -1, b"", None
-    for number, (row, *window_and_instant) in enumerate(zip(*columns, strict=True)):
-        if row != last:
-            last, update = row, updates.get(row)
-            encoded = b"" if update is None else encode_key(keys[row])
-        if update is not None:
-            yield number, (update.emission, encoded, *window_and_instant), update.is_retraction
 
 
 def _in_windows(
