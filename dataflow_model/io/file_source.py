@@ -293,8 +293,10 @@ class FileSource(ColumnSource):
             SourceError: when the file cannot be read, or is not sorted by the replay clock.
         """
         path = str(Path(root_of(self.paths), origin))
-        batches = self.read_file(path, self.schema(), start, stop)
-        return batches if self.processing_time is None else self._in_order(batches, path, start)
+        if self.processing_time is None:
+            return self.read_file(path, self.schema(), start, stop)
+        first = max(start - 1, 0)  # the row before the range shows whether the clock goes back to the first one
+        return self._in_order(self.read_file(path, self.schema(), first, stop), path, first, start - first)
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch; without event times, the rows are at −∞, as the elements of `Create` are."""
@@ -424,15 +426,13 @@ class FileSource(ColumnSource):
 
     # ---------------------------------------------------------------------------------------------------- clock
 
-    def _in_order(self, batches: Iterator[pa.RecordBatch], path: str, start: int) -> Iterator[pa.RecordBatch]:
-        """Pass batches on, and raise where the replay clock goes back, also against the row before the range."""
+    def _in_order(
+        self, batches: Iterator[pa.RecordBatch], path: str, first: int, before: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Pass batches on but for the rows before the range, and raise where the replay clock goes back."""
         name = str(self.processing_time)
         last: int | None = None
-        if start > 0:
-            before = pa.schema([self.full_schema().field(name)])
-            for batch in self.read_file(path, before, start - 1, start):
-                last = _last_instant(batch.column(name))
-        row = start
+        row = first
         for batch in batches:
             times, known = instants(batch.column(name))
             places = np.arange(len(times)) if known is None else np.flatnonzero(known)
@@ -443,7 +443,9 @@ class FileSource(ColumnSource):
                     self._refuse_order(path, batch.column(name), row, int(places[int(np.argmax(steps < 0))]), last)
                 last = int(times[-1])
             row += batch.num_rows
-            yield batch
+            if batch.num_rows > before:
+                yield batch.slice(before)
+            before = 0
 
     def _refuse_order(self, path: str, column: pa.Array, row: int, place: int, last: int | None) -> None:
         before = column[place - 1].as_py() if place else _instant_text(last)
@@ -452,11 +454,6 @@ class FileSource(ColumnSource):
             f"from {before} to {column[place].as_py()} at row {row + place}",
             hint=f"sort each file by {self.processing_time!r}, or leave `processing_time` out (the wall clock)",
         )
-
-
-def _last_instant(column: pa.Array) -> int | None:
-    times, known = instants(column)
-    return int(times[-1]) if len(times) and (known is None or known[-1]) else None
 
 
 def _instant_text(micros: int | None) -> str:

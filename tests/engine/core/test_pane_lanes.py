@@ -10,16 +10,29 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.bundle import Bundle, Update
+from dataflow_model.runners.engine.bundle import Bundle, Update, firings, retracted
 from dataflow_model.runners.engine.core.grouping import Panes
 from dataflow_model.runners.engine.core.operations import INTERVAL_KIND, PANE_LATE, PANE_ON_TIME
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos, PaneOrders, PaneUpdates
 from dataflow_model.runners.engine.lanes import Integers, Intervals
-from dataflow_model.runners.engine.order import ELEMENT, WATERMARK, Order, numbered_by_cause, of_rows, sorting
+from dataflow_model.runners.engine.matching import matched
+from dataflow_model.runners.engine.order import (
+    ELEMENT,
+    WATERMARK,
+    Order,
+    numbered_by_cause,
+    of_rows,
+    pass_stages,
+    sorting,
+)
+from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.sharded.compact import dump_compact
 from dataflow_model.values import Window, interval
+from dataflow_model.values.pickles import load
 
 KEYS = [b"a", b"b"]
 INPUTS = of_rows("in", range(4))
+COLUMNS: Any = RowOrders(("in", "at"), np.array([0, 1, 0, 1]), np.array([3, 0, 0, 3]))
 
 
 def window(start: int, end: int, kind: int) -> Window:
@@ -27,19 +40,24 @@ def window(start: int, end: int, kind: int) -> Window:
     return interval(start, end)
 
 
-def column(draw: st.DrawFn, count: int, of: st.SearchStrategy[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def column(
+    draw: st.DrawFn, count: int, of: st.SearchStrategy[int] | st.SearchStrategy[bool]
+) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array(draw(st.lists(of, min_size=count, max_size=count)), np.int64)
 
 
 @st.composite
-def bundles(draw: st.DrawFn) -> Bundle:
+def bundles(draw: st.DrawFn, inputs: Any = INPUTS) -> Bundle:
     """Draw panes as the core gives them: those that elements have caused, then those of the watermark."""
+    keys_of_shard = draw(st.sampled_from([KEYS, KEYS[::-1]]))  # each shard numbers keys in its own way
     of_elements, of_timers = draw(st.integers(0, 4)), draw(st.integers(0, 3))
     count = of_elements + of_timers
     phases = np.repeat(np.array([ELEMENT, WATERMARK]), [of_elements, of_timers])
-    rows = np.sort(column(draw, of_elements, st.integers(0, len(INPUTS) - 1)))
+    rows = np.sort(column(draw, of_elements, st.integers(0, len(inputs) - 1)))
     timer = st.tuples(st.integers(10, 12), st.integers(0, 3), st.integers(0, len(KEYS) - 1))
-    timers = np.array(sorted(draw(st.lists(timer, min_size=of_timers, max_size=of_timers))), np.int64).reshape(-1, 3)
+    drawn = draw(st.lists(timer, min_size=of_timers, max_size=of_timers))
+    in_order = sorted(drawn, key=lambda cause: (cause[0], cause[1], keys_of_shard[cause[2]]))
+    timers = np.array(in_order, np.int64).reshape(-1, 3)
     starts = np.concatenate([column(draw, of_elements, st.integers(0, 3)), timers[:, 1]])
     keys = np.concatenate([column(draw, of_elements, st.integers(0, len(KEYS) - 1)), timers[:, 2]])
     flags = column(draw, count, st.sampled_from([0, PANE_ON_TIME, PANE_LATE]))
@@ -65,8 +83,8 @@ def bundles(draw: st.DrawFn) -> Bundle:
         produced=zeros,
         hold=zeros[:0],
     )
-    orders: Any = PaneOrders(panes, INPUTS, window, KEYS)
-    retractions = column(draw, count, st.integers(0, 1)).astype(np.bool_)
+    orders: Any = PaneOrders(panes, inputs, window, keys_of_shard)
+    retractions = (panes.emission >= 0) & column(draw, count, st.booleans()).astype(np.bool_)
     return Bundle(
         values=list(range(count)),
         times=Integers(panes.time),
@@ -93,6 +111,47 @@ def test_panes_in_columns_are_those_in_lists(bundle: Bundle, other: Bundle, data
     together_plain.extend(other.plain())
     assert together == together_plain
     assert together.part(start, stop) == together_plain.part(start, stop)
+
+
+@given(st.lists(bundles(COLUMNS), min_size=1, max_size=3), st.booleans())
+def test_panes_of_several_shards_stay_columns_and_compare_as_lists_do(parts: list[Bundle], passes: bool) -> None:
+    if passes:
+        for part in parts:
+            part.orders = pass_stages(numbered_by_cause(part.orders, range(len(part))), 1)
+    plain = Bundle()
+    plain.extend(*(part.plain() for part in parts))
+    together = Bundle()
+    together.extend(*parts)
+    assert together == plain
+    if len(together):
+        assert isinstance(together.orders, PaneOrders)
+        assert isinstance(together.updates, PaneUpdates)
+    assert together.in_order() == plain.in_order()
+    assert load(dump_compact(together)).in_order() == plain.in_order()
+    assert retracted(together.updates, len(plain)).tolist() == retracted(plain.updates, len(plain)).tolist()
+    numbers = firings(together.updates, len(plain)).tolist()
+    expected = firings(plain.updates, len(plain)).tolist()
+    assert len(set(zip(numbers, expected, strict=True))) == len(set(numbers)) == len(set(expected))
+    assert [number < 0 for number in numbers] == [number < 0 for number in expected]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans())))
+def test_a_value_replaces_the_retractions_of_its_group_since_the_value_before(entries: list[tuple[int, bool]]) -> None:
+    waiting: dict[int, list[int]] = {}
+    counts, replaced = [0] * len(entries), []
+    for place, (group, is_retraction) in enumerate(entries):
+        if is_retraction:
+            waiting.setdefault(group, []).append(place)
+        else:
+            before = waiting.pop(group, [])
+            counts[place] = len(before)
+            replaced += before
+    for alone in waiting.values():
+        for place in alone:
+            counts[place] = -1
+    groups, retractions = [group for group, _ in entries], [is_retraction for _, is_retraction in entries]
+    actual = matched(np.array(groups, np.int64), np.array(retractions, np.bool_))
+    assert [column.tolist() for column in actual] == [counts, replaced]
 
 
 @given(bundles())
