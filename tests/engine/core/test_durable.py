@@ -190,7 +190,7 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners
     if takes_back:
         instants = with_retractions(pick, instants)
     cuts = {pick(range(1, len(instants) + 1)) for _ in range(pick([1, 3, 6, 20]))} - {len(instants)}
-    kept = pick([0, 3, KEPT])
+    kept = pick([0, 3, 5, KEPT])
     objects = Run(node, kept, objects_of(node, takes_back=takes_back), takes_back)
     first = pick([objects_of(node, takes_back=takes_back), core_of(node, kept, takes_back=takes_back)])
     drawn = Run(node, kept, first, takes_back)

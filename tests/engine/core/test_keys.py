@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.integers import IntegerNumbers
 from dataflow_model.runners.engine.core.keys import KeyTable
+from dataflow_model.values import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,3 +123,35 @@ def test_a_key_is_pickled_again_only_if_equal_keys_may_look_different() -> None:
     table.release(np.array([text]))
     assert table.number("b") == text
     assert table.pickled(text, pickle.dumps) == pickle.dumps("b")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([int, str, bytes]),
+            st.lists(st.integers(0, 5), min_size=1, max_size=4),
+            st.booleans(),
+            st.booleans(),
+        ),
+        max_size=8,
+    )
+)
+def test_keys_that_come_together_get_the_numbers_that_they_get_one_by_one(
+    steps: list[tuple[type, list[int], bool, bool]],
+) -> None:
+    together, single = KeyTable(), KeyTable()
+    together.fresh, single.fresh = [], []
+    for kind, digits, is_scalar, is_released in steps:
+        keys: list[Any] = [bytes([digit]) if kind is bytes else kind(digit) for digit in dict.fromkeys(digits)]
+        if is_scalar and kind is int:  # the same keys, but not in the table of integers
+            keys = list(map(np.int64, keys))
+        expected = [single.number(key) for key in sorted(keys)]
+        numbers = together.numbers(sorted(keys))
+        assert [together.encoded[number] for number in numbers] == [single.encoded[number] for number in expected]
+        assert [together.shown[number] for number in numbers] == sorted(keys)
+        assert together.find_all(map(encode_key, sorted(keys))) == numbers.tolist()
+        assert len(set(numbers.tolist())) == len(keys)
+        assert (together.in_use(), len(together.fresh)) == (single.in_use(), len(single.fresh))
+        if is_released:
+            together.release(numbers)
+            single.release(np.array(expected))

@@ -30,6 +30,8 @@ cdef class CellTable:
     cpdef void close(self, int64_t slot) noexcept
     @cython.locals(place=int64_t)
     cpdef void recycle(self) noexcept
+    @cython.locals(place=int64_t, key=int64_t)
+    cpdef void clear(self) noexcept
     cpdef void touch(self, int64_t key) noexcept
     @cython.locals(place=int64_t)
     cpdef void forget_touched(self) noexcept

@@ -181,6 +181,15 @@ class CellTable:
             self.free_count += 1
         self.freed_count = 0
 
+    def clear(self) -> None:
+        """Free all slots at once, and forget all keys; the columns keep their length."""
+        self.used = self.live = self.free_count = self.freed_count = self.touched_count = 0
+        for place in range(len(self.heads)):
+            self.heads[place] = _NONE
+        for key in range(len(self.cells_of_key)):
+            self.cells_of_key[key] = self.is_touched[key] = 0
+            self.first_of_key[key] = self.last_of_key[key] = _NONE
+
     # Keys with changes ---------------------------------------------------------------------------------------------
 
     def touch(self, key: int) -> None:

@@ -40,9 +40,8 @@ def lengthened(values: array[int], length: int, value: int = 0) -> array[int]:
         array('q', [1, 1, 0, 0])
     """
     held: Any = values  # compiled code passes a view, which has no type code
-    longer: array[Any] = array(getattr(held, "typecode", "q"))
-    longer.frombytes(memoryview(values).cast("B"))
-    longer.extend(array(longer.typecode, [value]) * (length - len(values)))
+    longer: array[Any] = array(getattr(held, "typecode", "q"), [value]) * length
+    memoryview(longer).cast("B")[: _BYTES * len(values)] = memoryview(values).cast("B")
     return longer
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import LateData
     from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.runners.engine.chunk import Chunk, Produced
+    from dataflow_model.runners.engine.core.cells import CellTable
     from dataflow_model.runners.engine.queues import Dues
     from dataflow_model.runners.engine.resharding import Share
     from dataflow_model.runners.engine.watermarks import Watermarks
@@ -79,10 +80,7 @@ class _StoredKeys:
 
     def store(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Store changed keys that are in columns, with `None` for those that were removed."""
-        fresh = self._put(changes)
-        for encoded in changes.keys() - fresh.keys():
-            self._loaded.pop(encoded, None)
-        self._note_loaded(fresh)
+        self._note_loaded(self._put(changes))
 
     def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Store keys that another process has changed; no key may be in columns."""
@@ -111,10 +109,12 @@ class _StoredKeys:
         return {encoded: entry[:begin] for encoded, entry in entries.items()}
 
     def _put(self, changes: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
-        """Put changes into the entries; return those without the removed keys."""
+        """Put changes into the entries, and forget removed keys; return the changes of the others."""
         fresh = {encoded: entry for encoded, entry in changes.items() if entry is not None}
-        for encoded in changes.keys() - fresh.keys():
-            self.entries.pop(encoded)
+        if len(fresh) < len(changes):
+            for encoded in changes.keys() - fresh.keys():
+                self.entries.pop(encoded)
+                self._loaded.pop(encoded, None)
         self.entries.put(fresh)
         return fresh
 
@@ -140,6 +140,7 @@ class _DurableGrouping(CoreGrouping):
         stored: the stored keys.
         thaw: loads what `freeze` has pickled.
         takes_back: whether its input may contain retractions.
+        cells: see `GroupingMachine`.
     """
 
     def __init__(
@@ -150,8 +151,9 @@ class _DurableGrouping(CoreGrouping):
         thaw: Callable[[bytes], Any],
         *,
         takes_back: bool,
+        cells: CellTable | None = None,
     ) -> None:
-        super().__init__(node, late_data, takes_back=takes_back)
+        super().__init__(node, late_data, takes_back=takes_back, cells=cells)
         self._stored = stored
         self._thaw = thaw
         self._touched: set[bytes] = set()
@@ -188,7 +190,9 @@ class _DurableGrouping(CoreGrouping):
         Keys that were both created and removed since then are left out.
         """
         self.recycle()
-        encoded = {number: key for key in self._touched if (number := self.keys.find(key)) is not None}
+        touched = list(self._touched)
+        numbers = zip(touched, self.keys.find_all(touched), strict=True)
+        encoded = {number: key for key, number in numbers if number is not None}
         packed = pack(self, encoded, freeze)
         gone = [key for key in self._touched if key not in packed and key in self._stored.entries]
         changes: dict[bytes, bytes | None] = {**dict.fromkeys(gone), **packed}
@@ -340,8 +344,12 @@ class DurableMachine(CoreMachine):
         raise AssertionError(f"{self.label!r} keeps nothing but its keys, got {whole!r}")
 
     def _drop_columns(self) -> None:
-        """Discard all cells in columns, and keep the clocks."""
-        position = self.position()
-        self._core = self._grouping = self._make()
+        """Discard all cells in columns, and keep the clocks; the table is used again unless it has become large."""
+        position, cells = self.position(), self._grouping.machine.cells
+        if cells.capacity > 2 * self._kept:
+            self._core = self._grouping = self._make()
+        else:
+            cells.clear()
+            self._core = self._grouping = self._make(cells=cells)
         self._stored.unload()
         self.stand_at(**position)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.runners.engine.core.cells import CellTable
     from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
     from dataflow_model.runners.engine.core.placing import Placements
 
@@ -118,6 +119,7 @@ class CoreGrouping:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
         takes_back: whether its input may contain retractions.
+        cells: see `GroupingMachine`.
 
     Attributes:
         program: the program of the trigger.
@@ -132,13 +134,18 @@ class CoreGrouping:
     """
 
     def __init__(
-        self, node: GroupByKeyAndWindow, late_data: LateData = LateData.DROP, *, takes_back: bool = False
+        self,
+        node: GroupByKeyAndWindow,
+        late_data: LateData = LateData.DROP,
+        *,
+        takes_back: bool = False,
+        cells: CellTable | None = None,
     ) -> None:
         assert why_strategy_not_compiled(node.strategy) is None  # noqa: S101 - else the object engine runs it
         program = self.program = compile_tree(node.strategy.trigger)
         self.percentiles = program.percentiles
         self.keys = KeyTable()
-        self.machine = GroupingMachine(program, Rules.of(node.strategy, late_data), _FIRST, _LATEST)
+        self.machine = GroupingMachine(program, Rules.of(node.strategy, late_data), _FIRST, _LATEST, cells)
         self.trigger = repr(node.strategy.trigger)
         self._signals = {name: number for number, name in enumerate(program.signals)}
         self._combine = subtracting(node) if takes_back else node.combine

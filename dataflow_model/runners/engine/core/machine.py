@@ -71,6 +71,7 @@ class GroupingMachine:
         rules: the rest of the windowing strategy.
         first: −∞.
         latest: +∞.
+        cells: an empty table of cells to use, from another machine of the same grouping; `None` for a new one.
 
     Attributes:
         cells: the state of the windows.
@@ -84,8 +85,10 @@ class GroupingMachine:
             retracted as were added; `None` if the count decides.
     """
 
-    def __init__(self, program: Program, rules: Rules, first: int, latest: int) -> None:
-        self.cells = CellTable(program.words, program.counters, program.deadlines, program.lines, latest, rules.merges)
+    def __init__(self, program: Program, rules: Rules, first: int, latest: int, cells: CellTable | None = None) -> None:
+        self.cells = cells or CellTable(
+            program.words, program.counters, program.deadlines, program.lines, latest, rules.merges
+        )
         self.trees = TreeEvaluator(program, self.cells, latest)
         self.log = OperationLog()
         self.panes = PaneLog()

@@ -44,12 +44,13 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
     slots = slots_of(core, encoded)
     if not len(slots):
         return {}
-    numbers = _by_slot(core, slots, core.machine.cells.key)
+    at = _CellColumns(core, slots)
+    numbers = at("key")
     begins = np.flatnonzero(np.diff(numbers, prepend=-1))
     bounds = [*begins.tolist(), len(slots)]
-    of_cell, entries = _chains(core, slots)
+    of_cell, entries = _chains(core, at("standing"))
     standing_bounds = np.searchsorted(of_cell, bounds).tolist()
-    cells = _cell_columns(core, slots, np.bincount(of_cell, minlength=len(slots)))
+    cells = _cell_columns(core, at, np.bincount(of_cell, minlength=len(slots)))
     standing = _standing_columns(core, entries)
     flags, codes = 0, b""
     if core.kernels is not None:
@@ -59,7 +60,7 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
         standing += of_kernels.standing
     layout, standing_layout = Layout.of(cells), Layout.of(standing)
     written = codes + layout.written() + standing_layout.written()
-    objects = _objects(core, slots, of_cell, entries, bounds) if _has_objects(core, slots, entries) else {}
+    objects = _objects(core, at, of_cell, entries, bounds) if _has_objects(core, at, entries) else {}
 
     @functools.cache
     def head(has_objects: bool, count: int, standing_count: int) -> bytes:
@@ -68,15 +69,15 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
     keys = numbers[begins].tolist()
     counts, standing_counts = np.diff(bounds).tolist(), np.diff(standing_bounds).tolist()
     parts = zip(
-        _heads(*_dues(core, slots, begins, of_cell, entries)),
+        _heads(*_dues(core, at, begins, of_cell, entries)),
         map(head, map(objects.__contains__, range(len(keys))), counts, standing_counts),
         _cut(layout.rows(cells, len(slots)), bounds, layout.row.itemsize),
         _cut(standing_layout.rows(standing, len(entries)), standing_bounds, standing_layout.row.itemsize),
         [
-            freeze((core.keys.shown[number], *objects[at].parts()))
-            if at in objects
+            freeze((core.keys.shown[number], *objects[place].parts()))
+            if place in objects
             else core.keys.pickled(number, freeze)
-            for at, number in enumerate(keys)
+            for place, number in enumerate(keys)
         ],
         strict=True,
     )
@@ -96,21 +97,33 @@ def _heads(dues: Column, are_set: NDArray[np.bool_]) -> list[bytes]:
     return _cut(heads.tobytes(), range(count + 1), heads.itemsize)
 
 
-def _by_slot(core: CoreGrouping, slots: NDArray[np.intp], of: Any, width: int | None = None) -> Column:
-    """Return a column of cells at some slots; a row of `width` numbers for each, if that is given."""
-    places = slots if width is None else places_in_rows(slots, core.machine.cells.width, width)
-    column: Column = np.asarray(of)[places]
-    return column
+class _CellColumns:
+    """The columns of cells at some slots, each of which is taken once."""
+
+    def __init__(self, core: CoreGrouping, slots: NDArray[np.intp]) -> None:
+        self._cells = core.machine.cells
+        self.slots = slots
+        self._taken: dict[str, Column] = {}
+
+    def __call__(self, name: str, width: int | None = None) -> Column:
+        """Return a column by its name in `CellTable`; a row of `width` numbers for each cell, if that is given."""
+        if name not in self._taken:
+            places = self.slots if width is None else places_in_rows(self.slots, self._cells.width, width)
+            self._taken[name] = np.asarray(getattr(self._cells, name))[places]
+        return self._taken[name]
 
 
-def _chains(core: CoreGrouping, slots: NDArray[np.intp]) -> tuple[NDArray[np.intp], Column]:
+def _chains(core: CoreGrouping, current: Column) -> tuple[NDArray[np.intp], Column]:
     """Return the values that cells have emitted and not retracted: the number of the cell, and the entry.
 
     They are in the order of the cells, then of their windows' starts.
+
+    Args:
+        core: the grouping.
+        current: the first entry of each cell.
     """
     table = core.machine.standing
     following, starts = taken(table.following, table.panes.count), taken(table.panes.start, table.panes.count)
-    current = _by_slot(core, slots, core.machine.cells.standing)
     numbers = np.flatnonzero(current >= 0)
     current = current[numbers]
     of_cell, entries = [numbers], [current]
@@ -124,31 +137,30 @@ def _chains(core: CoreGrouping, slots: NDArray[np.intp]) -> tuple[NDArray[np.int
     return cell[order], entry[order]
 
 
-def _cell_columns(core: CoreGrouping, slots: NDArray[np.intp], standing: Column) -> list[Column]:
+def _cell_columns(core: CoreGrouping, at: _CellColumns, standing: Column) -> list[Column]:
     """Return the columns of cells; times are relative to the start of the window, modulo 2**64."""
     cells, program = core.machine.cells, core.program
-    by_slot = functools.partial(_by_slot, core, slots)
-    start, flags = by_slot(cells.start), by_slot(cells.flags) & ~COLLECTED
+    start, flags = at("start"), at("flags") & ~COLLECTED
     timed = flags & TIMED != 0
-    bits, deadlines = by_slot(cells.bits, cells.stride), by_slot(cells.deadlines, cells.waits)
+    bits, deadlines = at("bits", cells.stride), at("deadlines", cells.waits).copy()
     for place, first in enumerate(program.deadline):
         if first >= 0:  # the deadline of a timer that is not set has no meaning
             width = program.lines if program.operation[place] == USER else 1
             deadlines[~_has(program, bits, place), first : first + width] = 0
     return [
         start,
-        by_slot(cells.end) - start,
-        by_slot(cells.kind),
+        at("end") - start,
+        at("kind"),
         flags,
-        by_slot(cells.pending),
-        by_slot(cells.held),
-        by_slot(cells.index),
-        by_slot(cells.on_time_index) + 1,
-        np.where(timed, by_slot(cells.earliest) - start, 0),
-        np.where(timed, by_slot(cells.latest) - start, 0),
+        at("pending"),
+        at("held"),
+        at("index"),
+        at("on_time_index") + 1,
+        np.where(timed, at("earliest") - start, 0),
+        np.where(timed, at("latest") - start, 0),
         standing,
         *bits.T,
-        *by_slot(cells.counters, cells.counts).T,
+        *at("counters", cells.counts).T,
         *deadlines.T,
     ]
 
@@ -177,29 +189,29 @@ def _has(program: Program, bits: Column, place: int) -> NDArray[np.bool_]:
     return has
 
 
-def _kinds(core: CoreGrouping, slots: NDArray[np.intp], entries: Column) -> tuple[Column, Column]:
+def _kinds(core: CoreGrouping, at: _CellColumns, entries: Column) -> tuple[Column, Column]:
     """Return the kinds of the windows of cells and of emitted values."""
-    kinds = _by_slot(core, slots, core.machine.cells.kind)
+    kinds = at("kind")
     panes = core.machine.standing.panes
     return np.where(kinds < 0, ~kinds, kinds), taken(panes.kind, panes.count)[entries]
 
 
-def _has_objects(core: CoreGrouping, slots: NDArray[np.intp], entries: Column) -> bool:
+def _has_objects(core: CoreGrouping, at: _CellColumns, entries: Column) -> bool:
     trees = core.machine.trees
     if core.kernels is None or trees.memory or trees.users is not None:
         return True
-    return any(len(kinds) and kinds.max() > GLOBAL_KIND for kinds in _kinds(core, slots, entries))
+    return any(len(kinds) and kinds.max() > GLOBAL_KIND for kinds in _kinds(core, at, entries))
 
 
 def _objects(
-    core: CoreGrouping, slots: NDArray[np.intp], of_cell: NDArray[np.intp], entries: Column, bounds: Sequence[int]
+    core: CoreGrouping, at: _CellColumns, of_cell: NDArray[np.intp], entries: Column, bounds: Sequence[int]
 ) -> dict[int, KeyObjects]:
     """Return what is not an integer, by the number of the key among those that are packed."""
     objects: collections.defaultdict[int, KeyObjects] = collections.defaultdict(KeyObjects)
     key_of_cell = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)).tolist()
     key_of_entry = [key_of_cell[cell] for cell in of_cell.tolist()]
     firsts = np.searchsorted(of_cell, bounds).tolist()
-    numbered = list(zip(slots.tolist(), key_of_cell, itertools.count(), strict=False))
+    numbered = list(zip(at.slots.tolist(), key_of_cell, itertools.count(), strict=False))
     cells = [(slot, key, place - bounds[key]) for slot, key, place in numbered]
     if core.kernels is None:
         accumulators = core.fold.accumulators()
@@ -210,8 +222,8 @@ def _objects(
         for place, (key, value) in enumerate(values):
             objects[key].standing[place - firsts[key]] = value
     _add_states(core, objects, cells)
-    kinds, entry_kinds = _kinds(core, slots, entries)
-    _add_windows(core, objects, key_of_cell, core.machine.cells, slots, kinds)
+    kinds, entry_kinds = _kinds(core, at, entries)
+    _add_windows(core, objects, key_of_cell, core.machine.cells, at.slots, kinds)
     _add_windows(core, objects, key_of_entry, core.machine.standing.panes, entries, entry_kinds)
     return dict(objects)
 
@@ -240,18 +252,17 @@ def _add_windows(
 
 
 def _dues(
-    core: CoreGrouping, slots: NDArray[np.intp], begins: NDArray[np.intp], of_cell: NDArray[np.intp], entries: Column
+    core: CoreGrouping, at: _CellColumns, begins: NDArray[np.intp], of_cell: NDArray[np.intp], entries: Column
 ) -> tuple[Column, NDArray[np.bool_]]:
     """Return the next deadlines of each key, by line, and its hold, and which are set; `begins` are its first cells."""
     machine, program = core.machine, core.program
     cells, panes = machine.cells, machine.standing.panes
-    by_slot = functools.partial(_by_slot, core, slots)
-    end, flags = by_slot(cells.end), by_slot(cells.flags)
+    end, flags = at("end"), at("flags")
     is_reopened = flags & REOPENED != 0
-    bits, deadlines = by_slot(cells.bits, cells.stride), by_slot(cells.deadlines, cells.waits)
+    bits, deadlines = at("bits", cells.stride), at("deadlines", cells.waits)
     lateness = machine.lateness
-    least = [np.full(len(slots), _NEVER) for _ in range(program.lines)]
-    waits = [np.zeros(len(slots), np.bool_) for _ in least]
+    least = [np.full(len(end), _NEVER) for _ in range(program.lines)]
+    waits = [np.zeros(len(end), np.bool_) for _ in least]
     least[LOW_LINE], waits[LOW_LINE] = np.where(end > _NEVER - lateness, _NEVER, end + lateness), ~waits[LOW_LINE]
     for place, operation in enumerate(program.operation):
         first = program.deadline[place]
@@ -267,22 +278,19 @@ def _dues(
             least[line] = np.where(here, np.minimum(least[line], time), least[line])
             waits[line] = waits[line] | here
     least[LOW_LINE] = np.where(is_reopened, WHATEVER_COMES, least[LOW_LINE])
-    held = _output_times(core, slots)
+    held = _output_times(core, at)
     np.minimum.at(held, of_cell, taken(panes.time, panes.count)[entries])
     least.append(held)
-    waits.append((by_slot(cells.pending) > 0) & ~is_reopened)
+    waits.append((at("pending") > 0) & ~is_reopened)
     dues = [np.minimum.reduceat(np.where(wait, due, _NEVER), begins) for due, wait in zip(least, waits, strict=True)]
     are_set = [np.logical_or.reduceat(wait, begins) for wait in waits]
     return np.stack(dues, axis=1), np.stack(are_set, axis=1)
 
 
-def _output_times(core: CoreGrouping, slots: NDArray[np.intp]) -> Column:
+def _output_times(core: CoreGrouping, at: _CellColumns) -> Column:
     """Return the event time of the next pane of each cell, as `GroupingMachine.output_time`."""
-    cells = core.machine.cells
-    by_slot = functools.partial(_by_slot, core, slots)
-    last = by_slot(cells.end) - 1
-    by_rule = {EARLIEST: cells.earliest, LATEST: cells.latest}.get(core.machine.times)
+    last = at("end") - 1
+    by_rule = {EARLIEST: "earliest", LATEST: "latest"}.get(core.machine.times)
     if by_rule is None:
         return last
-    is_timed = by_slot(cells.flags) & TIMED != 0
-    return np.where(is_timed, np.minimum(by_slot(by_rule), last), last)
+    return np.where(at("flags") & TIMED != 0, np.minimum(at(by_rule), last), last)

@@ -24,7 +24,7 @@ from dataflow_model.runners.engine.core.states import TreeColumns, states_of
 from dataflow_model.triggers import TreeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.cells import KeyState
@@ -163,11 +163,7 @@ def _unpack_form(core: CoreGrouping, form: _Form, groups: Sequence[_Alike], thaw
     start, length, kind, flags, pending, held, index, on_time_index, earliest, latest, standing, *others = columns
     entry_start, entry_length, entry_kind, time, flags_of_panes, indexes, on_time_indexes, *outputs = standing_columns
     bounds, standing_bounds = ([0, *np.cumsum(of).tolist()] for of in (counts, standing_counts))
-    for place, objects in objects_of.items():
-        if objects.windows:
-            kinds = {kind: core.kind(window) for kind, window in objects.windows.items()}
-            _renumber(kind[bounds[place] : bounds[place + 1]], kinds)
-            _renumber(entry_kind[standing_bounds[place] : standing_bounds[place + 1]], kinds)
+    _renumber_windows(core, objects_of, ((kind, bounds), (entry_kind, standing_bounds)))
     cells = machine.cells
     opened = column(len(start))
     cells.open_all(
@@ -202,16 +198,23 @@ def _unpack_form(core: CoreGrouping, form: _Form, groups: Sequence[_Alike], thaw
         assert core.form is not None  # noqa: S101 - it was read with one
         of_kernels = KernelColumns(core.form, form.codes.decode(), others[deadlines:], outputs)
         core.restore_columns(of_kernels, slots, entries)
-    _restore_objects(core, objects_of, slots.tolist(), bounds, entries.tolist(), standing_bounds)
+    if objects_of:
+        _restore_objects(core, objects_of, slots.tolist(), bounds, entries.tolist(), standing_bounds)
     machine.restore_all(opened)
 
 
-def _renumber(kinds: Column, numbers: Mapping[int, int]) -> None:
-    """Replace the kinds of windows of users' classes in place."""
-    for place, kind in enumerate(kinds.tolist()):
-        known = numbers.get(~kind if kind < 0 else kind)
-        if known is not None:
-            kinds[place] = ~known if kind < 0 else known
+def _renumber_windows(
+    core: CoreGrouping, objects_of: Mapping[int, KeyObjects], columns: Iterable[tuple[Column, Sequence[int]]]
+) -> None:
+    """Replace the kinds of windows of users' classes in columns, each with the bounds of the keys' rows in it."""
+    for place, objects in objects_of.items():
+        numbers = {kind: core.kind(window) for kind, window in objects.windows.items()}
+        for kinds, bounds in columns if numbers else ():
+            for row in range(bounds[place], bounds[place + 1]):
+                kind = int(kinds[row])
+                known = numbers.get(~kind if kind < 0 else kind)
+                if known is not None:
+                    kinds[row] = ~known if kind < 0 else known
 
 
 def _open_standing(core: CoreGrouping, key: Column, start: Column, length: Column, kind: Column) -> Column:
