@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from packaging.requirements import Requirement
 
 import dataflow_model as dm
 from dataflow_model.cli import main
@@ -63,6 +65,20 @@ def test_a_pyspark_that_is_too_old_is_rejected_with_its_version(
     expected = f"a {kind} run on Spark needs PySpark {oldest} or newer, got {too_old}\nHint: run pip install"
     with pytest.raises(UnsupportedOnRunner, match=re.escape(expected)):
         dm.SparkRunner(None, mode=mode, **options)
+
+
+def test_a_stream_on_spark_without_protobuf_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "_protobuf_is_there", lambda: False)
+    dm.SparkRunner(None)  # a batch job does not need it
+    with pytest.raises(ModuleNotFoundError, match=r"streaming run on Spark needs protobuf, .*\nHint: run pip install"):
+        dm.SparkRunner(None, mode="streaming", checkpoint="checkpoint")
+
+
+def test_the_extra_brings_all_that_pyspark_needs_for_a_stream(repository: Path) -> None:
+    """PySpark does not require protobuf, and imports it for the state of a stream."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = {Requirement(line).name for line in project["optional-dependencies"]["spark"]}
+    assert names == {"protobuf", "pyspark"}
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "4.10.0.dev1", "5.0.0"])

@@ -33,7 +33,7 @@ def check_pyspark(kind: str = "batch") -> None:
     """Check that PySpark is installed and supports a kind of run, `"batch"` or `"streaming"`.
 
     Raises:
-        ModuleNotFoundError: if PySpark is not installed.
+        ModuleNotFoundError: if PySpark is not installed, or protobuf, which it needs for the state of a stream.
         UnsupportedOnRunner: if it is older than `OLDEST_PYSPARK`.
     """
     if not _pyspark_is_there():
@@ -47,15 +47,22 @@ def check_pyspark(kind: str = "batch") -> None:
             f"a {kind} run on Spark needs PySpark {oldest} or newer, got {version}",
             hint=f"{_INSTALL_PYSPARK}, or on a cluster choose a release with Spark {oldest} or newer",
         )
+    if kind == "streaming" and not _protobuf_is_there():
+        raise ModuleNotFoundError(
+            explain("a streaming run on Spark needs protobuf, which is not installed", hint=_INSTALL_PYSPARK),
+            name="google.protobuf",
+        )
 
 
 def missing_for_spark() -> Missing | None:
-    """Return the missing requirement for Spark in this process, PySpark or Java; `None` if nothing is missing.
+    """Return a missing requirement of Spark: PySpark, protobuf or Java; `None` if nothing is missing.
 
     Spark itself checks the version of Java.
     """
     if not _pyspark_is_there():
         return Missing("PySpark is not installed", _INSTALL_PYSPARK)
+    if not _protobuf_is_there():
+        return Missing("protobuf, which streams on Spark need, is not installed", _INSTALL_PYSPARK)
     if not _java_is_there():
         return Missing(
             "Spark needs Java 17 or newer, and no Java was found",
@@ -66,6 +73,13 @@ def missing_for_spark() -> Missing | None:
 
 def _pyspark_is_there() -> bool:
     return importlib.util.find_spec("pyspark") is not None
+
+
+def _protobuf_is_there() -> bool:
+    try:
+        return importlib.util.find_spec("google.protobuf") is not None
+    except ModuleNotFoundError:  # there is no package `google` at all
+        return False
 
 
 def _java_is_there() -> bool:
