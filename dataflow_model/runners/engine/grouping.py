@@ -266,11 +266,12 @@ class GroupingEngine(KeyedEngine):
 
     def advance_watermarks(self, watermarks: Watermarks) -> None:
         """Apply the input's watermarks: run the event-time timers that they reach, and close or expire windows."""
-        previous = self.watermark
-        if not self.reach(watermarks):
+        previous, before = self.watermark, self._clocks(self.watermark, self.clock)
+        self.reach(watermarks)
+        clocks = self._clocks(self.watermark, self.clock)
+        if clocks == before:  # nothing has moved that the trigger waits for
             return
-        clocks = enumerate(self._clocks(self.watermark, self.clock))
-        due_timers = self.state.take_due({line: until for line, until in clocks if line != CLOCK})
+        due_timers = self.state.take_due({line: until for line, until in enumerate(clocks) if line != CLOCK})
         if not due_timers:
             return
         self.set_up()

@@ -388,6 +388,10 @@ def test_scripts_drawn_on_a_grid() -> None:
     check_seeds(range(FAST))
 
 
+def test_a_percentile_that_the_trigger_does_not_wait_for_fires_nothing() -> None:
+    check_seeds(range(20_270, 20_271))  # a timer that is due when it is set waits until a clock of its own moves
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(PARTS))
