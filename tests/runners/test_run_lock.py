@@ -22,9 +22,8 @@ from dataflow_model.runners.local.lock import RunLock
 
 lock = RunLock.of(sys.argv[1], "local")
 lock.take()
-child = os.fork()
-if child:
-    print(child, flush=True)
+if not os.fork():
+    print(os.getpid(), flush=True)  # what Python does after a fork is done
 sys.stdin.read()
 """
 
