@@ -107,10 +107,10 @@ class Watched(spec.Grouping):
         self.seen["growth"] += len(sources) == 1
         return super().merged(key, window, sources)
 
-    def go(self, live: Live, event: Event, at: int, mode: dm.FiringMode | None) -> None:
+    def go(self, live: Live, event: Event, at: int, firing_mode: dm.FiringMode | None) -> None:
         self.seen["a tie of an element and a timer"] += event.kind == "clock" and at in self.clocks
-        self.seen["a firing mode of its own"] += mode not in {None, dm.FiringMode.DEFAULT}
-        super().go(live, event, at, mode)
+        self.seen["a firing mode of its own"] += firing_mode not in {None, dm.FiringMode.DEFAULT}
+        super().go(live, event, at, firing_mode)
 
     def send(self, live: Live, trigger: str | None, at: int, *, passes: bool = False) -> None:
         nothing_new, number, standing = not live.news, len(live.history), live.standing

@@ -125,8 +125,8 @@ def _open_windows(streamed: Streamed) -> int:
         log = StateLog(store, f"shard {shard} of stage {depth}")
         log.open()
         entries: dict[Any, Any] = {}
+        (node,) = streamed.program.staged.stages[depth - 1]
         for record in log.since("") or []:
-            (node,) = streamed.program.staged.stages[depth - 1]
             entries.update(log.read(record).entries.get(node.label, {}))
         assert isinstance(node, GroupByKeyAndWindow)
         stored = [StoredKey.unpacked(entry) for entry in entries.values() if entry is not None]
