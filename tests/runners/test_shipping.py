@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,8 +19,15 @@ from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.job import do_work, plan_work
 from dataflow_model.runners.spark.run_folder import RunFolder
-from dataflow_model.runners.spark.shipping import MOST_ALONG, processor, ship_program
-from dataflow_model.runners.spark.stages import KeyedStage, program_options
+from dataflow_model.runners.spark.shipping import (
+    MOST_ALONG,
+    processor,
+    register_sink,
+    register_source,
+    ship_program,
+)
+from dataflow_model.runners.spark.sink import StreamWriter
+from dataflow_model.runners.spark.stages import KeyedStage, StreamReader, program_options
 from tests.support.micro_batches import Run
 
 SPARK: Any = object()
@@ -184,7 +192,7 @@ def test_a_label_that_utf_8_cannot_encode_is_refused() -> None:
         _ = "caf\udce9" >> dm.Count.globally()
 
 
-# The process in which Spark asks for state variables.
+# The processes in which Spark plans a query, and asks for state variables.
 
 
 PRE_INIT = """
@@ -208,6 +216,28 @@ class LocalSession:
     """Stands for a session whose executors are this machine."""
 
     conf: ClassVar = {"spark.master": "local[2]"}
+
+
+PLANS = """
+import sys
+from pyspark.serializers import CPickleSerializer
+
+source, sink = CPickleSerializer().loads(sys.stdin.buffer.read())
+pickled = CPickleSerializer().dumps([source({}).streamReader(None), sink({}).streamWriter(None, False)])
+print(source.name(), source({}).schema(), sink.name(), len(pickled) < 10_000, "dataflow_model" in sys.modules)
+"""
+
+
+def test_a_process_that_only_plans_sources_and_sinks_does_not_import_the_package() -> None:
+    serializer: Any = CloudPickleSerializer
+    registered: list[Any] = []
+    spark: Any = LocalSession()
+    spark.dataSource = types.SimpleNamespace(register=registered.append)
+    register_source(spark, "a source", "shard int", StreamReader)
+    register_sink(spark, "a sink", StreamWriter)
+    command = serializer().dumps(registered)
+    ran = subprocess.run([sys.executable, "-c", PLANS], input=command, capture_output=True, check=True)
+    assert ran.stdout.decode().strip() == "a source shard int a sink True False"
 
 
 def test_a_process_that_only_asks_for_state_variables_does_not_import_the_package() -> None:

@@ -131,3 +131,30 @@ def test_only_workers_of_tasks_are_forked_from_our_program(arguments: list[str],
     run = subprocess.run([launcher, *arguments], env={"PYTHONPATH": ""}, capture_output=True, text=True, check=True)
     expected = [daemon.__file__, "pyspark.worker"] if is_ours else arguments
     assert run.stdout.split("\n")[:-1] == expected
+
+
+ONE_STREAM = """
+import pathlib
+import sys
+import dataflow_model as dm
+from dataflow_model.runners.spark import local_session
+
+spark = local_session()
+runner = dm.SparkRunner(spark, mode="streaming", checkpoint=sys.argv[1])
+with dm.Pipeline(runner=runner) as p:
+    _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.io.Collect()
+
+names = {int(p.name): (p / "cmdline").read_text() for p in pathlib.Path("/proc").glob("[0-9]*")}
+parents = {pid: int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in names}
+ours = {pid for pid, name in names.items() if name.endswith("pyspark.worker\\0")}
+print(sum(parents[pid] not in ours for pid in ours), "programs")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_sources_stages_and_sinks_of_a_stream_share_their_workers(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ONE_STREAM, str(tmp_path / "checkpoint")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.stdout.strip().endswith("1 programs"), run.stderr

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-__all__ = ["MOST_ALONG", "Stage", "processor", "register", "ship_package", "ship_program"]
+__all__ = ["MOST_ALONG", "Stage", "processor", "register_sink", "register_source", "ship_package", "ship_program"]
 
 _shipped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _PACKAGE: Final = pathlib.Path(__file__).resolve().parents[2]
@@ -90,9 +90,27 @@ class DistributedProgram(PackedProgram):
         return pathlib.Path(SparkFiles.get(self.file))
 
 
-def register(spark: SparkSession, provider: type[DataSource]) -> None:
-    """Register a provider together with the package, since Spark's planner does not see artifacts."""
-    spark.dataSource.register(provider if is_local(spark) else _travelling(provider, _zipped()))
+def register_source(spark: SparkSession, title: str, schema: str, reader: type) -> None:
+    """Register a streaming source, whose reader is imported when Spark first asks it for something.
+
+    Spark plans a query in several Python processes, which only pass the reader on: they end sooner, and take less
+    memory, without this package. On a cluster they do not see artifacts, so the source contains the package.
+
+    Args:
+        spark: the session.
+        title: the name of the format.
+        schema: the schema of its rows.
+        reader: a class at the top level of its module that is created with the options; it has the methods of
+            `DataSourceStreamReader`.
+    """
+    find, installed = _finders(spark, reader)
+    spark.dataSource.register(_source(title, schema, find, installed))
+
+
+def register_sink(spark: SparkSession, title: str, writer: type) -> None:
+    """Register a streaming sink; as `register_source`, with the methods of `DataSourceStreamArrowWriter`."""
+    find, installed = _finders(spark, writer)
+    spark.dataSource.register(_sink(title, find, installed))
 
 
 def _zipped() -> bytes:
@@ -144,27 +162,89 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
     return find
 
 
-def _travelling(provider: type[DataSource], package: bytes) -> type[DataSource]:
-    """Return a provider that contains the package."""
-    from pyspark.sql.datasource import DataSource
+def _finders(spark: SparkSession, owner: type) -> tuple[Callable[[], Any] | None, Callable[[], Any]]:
+    """Return what Spark's planner finds a class with, if it needs the package, and what its executors do."""
+    return None if is_local(spark) else _finder(owner, _zipped()), _finder(owner, b"")
 
-    title, find = provider.name(), _finder(provider, package)
 
-    class Travelling(DataSource):
+def _source(title: str, rows: str, find: Callable[[], Any] | None, installed: Callable[[], Any]) -> type[DataSource]:
+    """Return a source that contains what it needs to find its reader."""
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+
+    class Reader(DataSourceStreamReader):
+        def __init__(self, options: dict[str, str]) -> None:
+            self.options = options
+            self.ours: Any = None
+
+        def reader(self) -> Any:
+            if self.ours is None:
+                self.ours = installed()(self.options)
+            return self.ours
+
+        def initialOffset(self) -> Any:  # noqa: N802 - Spark's name
+            return self.reader().initialOffset()
+
+        def latestOffset(self, start: Any, limit: Any = None) -> Any:  # noqa: N802
+            return self.reader().latestOffset(start, limit)
+
+        def partitions(self, start: Any, end: Any) -> Any:
+            return self.reader().partitions(start, end)
+
+        def read(self, partition: Any) -> Any:
+            return self.reader().read(partition)
+
+        def commit(self, end: Any) -> None:
+            self.reader().commit(end)
+
+    class Source(DataSource):
         @classmethod
         def name(cls) -> str:
             return title
 
         def schema(self) -> Any:
-            return find()(self.options).schema()
+            return rows
 
-        def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
-            return find()(self.options).streamReader(schema)
+        def streamReader(self, schema: Any) -> Any:  # noqa: N802
+            del schema
+            if find is not None:
+                find()  # from here on the package can be imported
+            return Reader(dict(self.options))
+
+    return Source
+
+
+def _sink(title: str, find: Callable[[], Any] | None, installed: Callable[[], Any]) -> type[DataSource]:
+    """Return a sink that contains what it needs to find its writer."""
+    from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
+
+    class Writer(DataSourceStreamArrowWriter):
+        def __init__(self, options: dict[str, str]) -> None:
+            self.options = options
+
+        def writer(self) -> Any:
+            return installed()(self.options)
+
+        def write(self, iterator: Any) -> Any:
+            return self.writer().write(iterator)
+
+        def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+            self.writer().commit(messages, batchId)
+
+        def abort(self, messages: Any, batchId: int) -> None:  # noqa: N803
+            self.writer().abort(messages, batchId)
+
+    class Sink(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return title
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: FBT001, N802
-            return find()(self.options).streamWriter(schema, overwrite)
+            del schema, overwrite
+            if find is not None:
+                find()  # from here on the package can be imported
+            return Writer(dict(self.options))
 
-    return Travelling
+    return Sink
 
 
 def _travelling_processor(

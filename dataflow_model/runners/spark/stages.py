@@ -8,11 +8,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
@@ -20,7 +16,7 @@ from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.keyed_stage import run_shard
 from dataflow_model.runners.sharded.publishing import read_progress
-from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Row, arrow_batches, dump, load
+from dataflow_model.runners.sharded.rows import Row, arrow_batches, dump, load
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
@@ -31,12 +27,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from dataflow_model.runners.sharded.program import PackedProgram
     from dataflow_model.runners.sharded.work import Work
 
-__all__ = ["OUR_SOURCE", "KeyedStage", "SourceProvider", "option_of", "program_options", "value_of"]
+__all__ = ["OUR_SOURCE", "KeyedStage", "StreamReader", "option_of", "program_options", "value_of"]
 
 OUR_SOURCE: Final = "dataflow_model_source"
 
@@ -64,11 +59,11 @@ class _Part(InputPartition):
         self.work = work
 
 
-class _StreamReader(DataSourceStreamReader):
-    """Reads all sources of a pipeline that are not DataFrames."""
+class StreamReader:
+    """Reads all sources of a pipeline that are not DataFrames, as Spark's `DataSourceStreamReader` expects it."""
 
-    def __init__(self, packed: PackedProgram, options: dict[str, str]) -> None:
-        self.packed = packed
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.packed: PackedProgram = value_of(options, "program")
         self.rows = int(options["rows_per_batch"])
         self.parallelism = int(options["parallelism"])
         self.requests = pathlib.Path(options["requests"])
@@ -80,10 +75,12 @@ class _StreamReader(DataSourceStreamReader):
         return Feed(program.staged.sources, self.rows, self.parallelism, program.awaited, program.fault.read_clock)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a new stream begins."""
         return self.begin
 
     @reported
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        """Return where the micro-batch ends that begins at `start`."""
         del limit
         check_newest(self.directory, WORKER.program(self.packed).fence)
         check_format(start.get("format"), f"the offset in {self.directory!r}")
@@ -98,10 +95,12 @@ class _StreamReader(DataSourceStreamReader):
 
     @reported
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Part]:
+        """Return the tasks of a micro-batch."""
         return [_Part(number, work) for number, work in enumerate(plan_work(self._feed(), start, end))]
 
     @reported
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a task for the first keyed stage or the sink."""
         assert isinstance(partition, _Part)  # noqa: S101 - `partitions` creates it
         task = attrs.evolve(this_task(self.packed), part=partition.number)
         return arrow_batches(counting(task, read_work(task, partition.work)))
@@ -110,24 +109,6 @@ class _StreamReader(DataSourceStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         """Delete the requests that were taken."""
         forget_signals(self.requests, end["signals"])
-
-
-class SourceProvider(DataSource):
-    """The source, as Spark's data source API expects it."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the format's name."""
-        return OUR_SOURCE
-
-    def schema(self) -> str:
-        """Return the schema of rows between stages."""
-        return SCHEMA_DDL
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return the reader of a stream."""
-        del schema
-        return _StreamReader(value_of(self.options, "program"), dict(self.options))
 
 
 class _SparkStore:

@@ -30,13 +30,19 @@ from dataflow_model.runners.spark.dataframes import check_streaming, with_datafr
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.session import settings_of, stream_settings
-from dataflow_model.runners.spark.shipping import processor, register, ship_package, ship_program
-from dataflow_model.runners.spark.sink import OUR_SINK, SinkProvider
+from dataflow_model.runners.spark.shipping import (
+    processor,
+    register_sink,
+    register_source,
+    ship_package,
+    ship_program,
+)
+from dataflow_model.runners.spark.sink import OUR_SINK, StreamWriter
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed
 from dataflow_model.runners.spark.stages import (
     OUR_SOURCE,
     KeyedStage,
-    SourceProvider,
+    StreamReader,
     program_options,
 )
 from dataflow_model.runners.spark.static_sides import spark_side_values
@@ -55,6 +61,8 @@ __all__ = ["StreamingResult", "start"]
 
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+_SHORT_TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+"""By default on for stateful processors and off for sources and sinks; with one value, all share their workers."""
 _NAME: Final = "dataflow_model"
 """The name of our source in the checkpoint: other sources can be added later only if it has one."""
 _PROGRAMS: Final = "programs"
@@ -87,8 +95,8 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # those of earlier starts
     claim_sinks(program)
     packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.ours, _PROGRAMS), shared=True)
-    register(spark, SourceProvider)
-    register(spark, SinkProvider)
+    register_source(spark, OUR_SOURCE, SCHEMA_DDL, StreamReader)
+    register_sink(spark, OUR_SINK, StreamWriter)
     options = program_options(
         packed,
         rows_per_batch=str(runner.max_rows_per_batch),
@@ -97,7 +105,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         directory=checkpoint.ours,
         begin=json.dumps(checkpoint.begins),
     )
-    settings = {**stream_settings(spark), _PARTITIONS: str(checkpoint.shards)}
+    settings = {**stream_settings(spark), _PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
     ours = spark.readStream.format(OUR_SOURCE).options(**options)
     named = not any(read.source.as_dataframe is not None for read in staged.sources)
     if named:  # if one source has a name, Spark requires one for each, and streaming DataFrames have none
