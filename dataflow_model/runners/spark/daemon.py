@@ -18,9 +18,15 @@ __all__ = ["main"]
 
 _NEEDED: Final = (
     "pandas",
+    "pyarrow.pandas_compat",
+    "pyarrow.parquet",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
+    "pyspark.sql.streaming.proto.StateMessage_pb2",
+    "pyspark.sql.worker.plan_data_source_read",
+    "dataflow_model.io",
     "dataflow_model.runners.spark.job",
+    "dataflow_model.runners.spark.sink",
     "dataflow_model.runners.spark.stages",
 )
 
