@@ -10,7 +10,7 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.offsets import begin
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.spark.stages import _StreamReader, program_options
+from dataflow_model.runners.spark.stages import StreamReader, program_options
 from tests.support.inputs import write_rows
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_many_small_files_share_the_tasks_of_a_micro_batch(tmp_path: Path) -> No
     _ = rows | dm.Sum.per_key() | dm.io.Collect()
     packed = Program(bound_plan(cut_into_stages(p.plan())), {}, (0, 1, 2), "run").pack()
     places = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(begin())}
-    reader = _StreamReader(packed, program_options(packed, rows_per_batch="1000", parallelism="3", **places))
+    reader = StreamReader(program_options(packed, rows_per_batch="1000", parallelism="3", **places))
     start = reader.initialOffset()
     works = [part.work for part in reader.partitions(start, reader.latestOffset(start))]
     assert len(works) == 3
